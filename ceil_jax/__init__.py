@@ -1,0 +1,1 @@
+"""Choosing in-context examples: CEIL, EPR, Skill-KNN and their baselines, in JAX."""

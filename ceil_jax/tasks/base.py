@@ -1,0 +1,91 @@
+"""What an example, a template and a task are."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ceil_jax.errors import UserError
+
+_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Example:
+    """One (input, output) pair of a bank, or a query whose output is the gold answer."""
+
+    id: str
+    """Unique in its task, stable between runs; retrieval excludes an instance from itself by this."""
+    input: str
+    """What retrievers see: BM25's document, the encoder's text."""
+    output: str
+    """The answer as it stands in a prompt: a verbalised label, a program, a command."""
+    choices: tuple[str, ...] = ()
+    """The options, as they would stand in a prompt, in label order; empty for free generation."""
+    references: tuple[str, ...] = ()
+    """Every accepted answer where there are several; empty means only `output`."""
+    fields: Mapping[str, str] = field(default_factory=lambda: _NO_FIELDS)
+    """The row's other columns: what the template names beyond input and output, what the metric needs."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """How one example stands in a prompt: `{sentence1} Can we say "{sentence2}"? {output}`.
+
+    `{output}` stands once, at the end; other names are `input` or keys of `Example.fields`.
+    """
+
+    pattern: str
+    separator: str = "\n"
+    """Between examples, and between the last one and the query."""
+
+    def __post_init__(self) -> None:
+        if not self.pattern.endswith("{output}") or self.pattern.count("{output}") != 1:
+            raise UserError(f"template {self.pattern!r} must end with its only {{output}}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields the pattern uses, in order, `output` last."""
+        return tuple(name for _, name, _, _ in string.Formatter().parse(self.pattern) if name)
+
+    def _before_answer(self, example: Example) -> str:
+        stem = self.pattern.removesuffix("{output}")
+        try:
+            return stem.format_map({"input": example.input, **example.fields})
+        except KeyError as missing:
+            raise UserError(
+                f"template {self.pattern!r} names {missing}, which example {example.id!r} lacks; "
+                f"it has input, {', '.join(example.fields)}"
+            ) from None
+
+    def example(self, example: Example) -> str:
+        """The example with its answer, as it stands in context."""
+        return self._before_answer(example) + example.output
+
+    def query(self, example: Example) -> str:
+        """The text the LM continues. One space before the answer is left to the continuation, because
+        most tokenisers join it to the word that follows."""
+        return self._before_answer(example).removesuffix(" ")
+
+    def continuation(self, example: Example, answer: str) -> str:
+        """What follows `query`: the answer, with the space that `query` left to it."""
+        return (" " if self._before_answer(example).endswith(" ") else "") + answer
+
+
+@dataclass(frozen=True)
+class Task:
+    """A dataset ready to use: the bank, the queries, and how a prompt and a score are made of them."""
+
+    name: str
+    train: Sequence[Example]
+    """The bank, de-duplicated by `input`."""
+    validation: Sequence[Example]
+    template: Template
+    metric: str
+    """A name in `ceil_jax.metrics.METRICS`."""
+    max_new_tokens: int = 128
+    """For tasks without choices: the longest answer generated."""
+    stop: tuple[str, ...] = ("\n",)
+    """For tasks without choices: strings that end an answer."""
