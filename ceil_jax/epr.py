@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ceil_jax.config import EPRConfig
-from ceil_jax.losses import epr_contrastive_loss, kendall_tau, pairwise_ranking_accuracy
+from ceil_jax.losses import epr_contrastive_loss
+from ceil_jax.ranking import kendall_tau, pairwise_ranking_accuracy
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
 from ceil_jax.train import TokenTable, Trained, fit, split_held_out
@@ -67,12 +68,7 @@ def train_epr(
         examples = encoder.apply(params, example_tokens, key=second)
         half = len(positive)
         return epr_contrastive_loss(
-            vectors,
-            examples[:half],
-            examples[half:, None],
-            positive,
-            negative[:, None],
-            temperature=config.temperature,
+            vectors / config.temperature, examples[:half], examples[half:, None], positive, negative[:, None]
         )
 
     encode = jax.jit(encoder.apply)
