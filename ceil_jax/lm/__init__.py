@@ -1,1 +1,54 @@
 """Language models behind one protocol."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.gguf import PACKAGED, converted
+from ceil_jax.lm.tiny import TinyLM
+
+__all__ = ["LanguageModel", "TinyLM", "load_lm"]
+
+
+def load_lm(spec: str, *, dtype: str = "auto", device: str = "auto") -> LanguageModel:
+    """The language model called `spec`: a packaged name (`SmolLM2-135M-Instruct`), `tiny` (the deterministic
+    test LM), a folder with safetensors and a tokenizer, or a hub id `owner/name`.
+
+    `dtype` is auto, float32, bfloat16 or float16; auto is bfloat16 where the device computes in it. `device`
+    is auto (CUDA if there is one) or torch's name of one. The dtype is part of the LM's name, because results
+    are cached under it.
+
+    Raises:
+        UserError: unknown name, dtype or device; a folder that holds no such model; torch is not installed.
+    """
+    if spec == "tiny":
+        return TinyLM()
+    folder = Path(spec).expanduser()
+    if spec in PACKAGED:
+        source, name = str(converted(spec)), spec
+    elif folder.is_dir():
+        source, name = str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
+    elif spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
+        source = name = spec
+    else:
+        raise unknown_name(
+            "language model", spec, ["tiny", *PACKAGED], "A folder or a hub id (owner/name) will do too."
+        )
+    try:
+        from ceil_jax.lm import torch_lm
+    except ModuleNotFoundError as missing:
+        raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
+    return torch_lm.load(source, name, dtype, device)
+
+
+def _fingerprint(folder: Path) -> str:
+    """Eight digits that change with the config or the size of a weights file."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("config.json")) + sorted(folder.glob("*.safetensors")):
+        digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        if file.suffix == ".json":
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:8]

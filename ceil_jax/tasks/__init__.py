@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ceil_jax.errors import unknown_name
-from ceil_jax.tasks import sentiment
+from ceil_jax.tasks import choice, cogs, openqa, pairs, parsing, scan, sentiment, smcalflow_cs, sql
 from ceil_jax.tasks.base import Example, Task, Template
-from ceil_jax.tasks.spec import Hub, TaskSpec
+from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
 
-TASKS: dict[str, TaskSpec] = {spec.name: spec for family in (sentiment,) for spec in family.TASKS}
+_FAMILIES = (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan)
+
+TASKS: dict[str, TaskSpec] = {spec.name: spec for family in _FAMILIES for spec in family.TASKS}
 
 
 def task_spec(name: str) -> TaskSpec:
@@ -21,4 +23,4 @@ def task_spec(name: str) -> TaskSpec:
     return TASKS[name]
 
 
-__all__ = ["TASKS", "Example", "Hub", "Task", "TaskSpec", "Template", "task_spec"]
+__all__ = ["TASKS", "Example", "FieldError", "Hub", "Row", "Task", "TaskSpec", "Template", "task_spec"]

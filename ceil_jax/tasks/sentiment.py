@@ -7,7 +7,7 @@ from bisect import bisect_left
 
 from ceil_jax import packages
 from ceil_jax.tasks.base import Example, Template
-from ceil_jax.tasks.spec import Hub, Row, TaskSpec, table2
+from ceil_jax.tasks.spec import Hub, Row, TaskSpec, label, table2, text
 from ceil_jax.tasks.words import hash_split
 
 MOVIE_WORDS = ("terrible", "bad", "okay", "good", "great")
@@ -21,31 +21,35 @@ TEMPLATE = Template("{text} It is {output}")
 
 
 def rating_class(rating: float) -> int:
+    """0 (terrible) … 4 (great)."""
     return bisect_left(RATING_CUTS, rating)
 
 
 def movie_reviews() -> dict[str, list[Row]]:
-    """10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
+    """10,603 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
     archive = packages.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
         assert stream is not None, "the archive's checksum was checked when it was fetched"
-        lines = stream.read().decode("latin-1").splitlines()
+        lines = stream.read().decode("latin-1").split("\n")
     rows: list[Row] = []
-    for line in lines:
-        _, rating, text = line.split("\t", 2)
-        rows.append({"text": text.strip(), "rating": float(rating)})
+    for line in filter(str.strip, lines):
+        _, rating, sentence = line.split("\t", 2)
+        rows.append({"text": sentence.strip(), "rating": float(rating)})
     train, validation = hash_split(rows, lambda row: row["text"])
     return {"train": train, "validation": validation}
 
 
 def _movie_review(id: str, row: Row) -> Example:
-    word = MOVIE_WORDS[rating_class(row["rating"])]
-    return Example(id, row["text"], word, MOVIE_WORDS, fields={"text": row["text"]})
+    sentence = text(row, "text")
+    return Example(
+        id, sentence, MOVIE_WORDS[rating_class(row["rating"])], MOVIE_WORDS, fields={"text": sentence}
+    )
 
 
 def _sst5(id: str, row: Row) -> Example:
-    return Example(id, row["text"], SST5_WORDS[row["label"]], SST5_WORDS, fields={"text": row["text"]})
+    sentence = text(row, "text")
+    return Example(id, sentence, SST5_WORDS[label(row, "label", 5)], SST5_WORDS, fields={"text": sentence})
 
 
 TASKS = (
@@ -56,7 +60,7 @@ TASKS = (
         example=_sst5,
         columns=("text", "label"),
         folder="sst5",
-        hub=Hub("SetFit/sst5"),
+        hub=Hub("SetFit/sst5", revision="e51bdcd8cd3a30da231967c1a249ba59361279a3"),
         choices=SST5_WORDS,
         paper=table2(31.43, 36.06, 37.06, 37.06, 37.24, 36.78, 42.82, 47.05),
     ),
@@ -68,6 +72,6 @@ TASKS = (
         columns=("text", "rating"),
         embedded=movie_reviews,
         choices=MOVIE_WORDS,
-        note="sentences SST was made from, other ratings and cuts: not comparable with SST-5",
+        note="sentences SST was made from, with other ratings and cuts: not comparable with SST-5",
     ),
 )

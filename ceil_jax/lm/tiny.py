@@ -1,0 +1,153 @@
+"""A language model small enough to work out by hand: counts of the prompt's own words."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.stopping import check_stop, cut, first_stop
+
+BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
+VOCABULARY = 1000
+
+_TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
+
+
+class TinyLM:
+    """The `LanguageModel` protocol without weights: deterministic, in numpy, for tests and dry runs.
+
+    A token is a word or a punctuation mark with the one space before it, or another white-space character.
+    After the tokens h₁ … hₙ, whose weights wᵢ = 1 + i/n favour the recent a little,
+
+        P(t) = 0.6 · B(t) + 0.3 · U(t) + 0.1 · base(t)
+        B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁ = hₙ]     what has followed the last token
+        U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ                            what has stood here at all
+        base(t) = (1 + u(t)) / 1500,  u(t) = crc32(t) / 2³²    about 1/1000 each; breaks ties
+
+    so an answer that stands in the examples becomes more likely, and more so behind the same word. Where
+    nothing has followed hₙ yet, or nothing has been read, that part's share goes to the base.
+
+    Generation chooses among the tokens read so far (none: it writes nothing): the most likely, the first read
+    of equals, or sampled from P^(1/temperature) over them. It never ends by itself before the limit, the
+    context or a stop string. Each prompt draws from its own generator, seeded by `seed` and its text.
+    """
+
+    name = "tiny"
+
+    def __init__(self, context_length: int = 512):
+        self.context_length = context_length
+        self.tokens_read = 0
+
+    def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([len(_TOKEN.findall(text)) for text in texts], dtype=np.int64)
+
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
+        return np.array([score[0] for score in scores], dtype=np.float64)
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        return self._choices(prompts, choices)[0]
+
+    def choose(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> np.ndarray:
+        scores, lengths = self._choices(prompts, choices)
+        if per_token:
+            scores = [score / np.maximum(n, 1) for score, n in zip(scores, lengths, strict=True)]
+        return np.array([score.argmax() for score in scores], dtype=np.int64)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> list[str]:
+        check_stop(stop)
+        if temperature < 0:
+            raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
+        texts = []
+        for row, prompt in enumerate(prompts):
+            read = _TOKEN.findall(prompt)
+            self._must_fit(row, len(read) + 1)
+            draw = np.random.default_rng([seed, zlib.crc32(prompt.encode())])
+            texts.append(self._continued(read, max_new_tokens, stop, temperature, draw))
+        return texts
+
+    def _choices(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Log-likelihood and number of tokens of each prompt's options."""
+        scores, lengths = [], []
+        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
+            if not len(options):
+                raise UserError(f"prompt {row} has no choices; give at least one")
+            found = [self._scored(row, prompt, option) for option in options]
+            scores.append(np.array([score for score, _ in found], dtype=np.float64))
+            lengths.append(np.array([length for _, length in found], dtype=np.int64))
+            self.tokens_read += len(_TOKEN.findall(prompt)) + int(lengths[-1].sum())
+        return scores, lengths
+
+    def _scored(self, row: int, prompt: str, continuation: str) -> tuple[float, int]:
+        matches = list(_TOKEN.finditer(prompt + continuation))
+        self._must_fit(row, len(matches))
+        tokens = [match.group() for match in matches]
+        start = len(tokens)
+        while start and matches[start - 1].end() > len(prompt):
+            start -= 1
+        return sum(_log_prob(tokens, place) for place in range(start, len(tokens))), len(tokens) - start
+
+    def _continued(
+        self, read: list[str], limit: int, stop: Sequence[str], temperature: float, draw: np.random.Generator
+    ) -> str:
+        begin = len(read)
+        self.tokens_read += begin
+        while read and len(read) - begin < limit and len(read) < self.context_length:
+            seen = list(dict.fromkeys(read))
+            log_probs = np.array([_log_prob([*read, token], len(read)) for token in seen])
+            if temperature:
+                weights = np.exp((log_probs - log_probs.max()) / temperature)
+                read.append(seen[draw.choice(len(seen), p=weights / weights.sum())])
+            else:
+                read.append(seen[log_probs.argmax()])
+            self.tokens_read += 1
+            if first_stop("".join(read[begin:]), stop) is not None:
+                break
+        return cut("".join(read[begin:]), stop)
+
+    def _must_fit(self, row: int, length: int) -> None:
+        if length > self.context_length:
+            raise UserError(
+                f"prompt {row} is {length} tokens with its continuation, more than the {self.context_length} "
+                f"that {self.name} reads; shorten its input or take an LM with a longer context"
+            )
+
+
+def _log_prob(tokens: Sequence[str], place: int) -> float:
+    """log P(tokens[place] | the tokens before it)."""
+    token = tokens[place]
+    last = tokens[place - 1] if place else None
+    follows = followed = stands = 0.0
+    for i in range(place):
+        weight = 1 + (i + 1) / place
+        same = tokens[i] == token
+        if same:
+            stands += weight
+        if i and tokens[i - 1] == last:
+            followed += weight
+            if same:
+                follows += weight
+    # Σ wᵢ = n + (n + 1)/2
+    unigram = stands / (place + (place + 1) / 2) if place else 0.0
+    bigram = follows / followed if followed else 0.0
+    base = (1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY)
+    spare = BASE + (0 if place else UNIGRAM) + (0 if followed else BIGRAM)
+    return float(np.log(BIGRAM * bigram + UNIGRAM * unigram + spare * base))
