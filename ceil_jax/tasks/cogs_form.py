@@ -151,9 +151,12 @@ def _number(root: Call, words: list[str]) -> list[Call]:
     """
     nouns: list[Call] = []
     verbs: list[Call] = []
+    names: set[str] = set()
 
     def visit(call: Call, noun: bool) -> None:
-        if not _is_name(call):
+        if _is_name(call):
+            names.add(call.word)
+        else:
             (nouns if noun else verbs).append(call)
             call.noun = noun
         for role, value in call.arguments:
@@ -167,9 +170,9 @@ def _number(root: Call, words: list[str]) -> list[Call]:
     noun_queue, verb_queue = iter(nouns), iter(verbs)
     noun = next(noun_queue, None)
     for position, word in enumerate(words):
-        if word.lower() in _FUNCTION_WORDS or word[:1].isupper():
+        if word.lower() in _FUNCTION_WORDS or word in names:
             continue
-        if noun is not None and word == noun.word:
+        if noun is not None and word.lower() == noun.word:  # "TV" is tv
             noun.position, noun = position, next(noun_queue, None)
         else:
             verb = next(verb_queue, None)
