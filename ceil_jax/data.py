@@ -7,6 +7,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,8 +33,8 @@ def load_task(
 ) -> Task:
     """A task of `TASKS` by name, or one described by a TaskSpec of the caller's.
 
-    Embedded tasks are made here. Others come from `data_dir/<folder>/<split>.jsonl` (or .jsonl.gz, .json, .csv,
-    .parquet; the hub's column names) where `data_dir` is given, else from the hub.
+    Embedded tasks are made here. Others come from `data_dir/<folder>/<split>.jsonl` (or .jsonl.gz, .json,
+    .csv, .parquet; the hub's column names) where `data_dir` is given, else from the hub.
 
     The bank is de-duplicated by the words of its retrieval text, as Table 1's "#Train" is; the queries are
     not. At most `limit` queries and `bank_limit` examples of the bank are kept, drawn by `seed` and left in
@@ -46,7 +47,9 @@ def load_task(
     _check_limits(limit=limit, bank_limit=bank_limit)
     root = None if data_dir is None else Path(data_dir).expanduser()
     source = spec if spec.bank_of is None else task_spec(spec.bank_of)
-    bank = first_of_each(_examples(source, source.train, root), lambda example: example.input)
+    bank = _examples(source, source.train, root)
+    if source.deduplicate:
+        bank = first_of_each(bank, lambda example: example.input)
     few_shot = _examples(spec, (spec.few_shot,), root)[::-1] if spec.few_shot else []
     queries = _examples(spec, spec.validation, root, spec.keep)
     return Task(
@@ -92,16 +95,17 @@ def load_file(
     shape = Template(template, separator) if isinstance(template, str) else template
     options = tuple(choices or ())
 
+    named = tuple(name for name in shape.names if name not in ("input", "output"))
+
     def examples(file: str | os.PathLike[str], name: str) -> list[Example]:
         split = read_split(Path(file).expanduser())
-        return _read(split, name, (input, output), lambda id, row: _own(id, row, input, output, options))
+        columns = (input, output, *named)
+        return _read(split, name, columns, lambda id, row: _own(id, row, input, output, named, options))
 
     if isinstance(validation, (int, float)):
         bank, queries = _hold_out(examples(path, "train"), validation, seed, str(path))
     else:
         bank, queries = examples(path, "train"), examples(validation, "validation")
-    shape.example(bank[0])  # a template that names what is not there fails here, not in the middle of a run
-    shape.example(queries[0])
     return Task(
         name=Path(path).name.split(".")[0],
         train=first_of_each(bank, lambda example: example.input),
@@ -151,7 +155,9 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> Split | None:
         return Split(f"task {spec.name!r}, split {name!r}", rows, range(1, len(rows) + 1), unit="row")
     if root is None and spec.hub is not None:
         return hub_split(spec, name)
-    wanted = f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {', '.join(spec.columns)})"
+    wanted = (
+        f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {', '.join(spec.columns)})"
+    )
     if root is None:
         raise UserError(f"task {spec.name!r} has no hub copy: give a data_dir that holds {wanted}")
     found = find_split(root / spec.folder, name, *filter(None, [spec.files.get(name)]))
@@ -191,8 +197,10 @@ def _read(
     return examples
 
 
-def _own(id: str, row: Row, input: str, output: str, choices: tuple[str, ...]) -> Example:
-    """A row of a user's file; its other columns of text and numbers are there for the template."""
+def _own(
+    id: str, row: Row, input: str, output: str, named: tuple[str, ...], choices: tuple[str, ...]
+) -> Example:
+    """A row of a user's file; its columns of text and numbers are there for the template."""
     answer = row[output]
     if isinstance(answer, (int, float)) and not isinstance(answer, bool):
         answer = str(answer)
@@ -204,6 +212,9 @@ def _own(id: str, row: Row, input: str, output: str, choices: tuple[str, ...]) -
         for name, value in row.items()
         if name not in ("input", "output") and isinstance(value, (str, int, float))
     }
+    for name in named:
+        if name not in fields:
+            raise FieldError(name, "text or a number, which the template names", row[name])
     return Example(id, text(row, input).strip(), answer, choices, fields=fields)
 
 
@@ -220,13 +231,7 @@ def _hold_out(
     held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
     bank = [example for example, key in zip(examples, words, strict=True) if key not in held]
     queries = [
-        Example(
-            example.id.replace("train", "validation", 1),
-            example.input,
-            example.output,
-            example.choices,
-            fields=example.fields,
-        )
+        replace(example, id=example.id.replace("train", "validation", 1))
         for example, key in zip(examples, words, strict=True)
         if key in held
     ]

@@ -97,7 +97,8 @@ class Bleu(Metric):
             return float("nan")
         references = [golds(example) for example in examples]
         streams = [
-            [answers[min(i, len(answers) - 1)] for answers in references] for i in range(max(map(len, references)))
+            [answers[min(i, len(answers) - 1)] for answers in references]
+            for i in range(max(map(len, references)))
         ]
         return min(1.0, _sacrebleu().BLEU().corpus_score(list(predictions), streams).score / 100)
 

@@ -21,9 +21,10 @@ from ceil_jax.tasks.base import Example
 Word = str | int
 """A word of a step, or the number of the class of the step it refers to."""
 
-_DROPPED = frozenset(
-    "return the a an of is are was were be been being that which who whom there has have had do does did".split()
+_FILLERS = (
+    "return the a an of is are was were be been being that which who whom there has have had do does did"
 )
+_DROPPED = frozenset(_FILLERS.split())
 _PHRASES = {
     "max": "highest|maximum|max|largest|biggest|greatest",
     "min": "lowest|minimum|min|smallest",
@@ -46,9 +47,8 @@ _CANONICAL = {phrase: name for name, phrases in _PHRASES.items() for phrase in p
 _PHRASE = re.compile(
     r"(?<![\w#-])(" + "|".join(sorted(map(re.escape, _CANONICAL), key=len, reverse=True)) + r")(?![\w-])"
 )
-_NUMBERS = {
-    word: str(n) for n, word in enumerate("zero one two three four five six seven eight nine ten".split())
-}
+_NUMERALS = "zero one two three four five six seven eight nine ten"
+_NUMBERS = {word: str(n) for n, word in enumerate(_NUMERALS.split())}
 _TOKEN = re.compile(r"#\d+|[<>]=?|=|[\w.'-]*\w|[^\s\w]")
 _LINKS = frozenset({",", "and", "or", "both", "either"})
 _COMMUTATIVE = frozenset({"sum", "multiplication", "=", "true"})

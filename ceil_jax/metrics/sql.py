@@ -55,9 +55,10 @@ class SqlSandbox:
     """
 
     GRACE = 0.4
+    START_SECONDS = 30.0
 
-    def __init__(self, limits: SqlLimits = SqlLimits()) -> None:  # noqa: B008 (frozen)
-        self.limits = limits
+    def __init__(self, limits: SqlLimits | None = None) -> None:
+        self.limits = limits or SqlLimits()
         self._child: subprocess.Popen[bytes] | None = None
         self._read = b""
 
@@ -80,23 +81,31 @@ class SqlSandbox:
             "predicted": predicted,
             **{name: getattr(self.limits, name) for name in ("seconds", "gold_seconds", "rows", "sql_bytes")},
         }
-        child = self._child if self._child and self._child.poll() is None else self._start()
-        assert child.stdin is not None
-        child.stdin.write(json.dumps(job).encode() + b"\n")
-        child.stdin.flush()
+        self._send(json.dumps(job).encode() + b"\n")
         if self._line(self.limits.gold_seconds + self.GRACE) is None:
             return self._killed("gold failed")
         answer = self._line(self.limits.seconds + self.GRACE)
         return self._killed("cut") if answer is None else SqlOutcome(*answer)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _send(self, line: bytes) -> None:
+        if self._child is None or self._child.poll() is not None:
+            self._start()
+        assert self._child is not None and self._child.stdin is not None
+        self._child.stdin.write(line)
+        self._child.stdin.flush()
+
+    def _start(self) -> None:
         self._stop()
         worker = Path(__file__).with_name("sql_worker.py")
         command = [sys.executable, "-I", "-S", str(worker), str(self.limits.memory)]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        return self._child
+        if self._line(self.START_SECONDS) != "ready":
+            self._stop()
+            raise UserError(
+                f"the process that runs SQL does not start: try {' '.join(command)}; it needs Linux or macOS"
+            )
 
     def _line(self, seconds: float) -> list[str] | str | None:
         """The child's next line; None when the time is up or the child has died."""
@@ -134,8 +143,8 @@ class SqlExecution(Metric):
 
     name = "sql_execution"
 
-    def __init__(self, limits: SqlLimits = SqlLimits()) -> None:  # noqa: B008 (frozen)
-        self.limits = limits
+    def __init__(self, limits: SqlLimits | None = None) -> None:
+        self.limits = limits or SqlLimits()
 
     def outcomes(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[SqlOutcome]:
         """What became of each, for a table.
@@ -146,8 +155,8 @@ class SqlExecution(Metric):
         for example in examples:
             if not Path(example.fields.get("database", "")).is_file():
                 raise UserError(
-                    f"example {example.id!r}: no database {example.fields.get('db_id', '')!r}; execution accuracy "
-                    "needs its .sqlite file under data_dir/<task>/database/"
+                    f"example {example.id!r}: no database {example.fields.get('db_id', '')!r}; execution "
+                    "accuracy needs its .sqlite file under data_dir/<task>/database/"
                 )
         with SqlSandbox(self.limits) as sandbox:
             found = [
@@ -160,7 +169,9 @@ class SqlExecution(Metric):
             if outcome.outcome == "gold failed"
         ]
         if failed:
-            log.warning("%d gold queries do not run and count as wrong: %s", len(failed), ", ".join(failed[:5]))
+            log.warning(
+                "%d gold queries do not run and count as wrong: %s", len(failed), ", ".join(failed[:5])
+            )
         return found
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:

@@ -1,9 +1,9 @@
 """The child process in which SQL written by a language model runs: the standard library alone.
 
-It reads one job a line (JSON) and answers each with two lines: `"started"` once the gold query has run, then
-the outcome. What it may do: read one database file. The file is opened read-only and immutable, an authorizer
-allows SELECT, reading columns and a list of harmless functions, a progress handler watches the clock, and the
-process may neither write a file nor grow without bound.
+It says `"ready"`, reads one job a line (JSON) and answers each with two lines: `"started"` once the gold query
+has run, then the outcome. What it may do: read one database file. The file is opened read-only and immutable, an
+authorizer allows SELECT, reading columns and a list of harmless functions, a progress handler watches the clock,
+and the process may neither write a file nor grow without bound.
 """
 
 import json
@@ -14,16 +14,14 @@ import time
 from collections import Counter
 from urllib.parse import quote
 
-FUNCTIONS = frozenset(
-    """
-    abs avg ceil ceiling changes char coalesce concat concat_ws count cume_dist date datetime dense_rank
-    first_value floor format glob group_concat hex ifnull iif instr julianday lag last_value lead length like
-    likelihood likely lower ltrim max min mod nth_value ntile nullif percent_rank pow power printf quote random
-    rank replace round row_number rtrim sign sqrt strftime string_agg substr substring sum time timediff total
-    trim typeof unicode unixepoch unlikely upper json json_array json_array_length json_extract json_object
-    json_type json_valid -> ->>
-    """.split()
-)
+HARMLESS = """
+abs avg ceil ceiling changes char coalesce concat concat_ws count cume_dist date datetime dense_rank first_value
+floor format glob group_concat hex ifnull iif instr json json_array json_array_length json_extract json_object
+json_type json_valid julianday lag last_value lead length like likelihood likely lower ltrim max min mod nth_value
+ntile nullif percent_rank pow power printf quote random rank replace round row_number rtrim sign sqrt strftime
+string_agg substr substring sum time timediff total trim typeof unicode unixepoch unlikely upper -> ->>
+"""
+FUNCTIONS = frozenset(HARMLESS.split())
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 VALUE_BYTES = 1_000_000
 HEAP_BYTES = 256 * 2**20
@@ -42,8 +40,15 @@ def authorize(action, first, second, database, trigger):
 
 def connect(path, sql_bytes):
     connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None)
-    connection.text_factory = lambda value: value.decode(errors="ignore")  # as the Spider evaluation reads text
-    for pragma in ("query_only=ON", "trusted_schema=OFF", "temp_store=MEMORY", f"hard_heap_limit={HEAP_BYTES}"):
+    connection.text_factory = lambda value: value.decode(
+        errors="ignore"
+    )  # as the Spider evaluation reads text
+    for pragma in (
+        "query_only=ON",
+        "trusted_schema=OFF",
+        "temp_store=MEMORY",
+        f"hard_heap_limit={HEAP_BYTES}",
+    ):
         connection.execute(f"PRAGMA {pragma}")
     for category, limit in (
         (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES),
@@ -79,13 +84,18 @@ def run(path, sql, seconds, max_rows, sql_bytes):
     return rows
 
 
+def _turned(table):
+    """Rows to columns, or columns to rows."""
+    return list(zip(*table, strict=True))
+
+
 def same_result(gold, predicted, ordered):
     """Equal up to the order of columns, and of rows unless `ordered`; two empty results are equal."""
     if not gold and not predicted:
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
         return False
-    gold_columns, columns = list(zip(*gold)), list(zip(*predicted))
+    gold_columns, columns = _turned(gold), _turned(predicted)
     if ordered:
         return Counter(gold_columns) == Counter(columns)
     bags = [Counter(column) for column in columns]
@@ -94,7 +104,8 @@ def same_result(gold, predicted, ordered):
     def extend(chosen):
         """Some columns of the prediction, one for each gold column so far, in whose rows both agree."""
         width = len(chosen)
-        if width and Counter(zip(*gold_columns[:width])) != Counter(zip(*(columns[i] for i in chosen))):
+        agree = Counter(_turned(gold_columns[:width])) == Counter(_turned([columns[i] for i in chosen]))
+        if width and not agree:
             return False
         if width == len(gold_columns):
             return True
@@ -128,12 +139,15 @@ def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     memory = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    if sys.platform == "linux":  # macOS refuses this limit; SQLite's own on its heap remains
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         job = json.loads(line)
-        used = time.process_time()
-        budget = int(used + job["gold_seconds"] + job["seconds"]) + 2
-        resource.setrlimit(resource.RLIMIT_CPU, (budget, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        budget = int(time.process_time() + job["gold_seconds"] + job["seconds"]) + 2
+        budget = budget if most == resource.RLIM_INFINITY else min(budget, most)
+        resource.setrlimit(resource.RLIMIT_CPU, (budget, most))
         print(json.dumps(answer(job)), flush=True)
 
 

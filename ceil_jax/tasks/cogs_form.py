@@ -186,13 +186,14 @@ def _number(root: Call, words: list[str]) -> list[Call]:
 
 
 def _primitive_call(lambda_form: str) -> str:
-    """`LAMBDA a . LAMBDA e . crawl . agent ( e , a )` is `crawl(agent=a)`; `LAMBDA a . shark ( a )` is `shark(a)`."""
+    """`LAMBDA a . LAMBDA e . crawl . agent ( e , a )` is `crawl(agent=a)`, `LAMBDA a . ball ( a )` is `ball(a)`."""
     matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
     found = [match for match in matches if match is not None]
     if len(found) != len(matches):
         raise ValueError(f"not a COGS primitive: {lambda_form!r}")
     inside = ",".join(
-        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"] for match in found
+        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"]
+        for match in found
     )
     return f"{found[0]['head']}({inside})"
 

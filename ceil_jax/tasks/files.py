@@ -55,7 +55,7 @@ def read_split(path: Path) -> Split:
 
 
 def find_split(folder: Path, *names: str) -> tuple[Path, bool] | None:
-    """(file, whole) of the first name that has a file; a partial split's has a suffix: `train_sample.jsonl`."""
+    """(file, whole) of the first name with a file; a partial split's has a suffix: `train_sample.jsonl`."""
     for name in names:
         for suffix in SUFFIXES:
             if (folder / f"{name}{suffix}").is_file():

@@ -23,8 +23,8 @@ def hub_split(spec: TaskSpec, name: str) -> Split:
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
-            f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a data_dir that holds "
-            f"{spec.folder}/{name}.jsonl with the columns {', '.join(spec.columns)}"
+            f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a data_dir that "
+            f"holds {spec.folder}/{name}.jsonl with the columns {', '.join(spec.columns)}"
         ) from None
     missing = [column for column in spec.columns if column not in data.column_names]
     if missing:
