@@ -61,6 +61,6 @@ TASKS = (
         columns=("ctx", "endings", "label"),
         folder="hellaswag",
         hub=Hub("Rowan/hellaswag", revision="218ec52e09a7e7462a5400043bb9a69a41d06b76"),
-        note='HellaSwag itself; the paper\'s row of that name is `swag`',
+        note="HellaSwag itself; the paper's row of that name is `swag`",
     ),
 )

@@ -151,9 +151,12 @@ def _number(root: Call, words: list[str]) -> list[Call]:
     """
     nouns: list[Call] = []
     verbs: list[Call] = []
+    names: set[str] = set()
 
     def visit(call: Call, noun: bool) -> None:
-        if not _is_name(call):
+        if _is_name(call):
+            names.add(call.word)
+        else:
             (nouns if noun else verbs).append(call)
             call.noun = noun
         for role, value in call.arguments:
@@ -167,9 +170,9 @@ def _number(root: Call, words: list[str]) -> list[Call]:
     noun_queue, verb_queue = iter(nouns), iter(verbs)
     noun = next(noun_queue, None)
     for position, word in enumerate(words):
-        if word.lower() in _FUNCTION_WORDS or word[:1].isupper():
+        if word.lower() in _FUNCTION_WORDS or word in names:
             continue
-        if noun is not None and word == noun.word:
+        if noun is not None and word.lower() == noun.word:  # "TV" is tv
             noun.position, noun = position, next(noun_queue, None)
         else:
             verb = next(verb_queue, None)
@@ -183,13 +186,14 @@ def _number(root: Call, words: list[str]) -> list[Call]:
 
 
 def _primitive_call(lambda_form: str) -> str:
-    """`LAMBDA a . LAMBDA e . crawl . agent ( e , a )` is `crawl(agent=a)`; `LAMBDA a . shark ( a )` is `shark(a)`."""
+    """`LAMBDA a . LAMBDA e . crawl . agent ( e , a )` is `crawl(agent=a)`, `LAMBDA a . ball ( a )` is `ball(a)`."""
     matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
     found = [match for match in matches if match is not None]
     if len(found) != len(matches):
         raise ValueError(f"not a COGS primitive: {lambda_form!r}")
     inside = ",".join(
-        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"] for match in found
+        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"]
+        for match in found
     )
     return f"{found[0]['head']}({inside})"
 

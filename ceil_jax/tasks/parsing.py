@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ceil_jax import packages
 from ceil_jax.tasks.base import Example, Template
-from ceil_jax.tasks.spec import Hub, Row, TaskSpec, pair_example, table2, text
+from ceil_jax.tasks.spec import NO_PAPER, Hub, Row, TaskSpec, pair_example, table2, text
 from ceil_jax.tasks.words import hash_split
 
 TEMPLATE = Template("{input}\t{output}")
@@ -70,27 +71,34 @@ def shell() -> dict[str, list[Row]]:
     return {"train": train, "validation": validation}
 
 
-def _geoquery(variant: str, split: str, note: str = "") -> TaskSpec:
-    standard = table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21)
-    return TaskSpec(
-        name=f"geoquery{variant}",
-        template=TEMPLATE,
-        metric="exact_match",
-        example=pair_example("question", "funql"),
-        columns=("question", "funql"),
-        folder="geoquery",
+GEOQUERY = TaskSpec(
+    name="geoquery",
+    template=TEMPLATE,
+    metric="exact_match",
+    example=pair_example("question", "funql"),
+    columns=("question", "funql"),
+    folder="geoquery",
+    train=("standard.train",),
+    validation=("standard.validation",),
+    paper=table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21),
+    note="entities are placeholders m0, m1, … (the preprocessing of NQG)",
+)
+
+
+def _geoquery(split: str) -> TaskSpec:
+    """One of the compositional splits, which are in other tables of the paper."""
+    return replace(
+        GEOQUERY,
+        name=f"geoquery.{split}",
         train=(f"{split}.train",),
         validation=(f"{split}.validation",),
-        note=f"entities are placeholders m0, m1, … (NQG's preprocessing){note}",
-        **({"paper": standard} if not variant else {}),
+        paper=NO_PAPER,
     )
 
 
 TASKS = (
-    _geoquery("", "standard"),
-    _geoquery(".template", "template"),
-    _geoquery(".tmcd", "tmcd"),
-    _geoquery(".length", "length"),
+    GEOQUERY,
+    *(_geoquery(split) for split in ("template", "tmcd", "length")),
     TaskSpec(
         name="nl2bash",
         template=TEMPLATE,

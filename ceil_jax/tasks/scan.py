@@ -1,8 +1,8 @@
 """SCAN (Lake & Baroni 2018): commands to actions, enumerated from its grammar.
 
-    C → S and S | S after S | S        S → V twice | V thrice | V
-    V → D | U | M opposite T | M around T        D → M T        M → U | turn
-    U → walk | look | run | jump        T → left | right
+C → S and S | S after S | S        S → V twice | V thrice | V
+V → D | U | M opposite T | M around T        D → M T        M → U | turn
+U → walk | look | run | jump        T → left | right
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ class TaskSpec:
     """The bank is that other task's."""
     bank_size: int | None = None
     """The papers' bank is so many examples drawn from the split."""
+    deduplicate: bool = True
+    """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
     choices: tuple[str, ...] = ()
     """The verbalised labels in label order, where every example has the same."""
     max_new_tokens: int = 128

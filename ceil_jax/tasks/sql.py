@@ -10,6 +10,7 @@ import re
 import sqlite3
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -121,52 +122,56 @@ def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
         schema = schemas.get(name) or (read_schema(file) if file else "")
         if not schema:
             raise UserError(
-                f"no schema of database {name!r} under {data_dir}: put tables.json or database/{name}/{name}.sqlite "
-                f"into {data_dir / folders[0]}"
+                f"no schema of database {name!r} under {data_dir}: put tables.json or "
+                f"database/{name}/{name}.sqlite into {data_dir / folders[0]}"
             )
         return {**row, "schema": schema, "database": str(file or "")}
 
     return add
 
 
-def _entry(name: str, folders: tuple[str, ...], **settings: object) -> TaskSpec:
-    return TaskSpec(
-        name=name,
-        template=TEMPLATE,
-        metric="sql_execution",
-        example=_sql_example,
-        columns=("db_id", "question", "query"),
-        folder=folders[0],
-        enrich=functools.partial(_enrich, folders),
-        max_new_tokens=200,
-        **settings,  # type: ignore[arg-type]
-    )
+SPIDER = TaskSpec(
+    name="spider",
+    template=TEMPLATE,
+    metric="sql_execution",
+    example=_sql_example,
+    columns=("db_id", "question", "query"),
+    folder="spider",
+    hub=Hub("xlangai/spider"),
+    enrich=functools.partial(_enrich, ("spider",)),
+    files={"train": "train_spider", "validation": "dev"},
+    deduplicate=False,  # the paper's bank is all 7,000; equal questions are about different databases
+    max_new_tokens=200,
+    note="the hub has neither its schemas nor its databases",
+)
 
 
 def _dr_spider(group: str) -> TaskSpec:
     """Rows whose database has no file cannot be executed and are left out (20 `DB_DBcontent_equivalence`)."""
-    return _entry(
-        f"dr_spider.{group.lower()}",
-        ("dr_spider", "spider"),
+    unstored = "DB_DBcontent_equivalence"
+    return replace(
+        SPIDER,
+        name=f"dr_spider.{group.lower()}",
+        folder="dr_spider",
+        hub=None,
+        enrich=functools.partial(_enrich, ("dr_spider", "spider")),
+        columns=(*SPIDER.columns, "perturbation_group", "perturbation_type"),
         bank_of="spider",
         validation=("sample340",),
-        keep=lambda row: row["perturbation_group"] == group and row["perturbation_type"] != "DB_DBcontent_equivalence",
+        keep=lambda row: row["perturbation_group"] == group and row["perturbation_type"] != unstored,
         note="a sample: 20 rows of each perturbation; the paper has 15,269",
     )
 
 
 TASKS = (
-    _entry(
-        "spider",
-        ("spider",),
-        hub=Hub("xlangai/spider"),
-        files={"train": "train_spider", "validation": "dev"},
-        note="the hub has no schemas and no databases: they come from data_dir",
-    ),
+    SPIDER,
     *(_dr_spider(group) for group in ("DB", "NLQ", "SQL")),
-    _entry(
-        "kaggledbqa",
-        ("kaggledbqa",),
+    replace(
+        SPIDER,
+        name="kaggledbqa",
+        folder="kaggledbqa",
+        hub=None,
+        enrich=functools.partial(_enrich, ("kaggledbqa",)),
         bank_of="spider",
         validation=("test",),
         note="no hub copy known: rows, tables.json and databases in data_dir/kaggledbqa, Spider beside it",

@@ -1,0 +1,110 @@
+"""Text -> padded integer arrays: tokenizers, and the few lengths that batches are padded to."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax
+
+LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Batches are padded to one of these: every new shape costs a compilation, every padding token is wasted."""
+
+
+class Tokens(NamedTuple):
+    """A batch of tokenised texts, padded on the right."""
+
+    ids: np.ndarray | jax.Array
+    """int32 [N, T]"""
+    mask: np.ndarray | jax.Array
+    """int32 [N, T]: 1 for a token, 0 for padding."""
+
+
+class Tokenizer(Protocol):
+    """What an encoder asks of a tokenizer."""
+
+    @property
+    def pad_id(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the ids of some text change; part of the key under which embeddings are cached."""
+        ...
+
+    def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """The ids of each text, special tokens included, cut to `max_length`."""
+        ...
+
+
+@dataclass(frozen=True)
+class HashingTokenizer:
+    """One token a word, its id the word's hash: no vocabulary and nothing to download.
+
+    Words are lower-cased runs of word characters, or single other characters; id 0 pads, id 1 starts a text.
+    """
+
+    vocab_size: int = 4096
+    pad_id: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        return repr(self)
+
+    def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        return [[1, *map(self._id, re.findall(r"\w+|[^\w\s]", text.lower()))][:max_length] for text in texts]
+
+    def _id(self, word: str) -> int:
+        return 2 + zlib.crc32(word.encode()) % (self.vocab_size - 2)
+
+
+class PretrainedTokenizer:
+    """A Hugging Face tokenizer; texts get a prefix and are lower-cased first where the checkpoint says so."""
+
+    def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
+        self.tokenizer, self.prefix, self.lower_case = tokenizer, prefix, lower_case
+        self.pad_id: int = tokenizer.pad_token_id
+
+    @property
+    def fingerprint(self) -> str:
+        content = (
+            self.tokenizer.backend_tokenizer.to_str() if self.tokenizer.is_fast else repr(self.tokenizer)
+        )
+        return hashlib.sha256(f"{self.prefix} {self.lower_case} {content}".encode()).hexdigest()
+
+    def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        texts = [self.prefix + text for text in texts]
+        if self.lower_case:
+            texts = [text.lower() for text in texts]
+        if not texts:
+            return []
+        return self.tokenizer(
+            texts,
+            truncation=True,
+            max_length=max_length,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+
+
+def padded_length(longest: int, max_length: int) -> int:
+    """The length in `LENGTHS` that `longest` tokens are padded to, never beyond `max_length`."""
+    place = bisect.bisect_left(LENGTHS, longest)
+    return min(LENGTHS[place], max_length) if place < len(LENGTHS) else max_length
+
+
+def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:
+    """`ids` as int32 arrays [rows, length]; rows beyond those given are all padding."""
+    shape = (len(ids) if rows is None else rows, length)
+    padded, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
+    for row, text in enumerate(ids):
+        padded[row, : len(text)] = text
+        mask[row, : len(text)] = 1
+    return Tokens(padded, mask)
