@@ -14,6 +14,7 @@ import tyro
 
 from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
 from ceil_jax.errors import UserError
+from ceil_jax.packages import cache_dir
 
 DEMO = RunConfig(
     limit=300,
@@ -72,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0, or 2 after one line about what the user can mend."""
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    # compiled functions outlive the process: a second run starts at once
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir() / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:

@@ -19,7 +19,7 @@ from ceil_jax.train import TokenTable, Trained, fit, split_held_out
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
 
-_HELD_OUT_QUERIES = 64
+_HELD_OUT_QUERIES = 16
 """Held-out queries a forward pass."""
 
 
@@ -44,8 +44,8 @@ def train_epr(
         scores: float [Q, C], the LM's log P of the answer given that one example.
     """
     training, held_out = split_held_out(len(queries), seed)
-    query_tokens = TokenTable(encoder, [query.input for query in queries])
-    bank_tokens = TokenTable(encoder, [example.input for example in bank])
+    # the bank's texts, then the queries': a batch of both is one forward pass of one shape
+    tokens = TokenTable(encoder, [example.input for example in (*bank, *queries)])
     ranked = np.take_along_axis(candidates, np.argsort(-scores, axis=1, kind="stable"), axis=1)
     pool = min(config.positives, candidates.shape[1] // 2)
 
@@ -55,20 +55,14 @@ def train_epr(
         draws = generator.integers(pool, size=(2, len(rows)))
         positive = ranked[rows, draws[0]]
         negative = ranked[rows, -1 - draws[1]]
-        return (
-            query_tokens[rows],
-            bank_tokens[np.concatenate([positive, negative])],
-            (positive.astype(np.int32), negative.astype(np.int32)),
-        )
+        texts = np.concatenate([len(bank) + rows, positive, negative])
+        return tokens[texts], positive.astype(np.int32), negative.astype(np.int32)
 
     def loss(params, batch, key):  # noqa: ANN001, ANN202
-        query_tokens, example_tokens, (positive, negative) = batch
-        first, second = jax.random.split(key)
-        vectors = encoder.apply(params, query_tokens, key=first)
-        examples = encoder.apply(params, example_tokens, key=second)
-        half = len(positive)
+        batch_tokens, positive, negative = batch
+        vectors, positives, negatives = jnp.split(encoder.apply(params, batch_tokens, key=key), 3)
         return epr_contrastive_loss(
-            vectors / config.temperature, examples[:half], examples[half:, None], positive, negative[:, None]
+            vectors / config.temperature, positives, negatives[:, None], positive, negative[:, None]
         )
 
     encode = jax.jit(encoder.apply)
@@ -77,9 +71,9 @@ def train_epr(
         log_probs = []
         for start in range(0, len(held_out), _HELD_OUT_QUERIES):
             rows = held_out[start : start + _HELD_OUT_QUERIES]
-            vectors = encode(params, query_tokens[rows])
-            flat = encode(params, bank_tokens[candidates[rows].reshape(-1)])
-            examples = flat.reshape(*candidates[rows].shape, -1)
+            texts = np.concatenate([(len(bank) + rows)[:, None], candidates[rows]], axis=1)
+            encoded = encode(params, tokens[texts.reshape(-1)]).reshape(*texts.shape, -1)
+            vectors, examples = encoded[:, 0], encoded[:, 1:]
             log_probs.append(np.asarray(jnp.einsum("qd,qcd->qc", vectors, examples)))
         return ranking_quality(np.concatenate(log_probs), scores[held_out])
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from ceil_jax import candidates, evaluate
 from ceil_jax.config import RunConfig
-from ceil_jax.encoder import Encoder, load_encoder
+from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
 from ceil_jax.retrievers import Retrieved, build_retriever, unit_rows
 from ceil_jax.runs import Rows, Stage, Store, digest

@@ -15,9 +15,10 @@ from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
 from ceil_jax.runs import Stage
+from ceil_jax.tokens import Tokens, pad
 
 if TYPE_CHECKING:
-    from ceil_jax.encoder import Encoder, Tokens
+    from ceil_jax.encoder import Encoder
 
 Params = Any
 Batch = Any
@@ -144,25 +145,21 @@ def fit(
 
 
 class TokenTable:
-    """Texts tokenised once; batches of them padded to one of a few lengths, so that few shapes compile."""
+    """Texts tokenised once; batches of them padded to one of four lengths, so that few shapes compile."""
 
-    _LENGTHS = (16, 32, 64, 128, 256, 512)
+    _LENGTHS = (32, 64, 128, 512)
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
-        tokens = encoder.tokenize(texts)
-        self._type = type(tokens)
-        self._ids, self._mask = np.asarray(tokens.ids), np.asarray(tokens.mask)
-        self._length = self._mask.sum(axis=1)
+        self._longest, self._pad_id = min(encoder.max_length, self._LENGTHS[-1]), encoder.tokenizer.pad_id
+        self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens:
-        """Tokens of the texts numbered `rows`, int32 [*rows.shape, T]; a row of −1 is all padding."""
-        need = int(self._length[rows].max(initial=1))
-        bucket = next((size for size in self._LENGTHS if size >= need), need)
-        width = self._ids.shape[1]
-        if bucket > width:
-            pad = ((0, 0), (0, bucket - width))
-            self._ids, self._mask = np.pad(self._ids, pad), np.pad(self._mask, pad)
-        return self._type(self._ids[rows, :bucket], self._mask[rows, :bucket])
+        """Tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
+        ids = [self._ids[row] for row in rows.reshape(-1)]
+        longest = max(map(len, ids))
+        length = min(next(size for size in self._LENGTHS if size >= longest), self._longest)
+        tokens = pad(ids, length, self._pad_id)
+        return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
 
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
