@@ -188,7 +188,7 @@ def test_no_such_split_or_repository(tmp_path):
 
 
 def test_what_the_hub_lacks_needs_a_folder():
-    with pytest.raises(UserError, match="'spider' needs files the hub does not have.*give data_dir"):
+    with pytest.raises(UserError, match=r"'spider' needs files the hub does not have.*give data_dir"):
         load_task("spider")
     with pytest.raises(
         UserError, match=r"'geoquery' has no hub copy: give a data_dir that holds geoquery/standard"

@@ -114,25 +114,25 @@ CASES = {
     "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t(Yield (Attendees))", "Who is coming?\t", ""),
     "shell": ({"description": "list", "command": "ls"}, "list", "list\tls", "list\t", ""),
 }
-CASES |= {
-    name: (QUESTION_FUNQL, "what is m0", "what is m0\tanswer(m0)", "what is m0\t", "")
-    for name in ("geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length")
-}
+CASES |= dict.fromkeys(
+    ("geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length"),
+    (QUESTION_FUNQL, "what is m0", "what is m0\tanswer(m0)", "what is m0\t", ""),
+)
 CASES |= {f"smcalflow_cs.{variant}": CASES["smcalflow"] for variant in ("0s", "0c", "8c", "16c", "32c")}
 CASES |= {
     name: (SQL_ROW, "How many cats?", SQL_PROMPT, SQL_PROMPT.partition(" SELECT")[0], "")
     for name in ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql", "kaggledbqa")
 }
-CASES |= {
-    name: (
+CASES |= dict.fromkeys(
+    ("cogs.ps", "cogs.pa"),
+    (
         COGS_ROW,
         "The boy wanted to crawl .",
         "The boy wanted to crawl .\twant(agent=*boy,xcomp=crawl)",
         "The boy wanted to crawl .\t",
         "",
-    )
-    for name in ("cogs.ps", "cogs.pa")
-}
+    ),
+)
 CASES |= {
     f"scan.{split}": (SCAN_ROW, "jump left", "jump left\tI_TURN_LEFT I_JUMP", "jump left\t", "")
     for split in ("simple", "length", "addprim_jump", "addprim_turn_left")

@@ -72,7 +72,10 @@ def run(path, sql, seconds, max_rows, sql_bytes):
     connection = connect(path, sql_bytes)
     try:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, OPS_PER_CHECK)
-        rows = connection.execute(sql).fetchmany(max_rows + 1)
+        cursor = connection.execute(sql)
+        if cursor.description is None:  # nothing, or only a comment
+            raise sqlite3.ProgrammingError("not a query")
+        rows = cursor.fetchmany(max_rows + 1)
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
             raise TooMuch(f"over {seconds:g} seconds") from None

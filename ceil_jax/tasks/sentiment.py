@@ -26,7 +26,7 @@ def rating_class(rating: float) -> int:
 
 
 def movie_reviews() -> dict[str, list[Row]]:
-    """10,603 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
+    """10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
     archive = packages.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
