@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tarfile
 from bisect import bisect_left
 
@@ -25,6 +26,7 @@ def rating_class(rating: float) -> int:
     return bisect_left(RATING_CUTS, rating)
 
 
+@functools.cache
 def movie_reviews() -> dict[str, list[Row]]:
     """10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
     archive = packages.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
