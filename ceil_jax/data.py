@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 def load_task(
-    task: str | TaskSpec,
+    name: str | TaskSpec,
     data_dir: str | os.PathLike[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
     *,
     bank_limit: int | None = None,
 ) -> Task:
-    """A task of `TASKS` by name, or one described by a TaskSpec of the caller's.
+    """A task of `TASKS` by its name, or one that the caller describes by a TaskSpec.
 
     Embedded tasks are made here. Others come from `data_dir/<folder>/<split>.jsonl` (or .jsonl.gz, .json,
     .csv, .parquet; the hub's column names) where `data_dir` is given, else from the hub.
@@ -43,7 +43,7 @@ def load_task(
     Raises:
         UserError: an unknown name, a missing file, split or column, or a row that cannot be read.
     """
-    spec = task_spec(task) if isinstance(task, str) else task
+    spec = task_spec(name) if isinstance(name, str) else name
     _check_limits(limit=limit, bank_limit=bank_limit)
     root = None if data_dir is None else Path(data_dir).expanduser()
     source = spec if spec.bank_of is None else task_spec(spec.bank_of)

@@ -1,9 +1,9 @@
 """The child process in which SQL written by a language model runs: the standard library alone.
 
-It says `"ready"`, reads one job a line (JSON) and answers each with two lines: `"started"` once the gold query
-has run, then the outcome. What it may do: read one database file. The file is opened read-only and immutable, an
-authorizer allows SELECT, reading columns and a list of harmless functions, a progress handler watches the clock,
-and the process may neither write a file nor grow without bound.
+It says `"ready"`, reads one job a line (JSON) and answers each with two lines: `"started"` once the gold
+query has run, then the outcome. What it may do: read one database file. The file is opened read-only and
+immutable, an authorizer allows SELECT, reading columns and a list of harmless functions, a progress handler
+watches the clock, and the process may neither write a file nor grow without bound.
 """
 
 import json
@@ -15,11 +15,12 @@ from collections import Counter
 from urllib.parse import quote
 
 HARMLESS = """
-abs avg ceil ceiling changes char coalesce concat concat_ws count cume_dist date datetime dense_rank first_value
-floor format glob group_concat hex ifnull iif instr json json_array json_array_length json_extract json_object
-json_type json_valid julianday lag last_value lead length like likelihood likely lower ltrim max min mod nth_value
-ntile nullif percent_rank pow power printf quote random rank replace round row_number rtrim sign sqrt strftime
-string_agg substr substring sum time timediff total trim typeof unicode unixepoch unlikely upper -> ->>
+abs avg ceil ceiling changes char coalesce concat concat_ws count cume_dist date datetime dense_rank
+first_value floor format glob group_concat hex ifnull iif instr json json_array json_array_length
+json_extract json_object json_type json_valid julianday lag last_value lead length like likelihood likely
+lower ltrim max min mod nth_value ntile nullif percent_rank pow power printf quote random rank replace round
+row_number rtrim sign sqrt strftime string_agg substr substring sum time timediff total trim typeof unicode
+unixepoch unlikely upper -> ->>
 """
 FUNCTIONS = frozenset(HARMLESS.split())
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
@@ -71,7 +72,10 @@ def run(path, sql, seconds, max_rows, sql_bytes):
     connection = connect(path, sql_bytes)
     try:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, OPS_PER_CHECK)
-        rows = connection.execute(sql).fetchmany(max_rows + 1)
+        cursor = connection.execute(sql)
+        if cursor.description is None:  # nothing, or only a comment
+            raise sqlite3.ProgrammingError("not a query")
+        rows = cursor.fetchmany(max_rows + 1)
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
             raise TooMuch(f"over {seconds:g} seconds") from None

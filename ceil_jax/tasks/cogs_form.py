@@ -186,7 +186,7 @@ def _number(root: Call, words: list[str]) -> list[Call]:
 
 
 def _primitive_call(lambda_form: str) -> str:
-    """`LAMBDA a . LAMBDA e . crawl . agent ( e , a )` is `crawl(agent=a)`, `LAMBDA a . ball ( a )` is `ball(a)`."""
+    """`LAMBDA a . LAMBDA e . cry . agent ( e , a )` -> `cry(agent=a)`; `LAMBDA a . box ( a )` -> `box(a)`."""
     matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
     found = [match for match in matches if match is not None]
     if len(found) != len(matches):

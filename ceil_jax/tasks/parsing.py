@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 
@@ -58,6 +59,7 @@ def shell_pairs(sheet: str) -> list[tuple[str, str]]:
     return pairs
 
 
+@functools.cache
 def shell() -> dict[str, list[Row]]:
     """Cheat sheets as description -> command; about a tenth, by hash of the description, is validation."""
     folder = packages.fetch("cheatsheets")
