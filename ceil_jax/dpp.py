@@ -17,7 +17,7 @@ from ceil_jax.kernel import Scalar, log_det
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
-    """log det L_S; the empty subset gives 0. An item given twice gives a large negative number, see `log_det`."""
+    """log det L_S; 0 for the empty subset, finite for one that holds an item twice (see `log_det`)."""
     places = jnp.maximum(subset, 0)
     return log_det(kernel[places[:, None], places[None, :]], subset >= 0)
 
@@ -35,8 +35,8 @@ def subset_log_probs(
 ) -> Float[Array, " m"]:
     """log det L'_S = (1/λ) Σ_{i ∈ S} (r_i − max r) + log det S_S, up to the normaliser the subsets share.
 
-    The closed form of the conditional kernel's blocks: with the context encoder frozen `block_log_dets` is computed
-    once for all steps, otherwise by `kernel.block_log_dets` in each; no matrix of all the batch's items is built
+    The closed form of the conditional kernel's blocks: `kernel.block_log_dets` is computed once for all
+    steps when the context encoder is frozen, otherwise in each; no matrix of all the batch's items is built
     (the released code builds [B, U, U]). Any trade-off is safe: no exponential is taken.
     """
     r = relevance - jax.lax.stop_gradient(relevance.max())
@@ -58,9 +58,9 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
 def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
     """One draw from P(S) ∝ det L_S over subsets of size k, in the order drawn.
 
-    A kernel of rank below k has no such subset: the draw then has as many items as the rank, followed by −1. Kernels
-    of any scale are fine, the distribution does not depend on it. Kulesza & Taskar 2012, algorithm 8, with the
-    elementary symmetric polynomials in log space.
+    A kernel of rank below k has no such subset: the draw then has as many items as the rank, then −1.
+    The kernel's scale does not matter. Kulesza & Taskar 2012, algorithm 8, with the elementary symmetric
+    polynomials in log space.
     """
     key_vectors, key_items = jax.random.split(key)
     values, vectors = _eigh(kernel / jnp.maximum(jnp.diagonal(kernel).max(), jnp.finfo(kernel.dtype).tiny))
@@ -69,7 +69,7 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
 
 
 def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
-    """log e_l(v_1 … v_i) for i = 0 … n and l = 0 … k, by e_l(…v_i) = e_l(…v_{i−1}) + v_i e_{l−1}(…v_{i−1})."""
+    """Row i, column l: log e_l(v_1 … v_i), by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1})."""
 
     def step(log_e: Array, log_value: Array) -> tuple[Array, Array]:
         log_e = log_e.at[1:].set(jnp.logaddexp(log_e[1:], log_value + log_e[:-1]))
@@ -115,8 +115,8 @@ def _sample_projection(
 ) -> Int[Array, " k"]:
     """A draw from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1 after the last.
 
-    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a draw in place of the
-    argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
+    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a draw in
+    place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
     """
     columns = jnp.argsort(~chosen, stable=True)[:k]
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.errors import unknown_name
 
 SIMILARITIES = ("shifted", "dot", "cosine")
 """How vectors become similarities: (1 + cos) / 2, the dot product, the cosine.
 
-The paper has a linear kernel, the released code (1 + cos) / 2; we default to the latter: positive semi-definite,
-within [0, 1], diagonal 1, so never singular by scale.
+The paper has a linear kernel, the released code (1 + cos) / 2; we default to the latter: positive
+semi-definite, within [0, 1], diagonal 1, so never singular by scale.
 """
 
 Scalar = float | Float[Array, ""]
@@ -28,19 +28,25 @@ def similarity_from_features(
 ) -> Float[Array, "*b n n"]:
     """S_ij of every two items; `kind` is one of SIMILARITIES."""
     rows = prepare(features, kind)
-    return from_dot_products(jnp.einsum("...id,...jd->...ij", rows, rows), kind)
+    return from_dot_products(jnp.einsum("...id,...jd->...ij", rows, rows, precision="highest"), kind)
 
 
 def relevance(
-    query: Float[Array, "*b d"], items: Float[Array, "*b n d"], kind: str = "shifted"
+    query: Float[Array, "*b d"],
+    items: Float[Array, "*b n d"],
+    kind: str = "shifted",
+    valid: Bool[Array, "*b n"] | None = None,
 ) -> Float[Array, "*b n"]:
-    """r_i − max_j r_j with r_i the similarity of item i to the query.
+    """r_i − max_j r_j over the valid items, with r_i the similarity of item i to the query.
 
-    The maximum is subtracted as in the released code: it keeps exp(r / 2λ) at or below 1 and shifts every log det
-    of one size by the same amount.
+    The maximum is subtracted as in the released code: it keeps exp(r / 2λ) at or below 1 and shifts every
+    log det of one size by the same amount.
     """
-    r = from_dot_products(jnp.einsum("...d,...nd->...n", prepare(query, kind), prepare(items, kind)), kind)
-    return r - jax.lax.stop_gradient(r.max(axis=-1, keepdims=True))
+    dots = jnp.einsum("...d,...nd->...n", prepare(query, kind), prepare(items, kind), precision="highest")
+    r = from_dot_products(dots, kind)
+    counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
+    highest = jax.lax.stop_gradient(counted.max(axis=-1, keepdims=True))
+    return r - jnp.where(jnp.isfinite(highest), highest, 0)
 
 
 def conditional_kernel(
@@ -63,18 +69,19 @@ def block_log_dets(
     Differentiable in the features; see `log_det` for subsets that hold an item twice.
     """
     rows = prepare(features, kind)[jnp.maximum(subsets, 0)]
-    blocks = from_dot_products(jnp.einsum("mid,mjd->mij", rows, rows), kind)
+    blocks = from_dot_products(jnp.einsum("mid,mjd->mij", rows, rows, precision="highest"), kind)
     return log_det(blocks, subsets >= 0)
 
 
-def log_det(matrix: Float[Array, "*b k k"], valid: Array | None = None) -> Float[Array, " *b"]:
-    """log det of positive semi-definite matrices, finite with finite gradients also where they are singular.
+def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = None) -> Float[Array, " *b"]:
+    """log det of positive semi-definite matrices: finite, with finite gradients, for singular ones too.
 
-    Written as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj): rows of any scale (small
-    trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, ε = 64 × the dtype's machine epsilon
-    (7.6e-6 in float32), which lifts every eigenvalue to about ε or more: above what rounding does to a Cholesky
-    factorisation of C, so that a duplicated item gives about log 2ε instead of NaN, while the log det of a well
-    conditioned block moves by less than float32 shows. Rows and columns where `valid` is False are left out.
+    Written as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so that rows of any
+    scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, ε = 64 × the
+    dtype's machine epsilon (7.6e-6 in float32): this lifts every eigenvalue to about ε or more, above what
+    rounding does to a Cholesky factorisation. A duplicated item then gives log 2ε instead of NaN, with
+    gradients below 1/ε, while the log det of a well conditioned block moves by no more than its rounding.
+    Rows and columns where `valid` is False are left out.
     """
     k = matrix.shape[-1]
     tiny = jnp.finfo(matrix.dtype).tiny
@@ -91,7 +98,7 @@ def log_det(matrix: Float[Array, "*b k k"], valid: Array | None = None) -> Float
 
 
 def prepare(vectors: Float[Array, "*b d"], kind: str) -> Float[Array, "*b d"]:
-    """Vectors whose dot products `from_dot_products` understands: unit vectors but for "dot"; zero stays zero."""
+    """The vectors whose dot products `from_dot_products` expects: unit ones but for "dot"; 0 stays 0."""
     if kind not in SIMILARITIES:
         raise unknown_name("similarity", kind, SIMILARITIES)
     if kind == "dot":

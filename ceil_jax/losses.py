@@ -21,12 +21,12 @@ def pairwise_margin_loss(
     Σ over pairs with LM score S⁺ > S⁻ of max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)), γ = 1/|C|,
     c = max log P − min log P over C without gradient, rank = number of subsets with a higher LM score.
 
-    The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|². The released code
-    takes the mean over pairs for each rank gap and sums these, so that one pair with gap 49 weighs as much as 49
-    pairs with gap 1: `reduction="gap_mean"`. It gives tied scores distinct ranks and divides by c = 0 when all
-    log P are equal; here tied scores form no pair in either reduction, and c is at least SMALLEST_RANGE. No pair
-    (all scores equal, one valid subset, NaN scores) gives loss 0 and gradient 0. Subsets where `valid` is False
-    do not count.
+    The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|². The
+    released code takes the mean over pairs for each rank gap and sums these, so that one pair with gap 49
+    weighs as much as 49 pairs with gap 1: `reduction="gap_mean"`. It also gives tied scores distinct ranks
+    and divides by c = 0 when all log P are equal; here tied scores form no pair in either reduction, and c
+    is at least SMALLEST_RANGE. No pair (all scores equal, one valid subset, NaN scores) gives loss 0 and
+    gradient 0. Subsets where `valid` is False do not count.
 
     Raises:
         ValueError: a reduction other than "pairs" and "gap_mean".
@@ -78,11 +78,12 @@ def epr_contrastive_loss(
     positive_ids: Int[Array, " b"],
     negative_ids: Int[Array, "b h"],
 ) -> Float[Array, ""]:
-    """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022): −log softmax of the raw dot product of
-    a query with its positive, against the positives and hard negatives of the whole batch.
+    """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022).
 
-    Unlike the released code, a context that is the row's own positive drawn again by another row (the same id) is
-    masked, not counted as a negative; hard negatives with id −1 are empty places.
+    −log softmax of the raw dot product of a query with its positive, against the positives and hard
+    negatives of the whole batch. Unlike in the released code, a context that another row drew and that is
+    this row's positive (the same id) is masked, not counted as a negative. Hard negatives with id −1 are
+    empty places.
     """
     b = queries.shape[0]
     contexts = jnp.concatenate([positives, negatives.reshape(-1, negatives.shape[-1])])

@@ -1,4 +1,4 @@
-"""How well log-probabilities order an instance's subsets as the LM's scores do: held-out quality of training."""
+"""How well log-probabilities order an instance's subsets as the LM does: training's held-out quality."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jaxtyping import Array, Bool, Float
 def pairwise_ranking_accuracy(
     log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"], valid: Bool[Array, " m"] | None = None
 ) -> Float[Array, ""]:
-    """Share of the pairs with different LM scores that `log_probs` orders alike; equal log-probabilities count 1/2.
+    """Share of the pairs with different LM scores that `log_probs` orders alike.
 
-    Chance, 1/2, when there is no such pair.
+    Equal log-probabilities count 1/2; so does an instance without such a pair: chance.
     """
     concordant, scored, _ = _pair_sums(log_probs, lm_scores, valid)
     return 0.5 + 0.5 * concordant / jnp.maximum(scored, 1)
@@ -29,7 +29,7 @@ def kendall_tau(
 
 
 def _pair_sums(log_probs: Array, lm_scores: Array, valid: Array | None) -> tuple[Array, Array, Array]:
-    """Concordant less discordant pairs, pairs untied in `lm_scores`, pairs untied in `log_probs`; each pair twice."""
+    """Concordant less discordant pairs, pairs untied in `lm_scores`, in `log_probs`; each counted twice."""
     if valid is None:
         valid = jnp.ones(log_probs.shape, bool)
     both = valid[:, None] & valid[None, :]
