@@ -63,7 +63,9 @@ def propose_single(queries: Sequence[Example], bank: Sequence[Example], count: i
     return Proposal(shortlist, subsets)
 
 
-def propose_random(queries: Sequence[Example], shortlist: np.ndarray, count: int, size: int, seed: int) -> Proposal:
+def propose_random(
+    queries: Sequence[Example], shortlist: np.ndarray, count: int, size: int, seed: int
+) -> Proposal:
     """CEIL's subsets: the top-k first, then uniform draws of k from the shortlist (section 3.3).
 
     Each query's draws depend on the seed and its id alone.
@@ -101,7 +103,7 @@ def propose_k_dpp(
     from ceil_jax.kernel import conditional_kernel, similarity_from_features
 
     @jax.jit
-    def draw(key, features, relevance):  # noqa: ANN001, ANN202
+    def draw(key, features, relevance):
         kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
         return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(jax.random.split(key, count - 1))
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ceil_jax.candidates import Proposal
 from ceil_jax.config import CEILConfig
+from ceil_jax.dpp import subset_log_probs
 from ceil_jax.epr import ranking_quality
 from ceil_jax.kernel import block_log_dets, relevance
 from ceil_jax.losses import info_nce_loss, pairwise_margin_loss
-from ceil_jax.dpp import subset_log_probs
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
 from ceil_jax.train import TokenTable, Trained, fit, split_held_out
@@ -61,11 +61,11 @@ def train_ceil(
         vectors = jnp.asarray(bank_vectors)
         dets = _frozen_log_dets(vectors, proposal)
 
-        def batch(step, rows):  # noqa: ANN001, ANN202
+        def batch(step, rows):
             shortlist = proposal.shortlist[rows]
             return query_tokens[rows], shortlist, proposal.subsets[rows], dets[rows], scores[rows]
 
-        def log_probs(params, batch, key):  # noqa: ANN001, ANN202
+        def log_probs(params, batch, key):
             tokens, shortlist, subsets, dets, _ = batch
             encoded = encoder.apply(params["query"], tokens, key=key)
             similar = jax.vmap(relevance)(encoded, vectors[shortlist])
@@ -75,11 +75,11 @@ def train_ceil(
         context = "context" if config.train_context == "both" else "query"
         bank_tokens = TokenTable(encoder, [example.input for example in bank])
 
-        def batch(step, rows):  # noqa: ANN001, ANN202
+        def batch(step, rows):
             tokens = bank_tokens[proposal.shortlist[rows]]
             return query_tokens[rows], tokens, proposal.subsets[rows], None, scores[rows]
 
-        def log_probs(params, batch, key):  # noqa: ANN001, ANN202
+        def log_probs(params, batch, key):
             tokens, items, subsets, _, _ = batch
             first, second = (None, None) if key is None else jax.random.split(key)
             encoded = encoder.apply(params["query"], tokens, key=first)
@@ -90,13 +90,13 @@ def train_ceil(
             dets = jax.vmap(block_log_dets)(examples, subsets)
             return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, config.trade_off)
 
-    def loss(params, batch, key):  # noqa: ANN001, ANN202
+    def loss(params, batch, key):
         return jnp.mean(jax.vmap(rank_loss)(log_probs(params, batch, key), batch[-1]))
 
     predict = jax.jit(lambda params, batch: log_probs(params, batch, None))
     step = config.batch_size
 
-    def quality(params):  # noqa: ANN001, ANN202
+    def quality(params):
         blocks = [held_out[start : start + step] for start in range(0, len(held_out), step)]
         ours = np.concatenate([np.asarray(predict(params, batch(0, rows))) for rows in blocks])
         return ranking_quality(ours, scores[held_out])

@@ -47,8 +47,8 @@ def compare(
     """
     from ceil_jax.compare import compare as run
     from ceil_jax.data import load_task
-    from ceil_jax.pipeline import METHODS, Pipeline
     from ceil_jax.errors import unknown_name
+    from ceil_jax.pipeline import METHODS, Pipeline
     from ceil_jax.report import write_report
     from ceil_jax.runs import digest
 
@@ -84,7 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ceil-jax: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("ceil-jax: stopped; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        print(
+            "ceil-jax: stopped; what was finished is kept, the same command goes on from there",
+            file=sys.stderr,
+        )
         return 130
     return 0
 

@@ -134,7 +134,9 @@ def _stages(pipeline: Pipeline, method: str) -> set[str]:
     """The names in `Pipeline.costs` of what a method needs."""
     source = METHODS[method].encoder
     epr = {"scoring EPR candidates", "training EPR"}
-    ceil = {"scoring CEIL subsets", "training CEIL"} | (epr if pipeline.config.ceil.initial == "epr" else set())
+    ceil = {"scoring CEIL subsets", "training CEIL"} | (
+        epr if pipeline.config.ceil.initial == "epr" else set()
+    )
     trained = {"epr": epr, "ceil": ceil}.get(source or "", set())
     return trained | {f"retrieving: {method}", f"answering: {method}"}
 
@@ -165,6 +167,9 @@ def _aligned(table: list[list[str]]) -> list[str]:
     """Columns of equal width: the first to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     return [
-        "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(
+            cell.rjust(w) if i else cell.ljust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
         for line in table
     ]

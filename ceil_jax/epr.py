@@ -49,7 +49,7 @@ def train_epr(
     ranked = np.take_along_axis(candidates, np.argsort(-scores, axis=1, kind="stable"), axis=1)
     pool = min(config.positives, candidates.shape[1] // 2)
 
-    def batch(step, rows):  # noqa: ANN001, ANN202
+    def batch(step, rows):
         rows = training[rows]
         generator = np.random.default_rng([seed, 2, step])
         draws = generator.integers(pool, size=(2, len(rows)))
@@ -58,7 +58,7 @@ def train_epr(
         texts = np.concatenate([len(bank) + rows, positive, negative])
         return tokens[texts], positive.astype(np.int32), negative.astype(np.int32)
 
-    def loss(params, batch, key):  # noqa: ANN001, ANN202
+    def loss(params, batch, key):
         batch_tokens, positive, negative = batch
         vectors, positives, negatives = jnp.split(encoder.apply(params, batch_tokens, key=key), 3)
         return epr_contrastive_loss(
@@ -67,7 +67,7 @@ def train_epr(
 
     encode = jax.jit(encoder.apply)
 
-    def quality(params):  # noqa: ANN001, ANN202
+    def quality(params):
         log_probs = []
         for start in range(0, len(held_out), _HELD_OUT_QUERIES):
             rows = held_out[start : start + _HELD_OUT_QUERIES]

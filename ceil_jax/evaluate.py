@@ -9,7 +9,7 @@ import numpy as np
 
 from ceil_jax.intervals import Interval, bootstrap_interval
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.metrics import METRICS
+from ceil_jax.metrics import metric_named
 from ceil_jax.prompts import Fit, PromptBuilder
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Rows, Stage
@@ -30,6 +30,8 @@ class Evaluation(NamedTuple):
     """The metric over all queries; for corpus metrics not the mean of `scores`."""
     interval: Interval
     """Of the mean of `scores`."""
+    more: dict[str, float]
+    """The task's other metrics over all queries."""
 
 
 def predict(
@@ -75,8 +77,11 @@ def predict(
 
 
 def measure(task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
-    """The task's metric over predictions."""
+    """The task's metrics over predictions."""
     predictions = [row["prediction"] for row in rows]
-    metric = METRICS[task.metric]
+    metric = metric_named(task.metric)
     scores = np.asarray(metric.per_example(predictions, queries), np.float64)
-    return Evaluation(rows, scores, float(metric.corpus(predictions, queries)), bootstrap_interval(scores))
+    more = {name: metric_named(name).corpus(predictions, queries) for name in task.more_metrics}
+    return Evaluation(
+        rows, scores, float(metric.corpus(predictions, queries)), bootstrap_interval(scores), more
+    )

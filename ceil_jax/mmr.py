@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ceil_jax.greedy import MapResult
+from ceil_jax.greedy import SHORTLISTS, MapResult
+from ceil_jax.kernel import prepare
+from ceil_jax.parallel import map_batches
 
 
 def maximal_marginal_relevance(
@@ -42,3 +45,33 @@ def maximal_marginal_relevance(
 
     _, (items, gains) = jax.lax.scan(step, (open_, jnp.zeros(n, features.dtype)), length=k)
     return MapResult(items, gains)
+
+
+def mmr_shortlists(
+    queries: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int, trade_off: float
+) -> MapResult:
+    """MMR for many queries, as `greedy.greedy_map_shortlists` is for MAP.
+
+    Args:
+        queries: float32 [Q, D].
+        items: float32 [N, D], the bank.
+        shortlists: int32 [Q, n], rows of the bank, −1 = empty place.
+
+    Returns:
+        `MapResult.items` [Q, k] are rows of the bank.
+    """
+    result = map_batches(
+        _choose, (queries, shortlists), (items, np.float32(trade_off)), batch_size=SHORTLISTS, k=k
+    )
+    return MapResult(*jax.tree.map(np.asarray, result))
+
+
+def _choose(queries: Array, shortlists: Array, items: Array, trade_off: Array, *, k: int) -> MapResult:
+    def one(place: tuple[Array, Array]) -> MapResult:
+        query, shortlist = place
+        features = prepare(items[jnp.maximum(shortlist, 0)], "shifted")
+        relevance = (1 + features @ prepare(query, "shifted")) / 2
+        chosen, gains = maximal_marginal_relevance(features, relevance, k, trade_off, shortlist >= 0)
+        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
+
+    return jax.lax.map(one, (queries, shortlists))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -88,11 +88,16 @@ class Pipeline:
     @cached_property
     def _task_key(self) -> dict[str, Any]:
         """What scores and predictions depend on besides the examples chosen."""
-        return {"template": asdict(self.task.template), "lm": self.lm.name, "fit": self.config.fit}
+        return {
+            "template": self.task.template,
+            "few_shot": list(self.task.few_shot),
+            "lm": self.lm.name,
+            "fit": self.config.fit,
+        }
 
     def _builder(self, queries: Sequence[Example]) -> PromptBuilder:
         reserve = answer_reserve(self.lm, self.task.template, queries, self.task.max_new_tokens)
-        return PromptBuilder(self.lm, self.task.template, reserve)
+        return PromptBuilder(self.lm, self.task.template, reserve, self.task.few_shot)
 
     def instances(self, count: int) -> list[Example]:
         """Training queries: `count` of the bank, drawn by the seed, in bank order."""
@@ -130,13 +135,17 @@ class Pipeline:
         rows, scored = self._scores(queries, proposal, "EPR candidates")
         scores = _column(rows, "log_prob")
 
-        with self.store.stage("epr", self._training_key(scored, encoder, replace(config, instances=0))) as stage:
+        with self.store.stage(
+            "epr", self._training_key(scored, encoder, replace(config, instances=0))
+        ) as stage:
             if stage.summary is None:
                 began = time.perf_counter()
                 trained = train_epr(
                     stage, encoder, queries, bank, proposal.shortlist, scores, config, self.config.seed
                 )
-                _finish_training(stage, {"encoder": encoder.with_params(trained.params)}, trained.history, began)
+                _finish_training(
+                    stage, {"encoder": encoder.with_params(trained.params)}, trained.history, began
+                )
             self._note("training EPR", stage)
             trained_encoder = load_encoder(str(stage.folder / "encoder"))
         return Encoders(trained_encoder, trained_encoder)
@@ -155,7 +164,9 @@ class Pipeline:
             raise UserError(f"--ceil.signal {config.signal}: {self.task.name} has no choices; use log_prob")
         scores = _column(rows, config.signal)
 
-        with self.store.stage("ceil", self._training_key(scored, encoder, replace(config, instances=0))) as stage:
+        with self.store.stage(
+            "ceil", self._training_key(scored, encoder, replace(config, instances=0))
+        ) as stage:
             if stage.summary is None:
                 began = time.perf_counter()
                 trained = train_ceil(
@@ -192,11 +203,13 @@ class Pipeline:
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
 
-    def _scores(self, queries: Sequence[Example], proposal: candidates.Proposal, what: str) -> tuple[Rows, str]:
+    def _scores(
+        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
+    ) -> tuple[Rows, str]:
         """The LM's scores of a proposal and the name of their stage, which stands for all they depend on."""
         key = {
             **self._task_key,
-            "queries": digest([asdict(query) for query in queries]),
+            "queries": digest(list(queries)),
             "bank": self._bank_digest,
             "shortlist": proposal.shortlist,
             "subsets": np.ascontiguousarray(proposal.subsets),
@@ -217,7 +230,7 @@ class Pipeline:
 
     @cached_property
     def _bank_digest(self) -> str:
-        return digest([asdict(example) for example in self.task.train])
+        return digest(list(self.task.train))
 
     def _training_key(self, scored: str, encoder: Encoder, config: Any) -> dict[str, Any]:
         # how many instances there are is in the scores already
@@ -254,9 +267,9 @@ class Pipeline:
         retrieved = self.retrieve(name, queries)
         key = {
             **self._task_key,
-            "queries": digest([asdict(query) for query in queries]),
+            "queries": digest(list(queries)),
             "bank": self._bank_digest,
-            "chosen": digest([[list(pick) for pick in picks] for picks in retrieved]),
+            "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
             "answers": [self.task.max_new_tokens, list(self.task.stop)],
         }
         with self.store.stage("predictions", key) as stage:

@@ -52,7 +52,9 @@ def draw_plane(
             axes.scatter(*plane[here].T, s=14, color=str(shade), label=name)
     else:
         axes.scatter(*plane.T, s=14, color=GREY)
-    for (name, places), colour, size in zip(sets.items(), (BLUE, ORANGE, GREEN), (70, 150, 240), strict=False):
+    for (name, places), colour, size in zip(
+        sets.items(), (BLUE, ORANGE, GREEN), (70, 150, 240), strict=False
+    ):
         axes.scatter(
             *plane[list(places)].T, s=size, facecolors="none", edgecolors=colour, linewidths=1.6, label=name
         )

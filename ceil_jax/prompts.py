@@ -30,14 +30,21 @@ class PromptBuilder:
         lm: counts tokens and sets the context length.
         template: how an example stands in a prompt.
         reserve: tokens kept free after the prompt, for the answer.
+        few_shot: examples that open every prompt, whatever is retrieved.
     """
 
-    def __init__(self, lm: LanguageModel, template: Template, reserve: int) -> None:
+    def __init__(
+        self, lm: LanguageModel, template: Template, reserve: int, few_shot: Sequence[Example] = ()
+    ) -> None:
         self.lm = lm
         self.template = template
-        # one token for the start-of-text that some tokenisers add
-        self.budget = lm.context_length - reserve - 1
+        self._opening = "".join(self._piece(example) for example in few_shot)
         self._lengths: dict[str, int] = {}
+        # one token for the start-of-text that some tokenisers add
+        self.budget = lm.context_length - reserve - 1 - self._length(self._opening)
+
+    def _piece(self, example: Example) -> str:
+        return self.template.example(example) + self.template.separator
 
     def _length(self, piece: str) -> int:
         if piece not in self._lengths:
@@ -67,7 +74,7 @@ class PromptBuilder:
                 f"example {query.id!r}: its prompt has {self.budget - left} tokens without any in-context "
                 f"example, and {self.lm.name} takes {self.budget}; shorten the input or choose another LM"
             )
-        pieces = [self.template.example(example) + self.template.separator for example in chosen]
+        pieces = [self._piece(example) for example in chosen]
         by_similarity = sorted(range(len(chosen)), key=lambda i: (-relevance[i], i))
         kept: list[int] = []
         for i in range(len(chosen)) if fit == "greedy" else by_similarity:
@@ -75,15 +82,18 @@ class PromptBuilder:
             if left < 0:
                 break
             kept.append(i)
-        order = tuple(i for i in reversed(by_similarity) if i in set(kept))
-        while True:
-            text = "".join(pieces[i] for i in order) + stem
-            # tokens of the parts bound those of the whole only nearly: look again where it is tight
-            spare = self.budget - sum(self._length(pieces[i]) for i in order) - self._length(stem)
-            if not order or spare > len(order) or int(self.lm.count_tokens([text])[0]) <= self.budget:
-                return Prompt(text, order)
-            kept.pop()
-            order = tuple(i for i in order if i in set(kept))
+        return self._joined(stem, pieces, kept, by_similarity)
+
+    def _joined(self, stem: str, pieces: list[str], kept: list[int], by_similarity: list[int]) -> Prompt:
+        """The kept pieces in prompt order; should the whole be longer than its parts, without the last kept."""
+        order = tuple(i for i in reversed(by_similarity) if i in kept)
+        text = self._opening + "".join(pieces[i] for i in order) + stem
+        parts = sum(self._length(piece) for piece in (*(pieces[i] for i in order), stem))
+        # a tokeniser may cut differently at a seam; only a whole that nearly fills the budget is counted
+        tight = order and parts + len(order) > self.budget
+        if tight and self._length(text) > self.budget + self._length(self._opening):
+            return self._joined(stem, pieces, kept[:-1], by_similarity)
+        return Prompt(text, order)
 
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:

@@ -77,7 +77,9 @@ def _view(pipeline: Pipeline, comparison: Comparison) -> _View:
     features = jnp.asarray(items[positions])
     trade_off = pipeline.config.ceil.trade_off
     kernel = np.asarray(
-        conditional_kernel(relevance(jnp.asarray(vector[0]), features), similarity_from_features(features), trade_off)
+        conditional_kernel(
+            relevance(jnp.asarray(vector[0]), features), similarity_from_features(features), trade_off
+        )
     )
     sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
     return _View(query, vector[0], items[positions], positions, kernel, sets)
@@ -119,8 +121,10 @@ def _page(pipeline: Pipeline, comparison: Comparison, view: _View, picture: byte
     answers = []
     for method, result in comparison.evaluations.items():
         found = result.rows[row]
-        shown = [[str(rank), f"{relevance:.3f}", f"{gain:.2f}", examples[id].input, examples[id].output]
-                 for rank, (id, relevance, gain) in enumerate(found["examples"], 1)]
+        shown = [
+            [str(rank), f"{relevance:.3f}", f"{gain:.2f}", examples[id].input, examples[id].output]
+            for rank, (id, relevance, gain) in enumerate(found["examples"], 1)
+        ]
         verdict = "right" if result.scores[row] > 0 else "wrong"
         answers.append(
             f"<details><summary>{html.escape(METHODS[method].label)}: <b>{html.escape(found['prediction'])}</b> "
@@ -128,7 +132,9 @@ def _page(pipeline: Pipeline, comparison: Comparison, view: _View, picture: byte
             + table(["place in prompt", "relevance", "gain", "example", "answer"], shown)
             + "</details>"
         )
-    costs = [[s, f"{c.seconds:.1f}", f"{c.tokens:,}" if c.tokens else ""] for s, c in comparison.costs.items()]
+    costs = [
+        [s, f"{c.seconds:.1f}", f"{c.tokens:,}" if c.tokens else ""] for s, c in comparison.costs.items()
+    ]
     differences = "".join(
         f"<li>{html.escape(d.better)} − {html.escape(d.worse)}: {d.interval.mean:+.1f} points "
         f"({d.interval.low:+.1f} to {d.interval.high:+.1f})</li>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -160,20 +159,22 @@ class _BM25:
 class _Vectors:
     """A bank's vectors and its queries', unit rows."""
 
-    def __init__(self, bank: Sequence[Example], encoder: Encoder, query_encoder: Encoder, embed: Embed) -> None:
+    def __init__(
+        self, bank: Sequence[Example], encoder: Encoder, query_encoder: Encoder, embed: Embed
+    ) -> None:
         self.bank = bank
         self.items = unit_rows(embed(encoder, [example.input for example in bank]))
-        self._embed = partial(embed, query_encoder)
+        self._query_encoder, self._embed = query_encoder, embed
         self._position = {example.id: i for i, example in enumerate(bank)}
 
     def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D]."""
         from ceil_jax.index import top_k
 
-        vectors = unit_rows(self._embed([query.input for query in queries]))
+        vectors = unit_rows(self._embed(self._query_encoder, [query.input for query in queries]))
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
         cosines, positions = top_k(vectors, self.items, min(n, len(self.bank)), exclude)
-        return np.asarray(cosines), np.asarray(positions), vectors
+        return cosines, positions, vectors
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
@@ -195,16 +196,17 @@ class _Dense:
         cosines, positions, _ = self.vectors.nearest(queries, k)
         relevance = (1 + cosines) / 2
         return [
-            [Retrieved(bank[p].id, int(p), float(r), float(r)) for p, r in zip(row, rel, strict=True) if p >= 0]
+            [
+                Retrieved(bank[p].id, int(p), float(r), float(r))
+                for p, r in zip(row, rel, strict=True)
+                if p >= 0
+            ]
             for row, rel in zip(positions, relevance, strict=True)
         ]
 
 
 class _Greedy:
     """Greedy choice among the n nearest: DPP-MAP (CEIL with trained encoders) or MMR."""
-
-    _BLOCK = 64
-    """Queries at a time: their candidates' vectors are gathered together, [64, n, D]."""
 
     def __init__(self, name: str, vectors: _Vectors, trade_off: float, shortlist: int) -> None:
         self.name = name
@@ -213,64 +215,19 @@ class _Greedy:
         self.shortlist = shortlist
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        bank = self.vectors.bank
+        from ceil_jax.greedy import greedy_map_shortlists
+        from ceil_jax.mmr import mmr_shortlists
+
+        bank, items = self.vectors.bank, self.vectors.items
         _check_size(bank, k)
-        n = min(max(self.shortlist, k), len(bank))
-        cosines, positions, _ = self.vectors.nearest(queries, n)
-        chosen: list[list[Retrieved]] = []
-        for start in range(0, len(queries), self._BLOCK):
-            block = slice(start, start + self._BLOCK)
-            items, gains = _choose(
-                self.vectors.items, cosines[block], positions[block], self.name, k, self.trade_off, self._BLOCK
-            )
-            for row, (picks, values) in enumerate(zip(items, gains, strict=True), start):
-                picked = [(int(i), float(g)) for i, g in zip(picks, values, strict=True) if i >= 0]
-                chosen.append(
-                    [
-                        Retrieved(bank[p].id, p, float((1 + cosines[row, i]) / 2), gain)
-                        for i, gain in picked
-                        for p in [int(positions[row, i])]
-                    ]
-                )
-        return chosen
-
-
-def _choose(
-    vectors: np.ndarray,
-    cosines: np.ndarray,
-    positions: np.ndarray,
-    name: str,
-    k: int,
-    trade_off: float,
-    block: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Places in the shortlist and gains, [Q, k]; short blocks are padded so that one shape is compiled."""
-    queries, n = positions.shape
-    rows = np.zeros((block, n), np.int32)
-    rows[:queries] = np.maximum(positions, 0)
-    relevance = np.zeros((block, n), np.float32)
-    relevance[:queries] = (1 + np.maximum(cosines, -1)) / 2
-    valid = np.zeros((block, n), bool)
-    valid[:queries] = positions >= 0
-    items, gains = _chooser(name, k)(vectors[rows], relevance, valid, trade_off)
-    return np.asarray(items)[:queries], np.asarray(gains)[:queries]
-
-
-def _chooser(name: str, k: int) -> Callable:
-    import jax
-
-    from ceil_jax.greedy import greedy_map_from_features
-    from ceil_jax.mmr import maximal_marginal_relevance
-
-    method = greedy_map_from_features if name == "dpp" else maximal_marginal_relevance
-
-    def one(features, relevance, valid, trade_off):  # noqa: ANN001, ANN202
-        return method(features, relevance, k, trade_off, valid)
-
-    key = (name, k)
-    if key not in _COMPILED:
-        _COMPILED[key] = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
-    return _COMPILED[key]
-
-
-_COMPILED: dict[tuple[str, int], Callable] = {}
+        _, shortlists, vectors = self.vectors.nearest(queries, max(self.shortlist, k))
+        choose = greedy_map_shortlists if self.name == "dpp" else mmr_shortlists
+        chosen, gains = choose(vectors, items, shortlists, k, self.trade_off)
+        return [
+            [
+                Retrieved(bank[p].id, int(p), float((1 + vector @ items[p]) / 2), float(gain))
+                for p, gain in zip(row, row_gains, strict=True)
+                if p >= 0
+            ]
+            for vector, row, row_gains in zip(vectors, chosen, gains, strict=True)
+        ]

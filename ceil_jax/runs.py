@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def canonical(value: Any) -> str:
 
     def plain(item: Any) -> Any:
         if is_dataclass(item) and not isinstance(item, type):
-            return asdict(item)
+            return {field.name: getattr(item, field.name) for field in fields(item)}
         if isinstance(item, np.ndarray):
             content = hashlib.sha256(np.ascontiguousarray(item)).hexdigest()
             return [str(item.dtype), list(item.shape), content]

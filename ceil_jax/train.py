@@ -134,7 +134,9 @@ def fit(
                 params, state, value = update(params, state, batch, jax.random.fold_in(key, step))
                 losses.append(float(value))
                 if not math.isfinite(losses[-1]):
-                    raise UserError(f"{what}: the loss is {losses[-1]} at step {step}; lower the learning rate")
+                    raise UserError(
+                        f"{what}: the loss is {losses[-1]} at step {step}; lower the learning rate"
+                    )
                 if (step + 1) % every == 0 or step + 1 == steps:
                     row = held_out(params)
                     save(step + 1, params, state, {"loss": float(np.mean(losses)), **row})
