@@ -43,8 +43,6 @@ class CEILConfig:
     """How subsets are drawn from the shortlist."""
     trade_off: float = 0.05
     """λ of the kernel, in training and in MAP inference."""
-    signal: Literal["log_prob", "choice"] = "log_prob"
-    """What ranks subsets: log P(answer), or, on tasks with choices, that less log Σ P(choice)."""
     initial: Literal["epr", "base"] = "epr"
     """The weights to start from, and the encoder that shortlists."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
@@ -87,6 +85,9 @@ class RunConfig:
     """λ of MAP on an encoder that was not trained for it."""
     fit: Literal["greedy", "similarity"] = "greedy"
     """What to drop when not all examples fit: the last of the greedy order, or the least similar."""
+    signal: Literal["log_prob", "choice"] = "log_prob"
+    """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
+    log Σ P(choice), which is what decides an answer."""
     seed: int = 0
     """Of every random choice."""
     out: Path = Path("runs")

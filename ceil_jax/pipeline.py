@@ -133,7 +133,7 @@ class Pipeline:
         queries = self.instances(config.instances)
         proposal = candidates.propose_single(queries, bank, config.candidates)
         rows, scored = self._scores(queries, proposal, "EPR candidates")
-        scores = _column(rows, "log_prob")
+        scores = self._signal(rows)
 
         with self.store.stage(
             "epr", self._training_key(scored, encoder, replace(config, instances=0))
@@ -160,9 +160,7 @@ class Pipeline:
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
         proposal = self._propose(encoder, queries)
         rows, scored = self._scores(queries, proposal, "CEIL subsets")
-        if config.signal not in rows[0]:
-            raise UserError(f"--ceil.signal {config.signal}: {self.task.name} has no choices; use log_prob")
-        scores = _column(rows, config.signal)
+        scores = self._signal(rows)
 
         with self.store.stage(
             "ceil", self._training_key(scored, encoder, replace(config, instances=0))
@@ -232,9 +230,22 @@ class Pipeline:
     def _bank_digest(self) -> str:
         return digest(list(self.task.train))
 
+    def _signal(self, rows: Rows) -> np.ndarray:
+        """float32 [Q, M]: the column of scores that training ranks by."""
+        signal = self.config.signal
+        if signal not in rows[0]:
+            raise UserError(f"--signal {signal}: {self.task.name} has no choices; use log_prob")
+        return np.array([row[signal] for row in rows], np.float32)
+
     def _training_key(self, scored: str, encoder: Encoder, config: Any) -> dict[str, Any]:
         # how many instances there are is in the scores already
-        return {"scores": scored, "encoder": encoder.fingerprint, "config": config, "seed": self.config.seed}
+        return {
+            "scores": scored,
+            "signal": self.config.signal,
+            "encoder": encoder.fingerprint,
+            "config": config,
+            "seed": self.config.seed,
+        }
 
     def _note(self, what: str, stage: Stage) -> None:
         assert stage.summary is not None
@@ -286,10 +297,6 @@ class Pipeline:
             )
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
         return evaluate.measure(self.task, queries, rows)
-
-
-def _column(rows: Rows, name: str) -> np.ndarray:
-    return np.array([row[name] for row in rows], np.float32)
 
 
 def _finish_training(stage: Stage, encoders: dict[str, Encoder], history: list[Any], began: float) -> None:

@@ -14,7 +14,7 @@ def run(stage, *, loss=None, quality=None, epochs=4):
     """Least squares: the parameters go towards TARGET."""
 
     def squares(params, batch, key):
-        return jnp.mean((params["w"][batch] - TARGET[batch]) ** 2)
+        return jnp.mean((params["w"][batch] - jnp.asarray(TARGET)[batch]) ** 2)
 
     def closeness(params):
         return {"kendall_tau": -float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
