@@ -84,7 +84,10 @@ class Encoder:
         return self._changed(params=params)
 
     def with_dtype(self, dtype: str) -> Encoder:
-        """This encoder computing in "float32" or "bfloat16"; parameters and vectors stay float32."""
+        """This encoder computing in "float32" or "bfloat16"; parameters and vectors stay float32.
+
+        What a float32 matrix product is on a GPU or TPU is `jax_default_matmul_precision`'s to say.
+        """
         if dtype == self.dtype:
             return self
         other = self._changed()
@@ -101,6 +104,12 @@ class Encoder:
             other.__dict__.pop(cached, None)
         other.__dict__.update(attributes)
         return other
+
+    @property
+    def module(self) -> Any:
+        """The Flax module with these parameters, for a look inside."""
+        state = nnx.from_flat_state({path: self.params[name] for name, path in self._paths.items()})
+        return nnx.merge(self._graphdef, state, *self._constants)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -122,10 +131,18 @@ class Encoder:
 
     def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
         """The texts cut and padded to `length` tokens; by default to the batch length their longest needs."""
-        ids = self.tokenizer(list(texts), min(length or self.max_length, self.max_length))
+        ids = self._ids(texts, min(length or self.max_length, self.max_length))
         if length is None:
             length = padded_length(max(map(len, ids), default=1), self.max_length)
         return pad(ids, length, self.tokenizer.pad_id)
+
+    def _ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        if isinstance(texts, str):
+            raise UserError(f"texts is one string, {texts[:40]!r}; expected a list of strings")
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(f"texts[{i}] is {text!r}; expected a string")
+        return self.tokenizer(texts, max_length)
 
     def encode(
         self, texts: Sequence[str], batch_size: int = 64, progress: bool = False
@@ -138,9 +155,9 @@ class Encoder:
         from tqdm.auto import tqdm
 
         vectors = np.zeros((len(texts), self.dim), np.float32)
-        ids = self.tokenizer(list(texts), self.max_length)
-        # longest first: the time left that is shown is then too high, never too low, and the batch that is not
-        # full is the cheapest
+        ids = self._ids(texts, self.max_length)
+        # longest first: the time left that is shown is too high, never too low, and the last batch, which is
+        # seldom full, is the cheapest
         order = np.argsort([-len(text) for text in ids], kind="stable")
         waiting: tuple[np.ndarray, jax.Array] | None = None
         with tqdm(total=len(texts), desc=f"encode ({self.name})", unit="text", disable=not progress) as bar:
@@ -171,7 +188,7 @@ class Encoder:
 
 
 def fits(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """Check that two sets of arrays have the same names and shapes.
+    """Check that two sets of arrays, or of anything with a shape, have the same names and shapes.
 
     Raises:
         UserError: with up to three names for each kind of difference.

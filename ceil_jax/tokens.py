@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import json
 import re
 import zlib
 from collections.abc import Sequence
@@ -74,10 +75,14 @@ class PretrainedTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        content = (
-            self.tokenizer.backend_tokenizer.to_str() if self.tokenizer.is_fast else repr(self.tokenizer)
-        )
-        return hashlib.sha256(f"{self.prefix} {self.lower_case} {content}".encode()).hexdigest()
+        if self.tokenizer.is_fast:
+            content = json.loads(self.tokenizer.backend_tokenizer.to_str())
+            # these two hold whatever the last call asked for
+            del content["truncation"], content["padding"]
+        else:
+            content = [type(self.tokenizer).__name__, self.tokenizer.get_vocab()]
+        what = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
+        return hashlib.sha256(what.encode()).hexdigest()
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         texts = [self.prefix + text for text in texts]
