@@ -16,7 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.tokens import Tokenizer, Tokens, pad, padded_length
+from ceil_jax.tokens import Tokenizer, Tokens, batches, pad, padded_length
 
 if TYPE_CHECKING:
     from ceil_jax.checkpoint import Checkpoint
@@ -156,27 +156,22 @@ class Encoder:
 
         vectors = np.zeros((len(texts), self.dim), np.float32)
         ids = self._ids(texts, self.max_length)
-        # longest first: the time left that is shown is too high, never too low, and the last batch, which is
-        # seldom full, is the cheapest
-        order = np.argsort([-len(text) for text in ids], kind="stable")
-        waiting: tuple[np.ndarray, jax.Array] | None = None
         with tqdm(total=len(texts), desc=f"encode ({self.name})", unit="text", disable=not progress) as bar:
-            start = 0
-            while start < len(order):
-                length = padded_length(len(ids[order[start]]), self.max_length)
-                rows = _rows(len(order) - start, max(1, batch_size * 128 // max(length, 128)))
-                chosen = order[start : start + rows]
+
+            def receive(chosen: np.ndarray, result: jax.Array) -> None:
+                vectors[chosen] = np.asarray(result)[: len(chosen)]
+                bar.update(len(chosen))
+
+            running: tuple[np.ndarray, jax.Array] | None = None
+            for chosen, (rows, length) in batches([len(text) for text in ids], batch_size, self.max_length):
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
-                # dispatch before reading the last batch's result: the device works while this thread pads
                 result = self._jitted(self._cast_params, tokens)
-                if waiting is not None:
-                    vectors[waiting[0]] = np.asarray(waiting[1])[: len(waiting[0])]
-                    bar.update(len(waiting[0]))
-                waiting = chosen, result
-                start += rows
-            if waiting is not None:
-                vectors[waiting[0]] = np.asarray(waiting[1])[: len(waiting[0])]
-                bar.update(len(waiting[0]))
+                # read the batch before only now: the device works while this thread pads the next
+                if running:
+                    receive(*running)
+                running = chosen, result
+            if running:
+                receive(*running)
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -218,11 +213,3 @@ def _apply(
         return module(tokens.ids, tokens.mask, key=key).astype(jnp.float32)
 
     return apply
-
-
-def _rows(left: int, batch_size: int) -> int:
-    """The batch size, or near the end the smallest power of four that holds what is left."""
-    rows = 1
-    while rows < min(left, batch_size):
-        rows *= 4
-    return min(rows, batch_size)

@@ -161,9 +161,12 @@ def _imported(name: str) -> Factory:
         raise UserError(
             f"encoder {name!r}: {error}; expected module:function, importable from here"
         ) from None
-    if not callable(getattr(module, function, None)):
+    found = getattr(module, function, None)
+    if found is None:
         raise unknown_name(f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"])
-    return getattr(module, function)
+    if not callable(found) or isinstance(found, type):
+        raise UserError(f"{name} is {found!r}; expected a function that returns an Encoder")
+    return found
 
 
 def _download(name: str) -> Path:

@@ -12,7 +12,7 @@ from ceil_jax.encoder import DTYPES, Encoder, fits
 from ceil_jax.errors import UserError
 from ceil_jax.hf_names import base_names, hugging_face_name, network_config, turned
 from ceil_jax.pretrained import init_encoder, load_encoder
-from ceil_jax.tokens import LENGTHS, HashingTokenizer, Tokens, pad, padded_length
+from ceil_jax.tokens import LENGTHS, HashingTokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.transformer import TransformerConfig, dropout, mean_pool, relative_buckets, unit
 
 SMALL = {
@@ -307,6 +307,17 @@ def test_fits_names_both_sides():
         "folder: a checkpoint of another architecture: missing a; unexpected x0, x1, x2 and 2 more; "
         "shape of b (3, 2) where (2, 3) was expected"
     )
+
+
+def test_batches_hold_every_text_once_in_few_shapes():
+    lengths = [*np.random.default_rng(0).integers(1, 60, size=300).tolist(), 500, 400, 2]
+    found = list(batches(lengths, 64, max_length=512))
+    assert sorted(i for chosen, _ in found for i in chosen) == list(range(303))
+    for chosen, (rows, length) in found:
+        assert len(chosen) <= rows <= 4 * len(chosen) and rows * length <= 64 * 128
+        assert all(lengths[i] <= length <= max(8, 2 * lengths[i]) for i in chosen)
+    assert len({shape for _, shape in found}) <= 8
+    assert found[0][1] == (4, 512)  # the two long texts do not take short ones with them
 
 
 def test_padded_lengths():

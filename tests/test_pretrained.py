@@ -230,7 +230,7 @@ def test_a_damaged_folder_is_refused(bert, tmp_path, file, content, said):
 def test_weights_in_pickles_are_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="only pytorch_model.bin; convert it"):
+    with pytest.raises(UserError, match=r"only pytorch_model.bin; convert it"):
         load_encoder(folder)
 
 
@@ -306,8 +306,9 @@ def test_a_downloaded_folder_may_not_name_code_to_import(own_module, tmp_path, m
             "own_encoder_of_a_user:bild",
             "unknown function in own_encoder_of_a_user 'bild'; did you mean 'build'",
         ),
+        ("json:loads", "json:loads: missing a required argument: 's'"),
         ("own_encoder_of_a_user:other", "returned str; the factory of an encoder returns an Encoder"),
-        ("own_encoder_of_a_user:First", "First: missing a required argument: 'rngs'"),
+        ("own_encoder_of_a_user:First", "First is <class .*; expected a function that returns an Encoder"),
     ],
 )
 def test_unknown_names(own_module, name, said):
@@ -321,7 +322,7 @@ def test_what_cannot_be_saved(bert, tmp_path):
     with pytest.raises(UserError, match="'Transformer' cannot be saved: nothing says how to build"):
         nameless.save_pretrained(tmp_path)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="cannot write .*file"):
+    with pytest.raises(UserError, match=r"cannot write .*file"):
         load_encoder(bert).save_pretrained(tmp_path / "file")
 
 
@@ -338,28 +339,26 @@ PLACES = ["in Lisbon", "behind the old mill", "during the third act", "at 07:45 
 
 
 def sentences(count):
-    """Of 0 to about 400 words, so that the longest are cut."""
+    """Of 0 to about 800 words, so that the longest are cut; most are short."""
     rng = np.random.default_rng(0)
-    lengths = [0, 1, 90, *rng.integers(1, 8, size=count - 3)]
+    clauses = [0, 90, 30, 12, *rng.geometric(0.6, size=count - 4)]
     return [
-        "; ".join(" ".join(map(rng.choice, (SUBJECTS, VERBS, PLACES))) for _ in range(n)) for n in lengths
+        "; ".join(" ".join(map(rng.choice, (SUBJECTS, VERBS, PLACES))) for _ in range(n)) for n in clauses
     ]
 
 
 @pytest.mark.packages
-@pytest.mark.parametrize(
-    ("name", "inner", "dim"), [("all-MiniLM-L6-v2", "", 384), ("all-mpnet-base-v2", None, 768)]
-)
-def test_packaged_encoders_equal_sentence_transformers(name, inner, dim, tmp_path):
+@pytest.mark.parametrize(("name", "dim"), [("all-MiniLM-L6-v2", 384), ("all-mpnet-base-v2", 768)])
+def test_packaged_encoders_equal_sentence_transformers(name, dim, tmp_path):
     texts = sentences(200)
     encoder = load_encoder(name)
     vectors = encoder.encode(texts)
-    assert encoder.dim == dim
-    expected = vectors_of_sentence_transformers(fetch(name) / (name if inner is None else inner), texts)
+    assert vectors.shape == (200, dim)
+    (modules,) = fetch(name).rglob("modules.json")
+    expected = vectors_of_sentence_transformers(modules.parent, texts)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     assert (vectors * expected).sum(1).min() >= 0.99999
     if name == "all-MiniLM-L6-v2":
         encoder.save_pretrained(tmp_path)
-        np.testing.assert_allclose(
-            vectors_of_sentence_transformers(tmp_path, texts[:40]), vectors[:40], atol=1e-6
-        )
+        saved = vectors_of_sentence_transformers(tmp_path, texts[-40:])
+        np.testing.assert_allclose(saved, vectors[-40:], atol=1e-6)
