@@ -16,7 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.tokens import Tokenizer, Tokens, pad, padded_length
+from ceil_jax.tokens import Tokenizer, Tokens, batches, pad, padded_length
 
 if TYPE_CHECKING:
     from ceil_jax.checkpoint import Checkpoint
@@ -84,7 +84,10 @@ class Encoder:
         return self._changed(params=params)
 
     def with_dtype(self, dtype: str) -> Encoder:
-        """This encoder computing in "float32" or "bfloat16"; parameters and vectors stay float32."""
+        """This encoder computing in "float32" or "bfloat16"; parameters and vectors stay float32.
+
+        What a float32 matrix product is on a GPU or TPU is `jax_default_matmul_precision`'s to say.
+        """
         if dtype == self.dtype:
             return self
         other = self._changed()
@@ -101,6 +104,12 @@ class Encoder:
             other.__dict__.pop(cached, None)
         other.__dict__.update(attributes)
         return other
+
+    @property
+    def module(self) -> Any:
+        """The Flax module with these parameters, for a look inside."""
+        state = nnx.from_flat_state({path: self.params[name] for name, path in self._paths.items()})
+        return nnx.merge(self._graphdef, state, *self._constants)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -122,10 +131,18 @@ class Encoder:
 
     def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
         """The texts cut and padded to `length` tokens; by default to the batch length their longest needs."""
-        ids = self.tokenizer(list(texts), min(length or self.max_length, self.max_length))
+        ids = self._ids(texts, min(length or self.max_length, self.max_length))
         if length is None:
             length = padded_length(max(map(len, ids), default=1), self.max_length)
         return pad(ids, length, self.tokenizer.pad_id)
+
+    def _ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        if isinstance(texts, str):
+            raise UserError(f"texts is one string, {texts[:40]!r}; expected a list of strings")
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(f"texts[{i}] is {text!r}; expected a string")
+        return self.tokenizer(texts, max_length)
 
     def encode(
         self, texts: Sequence[str], batch_size: int = 64, progress: bool = False
@@ -138,28 +155,23 @@ class Encoder:
         from tqdm.auto import tqdm
 
         vectors = np.zeros((len(texts), self.dim), np.float32)
-        ids = self.tokenizer(list(texts), self.max_length)
-        # longest first: the time left that is shown is then too high, never too low, and the batch that is not
-        # full is the cheapest
-        order = np.argsort([-len(text) for text in ids], kind="stable")
-        waiting: tuple[np.ndarray, jax.Array] | None = None
+        ids = self._ids(texts, self.max_length)
         with tqdm(total=len(texts), desc=f"encode ({self.name})", unit="text", disable=not progress) as bar:
-            start = 0
-            while start < len(order):
-                length = padded_length(len(ids[order[start]]), self.max_length)
-                rows = _rows(len(order) - start, max(1, batch_size * 128 // max(length, 128)))
-                chosen = order[start : start + rows]
+
+            def receive(chosen: np.ndarray, result: jax.Array) -> None:
+                vectors[chosen] = np.asarray(result)[: len(chosen)]
+                bar.update(len(chosen))
+
+            running: tuple[np.ndarray, jax.Array] | None = None
+            for chosen, (rows, length) in batches([len(text) for text in ids], batch_size, self.max_length):
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
-                # dispatch before reading the last batch's result: the device works while this thread pads
                 result = self._jitted(self._cast_params, tokens)
-                if waiting is not None:
-                    vectors[waiting[0]] = np.asarray(waiting[1])[: len(waiting[0])]
-                    bar.update(len(waiting[0]))
-                waiting = chosen, result
-                start += rows
-            if waiting is not None:
-                vectors[waiting[0]] = np.asarray(waiting[1])[: len(waiting[0])]
-                bar.update(len(waiting[0]))
+                # read the batch before only now: the device works while this thread pads the next
+                if running:
+                    receive(*running)
+                running = chosen, result
+            if running:
+                receive(*running)
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -171,7 +183,7 @@ class Encoder:
 
 
 def fits(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """Check that two sets of arrays have the same names and shapes.
+    """Check that two sets of arrays, or of anything with a shape, have the same names and shapes.
 
     Raises:
         UserError: with up to three names for each kind of difference.
@@ -201,11 +213,3 @@ def _apply(
         return module(tokens.ids, tokens.mask, key=key).astype(jnp.float32)
 
     return apply
-
-
-def _rows(left: int, batch_size: int) -> int:
-    """The batch size, or near the end the smallest power of four that holds what is left."""
-    rows = 1
-    while rows < min(left, batch_size):
-        rows *= 4
-    return min(rows, batch_size)

@@ -66,7 +66,7 @@ def _merge_block(
     start: Int[Array, ""],
     count: Int[Array, ""],
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """The best k of those so far (all with lower indices) and of the block, whose first `count` rows count."""
+    """The best k of those so far (all with lower indices) and of the block's first `count` rows."""
     k = scores.shape[1]
     new = jnp.matmul(queries, block.T, precision="highest")
     place = jnp.arange(block.shape[0], dtype=jnp.int32)[None, :]

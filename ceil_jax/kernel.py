@@ -104,7 +104,7 @@ def prepare(vectors: Float[Array, "*b d"], kind: str) -> Float[Array, "*b d"]:
     if kind == "dot":
         return vectors
     squared = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(squared, jnp.finfo(vectors.dtype).tiny))
+    return vectors * jax.lax.rsqrt(jnp.maximum(squared, 1e-24))  # a smaller floor's gradient would overflow
 
 
 def from_dot_products(dots: Float[Array, "*b"], kind: str) -> Float[Array, "*b"]:

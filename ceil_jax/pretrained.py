@@ -36,7 +36,7 @@ def load_encoder(name_or_path: str | os.PathLike[str], *, dtype: str = "float32"
     `register_encoder`); a folder, from `save_pretrained`, transformers or sentence-transformers;
     `module:function`, a function of the user's own that returns an Encoder; a Hugging Face hub id.
     Pooling and normalisation are the checkpoint's own; a plain Hugging Face folder, which does not say, gets
-    mean pooling and unit vectors. dtype is what it computes in: "float32" or "bfloat16".
+    mean pooling and vectors of any length. dtype is what it computes in: "float32" or "bfloat16".
 
     Raises:
         UserError: none of these, or a checkpoint that cannot be read or is of another architecture.
@@ -149,7 +149,7 @@ def _made_by(name: str) -> Encoder:
 
 
 def _imported(name: str) -> Factory:
-    """The function that `module:function` names; modules beside the running script's folder count too."""
+    """The function that `module:function` names; modules in the current folder count too."""
     module_name, _, function = name.partition(":")
     if not function:
         raise unknown_name("encoder", name, _FACTORIES)
@@ -161,9 +161,12 @@ def _imported(name: str) -> Factory:
         raise UserError(
             f"encoder {name!r}: {error}; expected module:function, importable from here"
         ) from None
-    if not callable(getattr(module, function, None)):
+    found = getattr(module, function, None)
+    if found is None:
         raise unknown_name(f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"])
-    return getattr(module, function)
+    if not callable(found) or isinstance(found, type):
+        raise UserError(f"{name} is {found!r}; expected a function that returns an Encoder")
+    return found
 
 
 def _download(name: str) -> Path:
@@ -187,7 +190,10 @@ def _tiny() -> Encoder:
     config = TransformerConfig(
         family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128
     )
-    return init_encoder(config, jax.random.key(0))
+    encoder = init_encoder(config, jax.random.key(0))
+    # words outweigh positions, so that texts with the same words are near each other
+    word = "embeddings.word.embedding"
+    return encoder.with_params({**encoder.params, word: 8 * encoder.params[word]})
 
 
 _FACTORIES: dict[str, Factory] = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -74,10 +75,14 @@ class PretrainedTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        content = (
-            self.tokenizer.backend_tokenizer.to_str() if self.tokenizer.is_fast else repr(self.tokenizer)
-        )
-        return hashlib.sha256(f"{self.prefix} {self.lower_case} {content}".encode()).hexdigest()
+        if self.tokenizer.is_fast:
+            content = json.loads(self.tokenizer.backend_tokenizer.to_str())
+            # these two hold whatever the last call asked for
+            del content["truncation"], content["padding"]
+        else:
+            content = [type(self.tokenizer).__name__, self.tokenizer.get_vocab()]
+        what = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
+        return hashlib.sha256(what.encode()).hexdigest()
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         texts = [self.prefix + text for text in texts]
@@ -98,6 +103,27 @@ def padded_length(longest: int, max_length: int) -> int:
     """The length in `LENGTHS` that `longest` tokens are padded to, never beyond `max_length`."""
     place = bisect.bisect_left(LENGTHS, longest)
     return min(LENGTHS[place], max_length) if place < len(LENGTHS) else max_length
+
+
+def batches(
+    lengths: Sequence[int], batch_size: int, max_length: int
+) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
+    """The places of texts to encode together, and the shape (rows, length) to pad them to.
+
+    Longest first: the time left that a progress bar shows is then too high, never too low. No text is padded
+    to more than about twice its length; `batch_size` is for texts of up to 128 tokens and shrinks in proportion
+    beyond; rows are `batch_size` or, where fewer texts are left, a power of four.
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    while len(order):
+        length = padded_length(lengths[order[0]], max_length)
+        most = max(1, batch_size * 128 // max(length, 128))
+        near = [i for i in order[:most] if 2 * max(lengths[i], LENGTHS[0] // 2) >= length]
+        rows = 1
+        while rows < len(near):
+            rows *= 4
+        yield order[: len(near)], (min(rows, most), length)
+        order = order[len(near) :]
 
 
 def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:

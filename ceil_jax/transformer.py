@@ -77,8 +77,9 @@ class Attention(nnx.Module):
         q, k, v = (
             layer(x).reshape(*x.shape[:2], self.heads, -1) for layer in (self.query, self.key, self.value)
         )
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
-        weights = jax.nn.softmax(scores.astype(jnp.float32) + bias, axis=-1).astype(x.dtype)
+        # scores and softmax in float32, whatever the dtype
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
+        weights = jax.nn.softmax(scores / math.sqrt(q.shape[-1]) + bias, axis=-1).astype(x.dtype)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", dropout(weights, self.dropout, key), v)
         return self.output(mixed.reshape(x.shape))
 

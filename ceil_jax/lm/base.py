@@ -17,7 +17,7 @@ class LanguageModel(Protocol):
     context_length: int
     """Tokens that fit, prompt and continuation together."""
     tokens_read: int
-    """Tokens that went through the model since it was loaded, prompts and continuations, a shared prefix once."""
+    """Tokens that went through the model since it was loaded, a prefix that several share once."""
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         """int [N]: tokens of each text, special tokens not counted."""

@@ -19,7 +19,10 @@ def cut(text: str, stop: Sequence[str]) -> str:
     return text[: first_stop(text, stop)]
 
 
-def check_stop(stop: Sequence[str]) -> None:
-    """Refuses what would stop nothing or everything: a bare string (taken for its letters), an empty one."""
+def check_sampling(stop: Sequence[str], temperature: float) -> None:
+    """Refuses a negative temperature, and a stop that would stop at nothing or at everything: a bare string
+    (taken for its letters), an empty one."""
+    if temperature < 0:
+        raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
     if isinstance(stop, str) or "" in stop:
         raise UserError(f"stop is {stop!r}; it must be a list of non-empty strings, such as ['\\n']")

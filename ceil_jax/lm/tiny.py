@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.stopping import check_stop, cut, first_stop
+from ceil_jax.lm.stopping import check_sampling, cut, first_stop
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
 VOCABULARY = 1000
@@ -71,9 +71,7 @@ class TinyLM:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> list[str]:
-        check_stop(stop)
-        if temperature < 0:
-            raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
+        check_sampling(stop, temperature)
         texts = []
         for row, prompt in enumerate(prompts):
             read = _TOKEN.findall(prompt)
@@ -88,8 +86,8 @@ class TinyLM:
         """Log-likelihood and number of tokens of each prompt's options."""
         scores, lengths = [], []
         for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if not len(options):
-                raise UserError(f"prompt {row} has no choices; give at least one")
+            if isinstance(options, str) or not options:
+                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
             found = [self._scored(row, prompt, option) for option in options]
             scores.append(np.array([score for score, _ in found], dtype=np.float64))
             lengths.append(np.array([length for _, length in found], dtype=np.int64))

@@ -15,12 +15,16 @@ class Tokens:
 
     ids: list[int]
     start: int
-    """Where the continuation's tokens begin; at least 1, so each has a context."""
+    """Where the continuation's tokens begin; at least 1 in a whole text, so that each has a context."""
 
     @property
     def scored(self) -> int:
         """How many tokens the continuation has."""
         return len(self.ids) - self.start
+
+    def after(self, prefix: int) -> Tokens:
+        """What follows the first `prefix` tokens, none of them scored."""
+        return Tokens(self.ids[prefix:], self.start - prefix)
 
 
 class Tokeniser:
@@ -36,7 +40,7 @@ class Tokeniser:
     def __init__(self, tokenizer: Any):
         if not tokenizer.is_fast:
             raise UserError(
-                f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json), which the boundary between "
+                f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json), which the boundary of "
                 "prompt and continuation needs; save one with AutoTokenizer.from_pretrained(…, use_fast=True)"
             )
         self._backend = tokenizer.backend_tokenizer
@@ -89,6 +93,12 @@ def shared_prefix(options: Sequence[Tokens]) -> int:
         if any(option.ids[place] != first[place] for option in options[1:]):
             return place
     return limit
+
+
+def read_once(options: Sequence[Tokens]) -> int:
+    """How many tokens a model reads to score the options: what they share once, and no option's last."""
+    prefix = shared_prefix(options)
+    return prefix + sum(max(len(option.ids) - prefix - 1, 0) for option in options)
 
 
 def _end(encoding: Any) -> int:
