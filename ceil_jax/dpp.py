@@ -7,6 +7,7 @@ A subset is a row of item indices in which −1 marks an empty place.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -44,6 +45,7 @@ def subset_log_probs(
     return chosen.sum(axis=-1) / trade_off + block_log_dets
 
 
+@jax.jit
 def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
     """One draw from P(S) ∝ det L_S over all subsets: its items in the order drawn, then −1.
 
@@ -55,6 +57,7 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
     return _sample_projection(key_items, vectors, chosen, kernel.shape[0])
 
 
+@partial(jax.jit, static_argnames="k")
 def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
     """One draw from P(S) ∝ det L_S over subsets of size k, in the order drawn.
 

@@ -18,6 +18,7 @@ and gain −inf.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ceil_jax.kernel import Scalar, from_dot_products, prepare, relevance, similarity_from_features
+from ceil_jax.kernel import Scalar, from_dot_products, norm, relevance, similarity_from_features
 from ceil_jax.parallel import map_batches
 
 CLOSED_BELOW = 1024
@@ -51,6 +52,7 @@ class MapResult(NamedTuple):
     gains: Float[Array, "*b k"] | Float[np.ndarray, "*b k"]
 
 
+@partial(jax.jit, static_argnames="k")
 def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
     """Greedy MAP from a kernel; ties go to the lowest index, items where `valid` is False are never chosen.
 
@@ -60,6 +62,7 @@ def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | N
     return _greedy(lambda item: _at(kernel, item), diagonal, jnp.zeros_like(diagonal), k, valid)
 
 
+@partial(jax.jit, static_argnames=("k", "kind"))
 def greedy_map_from_features(
     features: Float[Array, "n d"],
     relevance: Float[Array, " n"],
@@ -73,14 +76,15 @@ def greedy_map_from_features(
     The conditional kernel is never formed, so any trade-off is safe, and of S only the chosen items' rows
     are, unless all together are cheaper (GRAM_UP_TO).
     """
-    unit = prepare(features, kind)
-    diagonal = from_dot_products(jnp.sum(unit * unit, axis=1), kind)
+    norms = norm(features, kind)
+    diagonal = from_dot_products(jnp.sum(features * features, axis=1), norms * norms, kind)
     if features.shape[0] <= GRAM_UP_TO * k:
         similarity = similarity_from_features(features, kind)
         return _greedy(lambda item: _at(similarity, item), diagonal, relevance / trade_off, k, valid)
 
     def similarity_row(item: Int[Array, ""]) -> Float[Array, " n"]:
-        return from_dot_products(jnp.matmul(unit, _at(unit, item), precision="highest"), kind)
+        dots = jnp.matmul(features, _at(features, item), precision="highest")
+        return from_dot_products(dots, norms * _at(norms, item), kind)
 
     return _greedy(similarity_row, diagonal, relevance / trade_off, k, valid)
 

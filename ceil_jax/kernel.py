@@ -27,8 +27,9 @@ def similarity_from_features(
     features: Float[Array, "*b n d"], kind: str = "shifted"
 ) -> Float[Array, "*b n n"]:
     """S_ij of every two items; `kind` is one of SIMILARITIES."""
-    rows = prepare(features, kind)
-    return from_dot_products(jnp.einsum("...id,...jd->...ij", rows, rows, precision="highest"), kind)
+    norms = norm(features, kind)
+    dots = jnp.einsum("...id,...jd->...ij", features, features, precision="highest")
+    return from_dot_products(dots, norms[..., :, None] * norms[..., None, :], kind)
 
 
 def relevance(
@@ -42,8 +43,8 @@ def relevance(
     The maximum is subtracted as in the released code: it keeps exp(r / 2λ) at or below 1 and shifts every
     log det of one size by the same amount.
     """
-    dots = jnp.einsum("...d,...nd->...n", prepare(query, kind), prepare(items, kind), precision="highest")
-    r = from_dot_products(dots, kind)
+    dots = jnp.einsum("...d,...nd->...n", query, items, precision="highest")
+    r = from_dot_products(dots, norm(query, kind)[..., None] * norm(items, kind), kind)
     counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
     highest = jax.lax.stop_gradient(counted.max(axis=-1, keepdims=True))
     return r - jnp.where(jnp.isfinite(highest), highest, 0)
@@ -68,8 +69,7 @@ def block_log_dets(
 
     Differentiable in the features; see `log_det` for subsets that hold an item twice.
     """
-    rows = prepare(features, kind)[jnp.maximum(subsets, 0)]
-    blocks = from_dot_products(jnp.einsum("mid,mjd->mij", rows, rows, precision="highest"), kind)
+    blocks = similarity_from_features(features[jnp.maximum(subsets, 0)], kind)
     return log_det(blocks, subsets >= 0)
 
 
@@ -97,16 +97,18 @@ def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = 
     return jnp.log(scale).sum(-1) + 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
 
 
-def prepare(vectors: Float[Array, "*b d"], kind: str) -> Float[Array, "*b d"]:
-    """The vectors whose dot products `from_dot_products` expects: unit ones but for "dot"; 0 stays 0."""
+def norm(vectors: Float[Array, "*b d"], kind: str) -> Float[Array, "*b"]:
+    """What dot products are divided by: the vectors' lengths, or 1 where the dot product itself counts."""
     if kind not in SIMILARITIES:
         raise unknown_name("similarity", kind, SIMILARITIES)
     if kind == "dot":
-        return vectors
-    squared = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(squared, 1e-24))  # a smaller floor's gradient would overflow
+        return jnp.ones(vectors.shape[:-1], vectors.dtype)
+    # zero vectors are orthogonal to all; with a smaller floor the gradient there would overflow
+    return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))
 
 
-def from_dot_products(dots: Float[Array, "*b"], kind: str) -> Float[Array, "*b"]:
-    """The similarity that belongs to dot products of prepared vectors."""
-    return (1 + dots) / 2 if kind == "shifted" else dots
+def from_dot_products(dots: Float[Array, "*b"], norms: Float[Array, "*b"], kind: str) -> Float[Array, "*b"]:
+    """Similarities of pairs of vectors, given the products of their `norm`s. Dividing here, and not the
+    vectors, spares a copy of the features."""
+    similarity = dots / norms
+    return (1 + similarity) / 2 if kind == "shifted" else similarity

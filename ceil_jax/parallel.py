@@ -6,7 +6,9 @@ What `jax.pmap` over the GPUs of a machine gave, with today's interface: `jit` o
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -37,8 +39,8 @@ def map_batches(
     `function` takes and returns arrays (or pytrees of them) with a leading axis of any length and treats
     rows independently. `rows` are arrays [Q, …] of one Q; `shared` go whole to every device; `static` are
     hashable and compiled in. The last batch is filled up with copies of its first row, so that one shape is
-    compiled, and what they give is cut off. Batches are dispatched without waiting for each other: on a CPU
-    they run side by side on its cores. The results come as jax arrays [Q, …].
+    compiled, and what they give is cut off. On a CPU as many batches run side by side as it has cores: most
+    of XLA's small operations use one. The results come as jax arrays [Q, …].
 
     Raises:
         ValueError: no rows.
@@ -53,10 +55,17 @@ def map_batches(
     compiled = _compiled(function, mesh, len(rows), len(shared), tuple(sorted(static.items())))
     split, whole = NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())
     shared = [jax.device_put(array, whole) for array in shared]
-    results = []
-    for start in range(0, total, step):
+
+    def run(start: int) -> Any:
         batch = [jax.device_put(_filled(array[start : start + step], step), split) for array in rows]
-        results.append(compiled(*batch, *shared))
+        return compiled(*batch, *shared)
+
+    starts = range(0, total, step)
+    # elsewhere a call returns before its work is done, and one thread keeps the devices busy
+    threads = os.cpu_count() if jax.default_backend() == "cpu" and mesh.size == 1 else 1
+    first = run(starts[0])  # compiles
+    with ThreadPoolExecutor(threads) as pool:
+        results = [first, *pool.map(run, starts[1:])]
     if len(results) == 1:
         return jax.tree.map(lambda leaf: leaf[:total], results[0])
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:total], *results)

@@ -52,7 +52,7 @@ def subset_probabilities(kernel, size=None):
 
 
 def greedy_map(S, log_quality, k, candidates=None):
-    """The items whose addition raises Σ log q_i + log det S_S most, each tried with a determinant of its own."""
+    """The items whose addition raises Σ log q_i + log det S_S most, by trying each."""
     S = np.asarray(S, np.float64)
     chosen, gains, value = [], [], 0.0
     left = list(range(len(S)) if candidates is None else candidates)

@@ -13,7 +13,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.hf_names import base_names, hugging_face_name, network_config, turned
 from ceil_jax.pretrained import init_encoder, load_encoder
 from ceil_jax.tokens import LENGTHS, HashingTokenizer, Tokens, batches, pad, padded_length
-from ceil_jax.transformer import TransformerConfig, dropout, mean_pool, relative_buckets, unit
+from ceil_jax.transformer import Transformer, TransformerConfig, dropout, mean_pool, relative_buckets, unit
 
 SMALL = {
     "vocab_size": 50,
@@ -58,7 +58,8 @@ def torch_model(family):
 
 def ours(model, **options) -> Encoder:
     config = network_config(model.config.to_dict(), "config.json", **options)
-    encoder = init_encoder(config, jax.random.key(0))
+    shapes = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0)))
+    encoder = Encoder(shapes, HashingTokenizer(50), max_length=40)
     tensors = base_names({name: tensor.numpy() for name, tensor in model.state_dict().items()})
     return encoder.with_params(
         {
@@ -82,7 +83,7 @@ def test_network_equals_transformers_at_every_depth(family):
     ids, mask = (torch.tensor(part, dtype=torch.long) for part in tokens)
     with torch.no_grad():
         theirs = model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
-    states = ours(model, pooling="mean", normalize=False).module.hidden_states(*tokens)
+    states = jax.jit(ours(model, pooling="mean", normalize=False).module.hidden_states)(*tokens)
     assert len(states) == len(theirs) == 3  # embeddings, first layer, output
     for state, their in zip(states, theirs, strict=True):
         # values are of order 1; float32 in another order of summation
@@ -92,13 +93,11 @@ def test_network_equals_transformers_at_every_depth(family):
 
     last, real = theirs[-1].numpy(), tokens.mask[:, :, None]
     mean = (last * real).sum(1) / real.sum(1)
-    pooled = {"mean": mean, "cls": last[:, 0]}
-    for pooling, expected in pooled.items():
-        encoder = ours(model, pooling=pooling, normalize=False)
-        np.testing.assert_allclose(encoder.apply(encoder.params, tokens), expected, rtol=1e-5, atol=5e-6)
-        encoder = ours(model, pooling=pooling, normalize=True)
-        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-        np.testing.assert_allclose(encoder.apply(encoder.params, tokens), expected, rtol=1e-5, atol=5e-6)
+    units = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+    for pooling, normalize, expected in (("mean", True, units), ("cls", False, last[:, 0])):
+        encoder = ours(model, pooling=pooling, normalize=normalize)
+        vectors = jax.jit(encoder.apply)(encoder.params, tokens)
+        np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=5e-6)
 
 
 @pytest.mark.parametrize("family", ["roberta", "mpnet"])
@@ -111,7 +110,7 @@ def test_a_padding_token_inside_a_text_takes_the_padding_position(family):
     mask = np.array([[1, 1, 1, 1, 1, 0, 0, 0]], np.int32)
     with torch.no_grad():
         their = model(torch.tensor(ids).long(), attention_mask=torch.tensor(mask)).last_hidden_state.numpy()
-    state = ours(model, pooling="mean", normalize=True).module.hidden_states(ids, mask)[-1]
+    state = jax.jit(ours(model, pooling="mean", normalize=True).module.hidden_states)(ids, mask)[-1]
     np.testing.assert_allclose(state[:, :5], their[:, :5], rtol=1e-5, atol=5e-6)
 
 

@@ -47,6 +47,17 @@ def test_one_compilation_for_many_sizes():
     assert len(traced) == 1
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_fewer_devices_give_the_same(monkeypatch, devices):
+    """With one CPU device the batches run in threads."""
+    some = jax.local_devices()[:devices]
+    monkeypatch.setattr(jax, "local_devices", lambda: some)
+    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
+    rows = np.arange(60.0, dtype=np.float32).reshape(20, 3)
+    result = map_batches(scaled_sums, (rows,), (np.float32(1),), batch_size=2, power=1)
+    np.testing.assert_array_equal(result["sum"], rows.sum(axis=1))
+
+
 def test_no_rows():
     with pytest.raises(ValueError, match="at least one row"):
         map_batches(scaled_sums, (np.zeros((0, 3), np.float32),), (np.float32(1),), batch_size=2, power=1)

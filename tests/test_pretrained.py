@@ -342,9 +342,8 @@ def sentences(count):
     """Of 0 to about 800 words, so that the longest are cut; most are short."""
     rng = np.random.default_rng(0)
     clauses = [0, 90, 30, 12, *rng.geometric(0.6, size=count - 4)]
-    return [
-        "; ".join(" ".join(map(rng.choice, (SUBJECTS, VERBS, PLACES))) for _ in range(n)) for n in clauses
-    ]
+    words = SUBJECTS, VERBS, PLACES
+    return ["; ".join(" ".join(map(rng.choice, words)) for _ in range(number)) for number in clauses]
 
 
 @pytest.mark.packages

@@ -56,8 +56,8 @@ class Tokeniser:
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids to continue from, never none (see `_with_context`)."""
         return [
-            self._with_context(e.ids[: _end(e)], max(_end(e), 1)).ids
-            for e in self._backend.encode_batch(list(texts))
+            self._with_context(encoding.ids[: _end(encoding)], _end(encoding)).ids
+            for encoding in self._backend.encode_batch(list(texts))
         ]
 
     def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[Tokens]:

@@ -1,0 +1,69 @@
+"""Small random causal LMs and a tokenizer with hand-written merges, made on the spot."""
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+WORDS = [" good", " great", " bad", " is", " It", " film", "; ", ";\n", "film", " so"]
+
+
+def tokenizer(*, bos: bool = False) -> PreTrainedTokenizerFast:
+    """Bytes, and one token for each of WORDS (built from its left); `bos` puts <s> before a text."""
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    vocabulary = ["<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    merges = []
+    for word in WORDS:
+        [(spelt, _)] = byte_level.pre_tokenize_str(word)
+        for end in range(1, len(spelt)):
+            if spelt[: end + 1] not in vocabulary:
+                vocabulary.append(spelt[: end + 1])
+                merges.append((spelt[:end], spelt[end]))
+    backend = Tokenizer(models.BPE({token: i for i, token in enumerate(vocabulary)}, merges))
+    backend.pre_tokenizer = byte_level
+    backend.decoder = decoders.ByteLevel()
+    # trimmed offsets are common, and would hide a line break at a token's end
+    backend.post_processor = processors.ByteLevel(trim_offsets=True)
+    if bos:
+        start = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+        backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), start])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="</s>", **({"bos_token": "<s>"} if bos else {})
+    )
+
+
+def model(kind: str, context: int = 96, **settings):
+    """A random model whose predictions are far from uniform."""
+    torch.manual_seed(0)
+    size = len(tokenizer())
+    shared = {
+        "vocab_size": size,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": None,
+    }
+    if kind == "gpt2":
+        config = GPT2Config(**shared, n_positions=context, n_embd=32, n_layer=2, n_head=4, **settings)
+        return GPT2LMHeadModel(config).eval()
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": context,
+        "head_dim": 8,
+    }
+    if kind == "llama":
+        return LlamaForCausalLM(LlamaConfig(**shared, **shape, **settings)).eval()
+    # every other layer sees the last 8 tokens only
+    sliding = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
+    return Gemma3ForCausalLM(Gemma3TextConfig(**shared, **shape, **sliding, **settings)).eval()
