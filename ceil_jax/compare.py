@@ -77,8 +77,7 @@ class Comparison:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(
-            ["task", "method", "metric", "lm", "n", "value", "low", "high"]
-            + ["training_tokens", "answering_tokens", "seconds"]
+            "task method metric lm n value low high training_tokens answering_tokens seconds".split()
         )
         for row in self.rows:
             writer.writerow(

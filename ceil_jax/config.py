@@ -94,3 +94,35 @@ class RunConfig:
     """The folder of stages."""
     epr: EPRConfig = field(default_factory=EPRConfig)
     ceil: CEILConfig = field(default_factory=CEILConfig)
+
+
+Scale = Literal["tiny", "small", "paper"]
+
+SCALES: dict[str, RunConfig] = {
+    # about two minutes on 2 CPU cores: does it run?
+    "tiny": RunConfig(
+        limit=16,
+        bank_limit=1000,
+        shots=4,
+        shortlist=50,
+        epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
+        ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
+    ),
+    # an evening on 2 CPU cores: which way does it point?
+    "small": RunConfig(limit=300),
+    # the papers' settings: a GPU and a weekend
+    "paper": RunConfig(
+        shots=50,
+        epr=EPRConfig(instances=44_000, candidates=50, epochs=30, batch_size=128, learning_rate=1e-5),
+        ceil=CEILConfig(
+            instances=44_000,
+            subsets=50,
+            size=16,
+            shortlist=100,
+            epochs=30,
+            batch_size=128,
+            learning_rate=1e-5,
+        ),
+    ),
+}
+"""Where each size of experiment starts from; every flag can still be given."""

@@ -10,9 +10,20 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
-    {"errors", "config", "runs", "packages", "parallel", "intervals"},
+    {"errors", "config", "demo", "runs", "packages", "parallel", "intervals"},
     {"kernel", "dpp", "greedy", "mmr", "losses", "ranking", "index"},
-    {"tokens", "transformer", "checkpoint", "encoder", "pretrained", "tasks", "data", "metrics", "lm", "prompts"},
+    {
+        "tokens",
+        "transformer",
+        "checkpoint",
+        "encoder",
+        "pretrained",
+        "tasks",
+        "data",
+        "metrics",
+        "lm",
+        "prompts",
+    },
     {"retrievers"},
     {"candidates", "train", "epr", "ceil", "evaluate"},
     {"pipeline"},

@@ -70,9 +70,7 @@ def score(tmp_path, queries, bank, proposal):
     lm = TinyLM()
     builder = PromptBuilder(lm, TEMPLATE, reserve=8)
     with Store(tmp_path).stage("scores", {"n": len(queries)}) as stage:
-        return lm, candidates.score(
-            stage, queries, bank, proposal, lm, builder, fit="greedy", what="scoring"
-        )
+        return lm, candidates.score(stage, queries, bank, proposal, lm, builder, fit="greedy", what="scoring")
 
 
 def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):

@@ -8,7 +8,19 @@ import pytest
 
 from ceil_jax.cli import main
 
-TINY = ["compare", "--lm", "tiny", "--encoder", "tiny", "--methods", "random", "--limit", "3", "--bank-limit", "20"]
+TINY = [
+    "compare",
+    "--lm",
+    "tiny",
+    "--encoder",
+    "tiny",
+    "--methods",
+    "random",
+    "--limit",
+    "3",
+    "--bank-limit",
+    "20",
+]
 
 
 def said(capsys, *arguments):

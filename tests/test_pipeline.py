@@ -114,7 +114,9 @@ def test_the_context_encoder_learns_where_it_should(finished, train_context):
     changed = Pipeline(replace(pipeline.config, ceil=ceil), TASK)
     query, context = changed.encoders("ceil")
     same = query.fingerprint == context.fingerprint
-    assert same == (train_context == "shared") or query.fingerprint == pipeline.encoders("epr").query.fingerprint
+    assert (
+        same == (train_context == "shared") or query.fingerprint == pipeline.encoders("epr").query.fingerprint
+    )
 
 
 def test_k_dpp_subsets_and_base_initialisation(finished):
