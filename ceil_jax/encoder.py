@@ -130,11 +130,13 @@ class Encoder:
         return {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
 
     def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
-        """The texts cut and padded to `length` tokens; by default to the batch length their longest needs."""
-        ids = self._ids(texts, min(length or self.max_length, self.max_length))
+        """The texts cut and padded to `length` tokens, or to `max_length` if that is less; by default padded to
+        the batch length that their longest needs."""
+        most = self.max_length if length is None else min(length, self.max_length)
+        ids = self._ids(texts, most)
         if length is None:
-            length = padded_length(max(map(len, ids), default=1), self.max_length)
-        return pad(ids, length, self.tokenizer.pad_id)
+            most = padded_length(max(map(len, ids), default=1), most)
+        return pad(ids, most, self.tokenizer.pad_id)
 
     def _ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         if isinstance(texts, str):

@@ -111,8 +111,8 @@ def batches(
     """The places of texts to encode together, and the shape (rows, length) to pad them to.
 
     Longest first: the time left that a progress bar shows is then too high, never too low. No text is padded
-    to more than about twice its length; `batch_size` is for texts of up to 128 tokens and shrinks in proportion
-    beyond; rows are `batch_size` or, where fewer texts are left, a power of four.
+    to more than about twice its length; `batch_size` is for texts of up to 128 tokens and shrinks beyond in
+    proportion; rows are `batch_size` or, where fewer texts are left, a power of four.
     """
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):

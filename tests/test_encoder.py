@@ -178,6 +178,7 @@ def test_long_texts_are_cut(tiny):
     cut = "river " * (tiny.max_length - 1)  # and one token that starts the text
     np.testing.assert_allclose(tiny.encode([text]), tiny.encode([cut]), atol=1e-6)
     assert tiny.tokenize(["one two three four"], length=3).mask.tolist() == [[1, 1, 1]]
+    assert tiny.tokenize(["one"], length=10_000).ids.shape == (1, tiny.max_length)
     assert tiny.tokenize(["one"], length=6).mask.tolist() == [[1, 1, 0, 0, 0, 0]]
 
 
