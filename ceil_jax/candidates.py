@@ -111,7 +111,9 @@ def propose_k_dpp(
     subsets = []
     for row, key in enumerate(jax.random.split(jax.random.key(seed), len(shortlist))):
         drawn = np.asarray(draw(key, features[row], relevance[row]))
-        subsets.append(np.concatenate([top, np.sort(drawn, axis=1)]))
+        # a kernel whose float32 rank is below k gives fewer items: empty places (−1) go last
+        drawn = np.sort(np.where(drawn < 0, shortlist.shape[1], drawn), axis=1)
+        subsets.append(np.concatenate([top, np.where(drawn == shortlist.shape[1], -1, drawn)]))
     return Proposal(shortlist, np.stack(subsets).astype(np.int32))
 
 

@@ -9,8 +9,8 @@ DEMO = RunConfig(
     limit=300,
     bank_limit=3000,
     shots=6,
-    epr=EPRConfig(instances=200, candidates=16),
-    ceil=CEILConfig(instances=150, subsets=10, size=6),
+    epr=EPRConfig(instances=240, candidates=16, epochs=5),
+    ceil=CEILConfig(instances=240, subsets=12, size=6, epochs=5),
 )
 """Chosen on 300 sentences of the bank (README, "The demo"), never on the 300 that are reported."""
 

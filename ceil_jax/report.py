@@ -28,9 +28,8 @@ class Files(NamedTuple):
 
 
 class _View(NamedTuple):
-    """One query: its candidates and what methods chose among them."""
+    """One query's candidates, and what methods chose among them."""
 
-    query: Example
     vector: np.ndarray
     items: np.ndarray
     positions: np.ndarray
@@ -41,29 +40,39 @@ class _View(NamedTuple):
 def write_report(folder: Path, pipeline: Pipeline, comparison: Comparison) -> Files:
     """`report.html`, self-contained, with `report.png`, `results.csv` and `results.md` beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    view = _view(pipeline, comparison)
+    row = _telling_query(comparison)
+    view = None
+    if any(METHODS[method].encoder for method in comparison.evaluations):
+        view = _view(pipeline, comparison, pipeline.task.validation[row])
     picture = _figure(pipeline, comparison, view)
     stage = Stage(folder)
     stage.write("report.png", picture)
     stage.write("results.csv", comparison.csv().encode())
     stage.write("results.md", comparison.markdown().encode())
-    stage.write("report.html", _page(pipeline, comparison, view, picture).encode())
+    stage.write("report.html", _page(pipeline, comparison, row, picture).encode())
     return Files(folder / "report.html", folder / "report.png")
 
 
-def _view(pipeline: Pipeline, comparison: Comparison) -> _View:
+def _first_and_last(comparison: Comparison) -> tuple[str, str]:
+    """The two methods whose sets are drawn: top-k, or what comes nearest to it, and the table's last."""
+    last = comparison.rows[-1].method
+    return next((m for m in ("topk", "epr", "dpp") if m in comparison.evaluations), last), last
+
+
+def _telling_query(comparison: Comparison) -> int:
     """The first query that the last method gets right and top-k wrong, else the first query."""
+    first, last = _first_and_last(comparison)
+    return int(np.argmax(comparison.evaluations[last].scores > comparison.evaluations[first].scores))
+
+
+def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
+    """The query's nearest examples, their kernel, and the sets of two methods among them."""
     import jax.numpy as jnp
 
     from ceil_jax.index import top_k
     from ceil_jax.kernel import conditional_kernel, relevance, similarity_from_features
 
-    best = comparison.rows[-1].method
-    first = next((m for m in ("topk", "epr", "dpp") if m in comparison.evaluations), best)
-    wins = comparison.evaluations[best].scores > comparison.evaluations[first].scores
-    row = int(np.argmax(wins))
-    query = pipeline.task.validation[row]
-
+    first, best = _first_and_last(comparison)
     encoders = pipeline.encoders(METHODS[best].encoder or "base")
     bank = pipeline.task.train
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
@@ -82,10 +91,10 @@ def _view(pipeline: Pipeline, comparison: Comparison) -> _View:
         )
     )
     sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
-    return _View(query, vector[0], items[positions], positions, kernel, sets)
+    return _View(vector[0], items[positions], positions, kernel, sets)
 
 
-def _figure(pipeline: Pipeline, comparison: Comparison, view: _View) -> bytes:
+def _figure(pipeline: Pipeline, comparison: Comparison, view: _View | None) -> bytes:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -93,21 +102,26 @@ def _figure(pipeline: Pipeline, comparison: Comparison, view: _View) -> bytes:
 
     from ceil_jax.plots import draw_kernel, draw_plane, draw_scores
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(16, 4.8), layout="constrained")
+    columns = 1 if view is None else 3
+    figure, row = pyplot.subplots(
+        1, columns, figsize=(5.3 * columns, 4.8), layout="constrained", squeeze=False
+    )
+    axes = row[0]
     draw_scores(axes[0], comparison)
     axes[0].set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
-    labels = [pipeline.task.train[p].output for p in view.positions]
-    draw_plane(axes[1], view.vector, view.items, labels, view.sets)
-    axes[1].set_title("one query's candidates and two sets", fontsize="medium")
-    draw_kernel(axes[2], view.kernel / view.kernel.max(), list(view.sets.values())[-1])
-    axes[2].set_title("their conditional kernel", fontsize="medium")
+    if view is not None:
+        labels = [pipeline.task.train[p].output for p in view.positions]
+        draw_plane(axes[1], view.vector, view.items, labels, view.sets)
+        axes[1].set_title("one query's candidates and two sets", fontsize="medium")
+        draw_kernel(axes[2], view.kernel / view.kernel.max(), list(view.sets.values())[-1])
+        axes[2].set_title("their conditional kernel", fontsize="medium")
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=130)
     pyplot.close(figure)
     return out.getvalue()
 
 
-def _page(pipeline: Pipeline, comparison: Comparison, view: _View, picture: bytes) -> str:
+def _page(pipeline: Pipeline, comparison: Comparison, row: int, picture: bytes) -> str:
     def table(header: list[str], rows: list[list[str]]) -> str:
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
         body = "".join(
@@ -116,7 +130,7 @@ def _page(pipeline: Pipeline, comparison: Comparison, view: _View, picture: byte
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     lines = [line.strip("| ").split(" | ") for line in comparison.markdown().splitlines()]
-    row = next(i for i, q in enumerate(pipeline.task.validation) if q.id == view.query.id)
+    query = pipeline.task.validation[row]
     examples = {example.id: example for example in pipeline.task.train}
     answers = []
     for method, result in comparison.evaluations.items():
@@ -151,8 +165,8 @@ def _page(pipeline: Pipeline, comparison: Comparison, view: _View, picture: byte
         table=table(lines[0], lines[2:]),
         differences=differences,
         image=image,
-        query=html.escape(view.query.input),
-        gold=html.escape(view.query.output),
+        query=html.escape(query.input),
+        gold=html.escape(query.output),
         answers="".join(answers),
         costs=table(["stage", "seconds", "LM tokens"], costs),
     )
@@ -174,7 +188,7 @@ summary {{ cursor: pointer; padding: .2rem 0; }}
 <h1>{title}</h1><p>{lead}</p>
 {table}
 <p>Paired differences on the same queries, with 95 % bootstrap intervals:</p><ul>{differences}</ul>
-<img alt="Scores with intervals; one query's candidates in the plane; their kernel"
+<img alt="Scores with intervals, and where vectors are compared one query's candidates and their kernel"
  src="data:image/png;base64,{image}">
 <h2>One query, by every method</h2>
 <p>“{query}” — gold answer: <b>{gold}</b>. The examples stand in prompt order: the last is next to the query.</p>

@@ -66,6 +66,18 @@ def test_k_dpp_subsets_are_diverse():
     assert mixed.mean() > 0.9
 
 
+def test_a_kernel_of_low_rank_gives_smaller_subsets():
+    features = np.zeros((1, 8, 4), np.float32)
+    features[0, :4, 0], features[0, 4:, 0] = 1, -1  # two different vectors, whose similarity is 0
+    shortlist = np.arange(8, dtype=np.int32)[None]
+    subsets = candidates.propose_k_dpp(
+        shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0
+    ).subsets
+    assert (subsets[0, 0] == [0, 1, 2]).all()
+    assert (subsets[0, 1:, 2] == -1).all()
+    assert (subsets[0, 1:, 0] < 4).all() and (subsets[0, 1:, 1] >= 4).all()
+
+
 def score(tmp_path, queries, bank, proposal):
     lm = TinyLM()
     builder = PromptBuilder(lm, TEMPLATE, reserve=8)
