@@ -92,7 +92,7 @@ def _load(config: RunConfig, own: OwnData) -> Task:
         template=pattern.replace(f"{{{own.output}}}", "{output}"),
         metric=own.metric,
         seed=config.seed,
-        **({"validation": own.validation} if own.validation else {}),
+        validation=own.validation or 0.1,
     )
     options: tuple[str, ...] = ()
     if own.metric == "accuracy":

@@ -76,9 +76,7 @@ class Comparison:
         """The table for a program."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(
-            "task method metric lm n value low high training_tokens answering_tokens seconds".split()
-        )
+        writer.writerow(_COLUMNS)
         for row in self.rows:
             writer.writerow(
                 [self.task, row.method, self.metric, self.lm, self.queries]
@@ -140,6 +138,19 @@ def _stages(pipeline: Pipeline, method: str) -> set[str]:
     return trained | {f"retrieving: {method}", f"answering: {method}"}
 
 
+_COLUMNS = [
+    "task",
+    "method",
+    "metric",
+    "lm",
+    "n",
+    "value",
+    "low",
+    "high",
+    "training_tokens",
+    "answering_tokens",
+    "seconds",
+]
 _HEADER = ["method", "score", "95 % interval", "LM tokens to train", "LM tokens to answer", "seconds"]
 
 

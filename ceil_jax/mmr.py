@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ceil_jax.greedy import SHORTLISTS, MapResult
-from ceil_jax.kernel import prepare
 from ceil_jax.parallel import map_batches
 
 
@@ -53,8 +52,8 @@ def mmr_shortlists(
     """MMR for many queries, as `greedy.greedy_map_shortlists` is for MAP.
 
     Args:
-        queries: float32 [Q, D].
-        items: float32 [N, D], the bank.
+        queries: float32 [Q, D], unit rows.
+        items: float32 [N, D], the bank, unit rows.
         shortlists: int32 [Q, n], rows of the bank, −1 = empty place.
 
     Returns:
@@ -69,8 +68,8 @@ def mmr_shortlists(
 def _choose(queries: Array, shortlists: Array, items: Array, trade_off: Array, *, k: int) -> MapResult:
     def one(place: tuple[Array, Array]) -> MapResult:
         query, shortlist = place
-        features = prepare(items[jnp.maximum(shortlist, 0)], "shifted")
-        relevance = (1 + features @ prepare(query, "shifted")) / 2
+        features = items[jnp.maximum(shortlist, 0)]
+        relevance = (1 + features @ query) / 2
         chosen, gains = maximal_marginal_relevance(features, relevance, k, trade_off, shortlist >= 0)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 

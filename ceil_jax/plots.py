@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,7 @@ def draw_scores(axes: Axes, comparison: Comparison) -> None:
 
 
 def draw_plane(
-    axes: Axes, query: np.ndarray, items: np.ndarray, labels: Sequence[str], sets: dict[str, Sequence[int]]
+    axes: Axes, query: np.ndarray, items: np.ndarray, labels: Sequence[str], sets: Mapping[str, Sequence[int]]
 ) -> None:
     """A query's candidates on their two principal axes, and the sets that methods choose.
 
@@ -49,16 +49,17 @@ def draw_plane(
         shades = np.linspace(0.2, 0.85, len(names))
         for name, shade in zip(names, shades, strict=True):
             here = np.array([label == name for label in labels])
-            axes.scatter(*plane[here].T, s=14, color=str(shade), label=name)
+            axes.scatter(plane[here, 0], plane[here, 1], s=14, color=str(shade), label=name)
     else:
-        axes.scatter(*plane.T, s=14, color=GREY)
+        axes.scatter(plane[:, 0], plane[:, 1], s=14, color=GREY)
     for (name, places), colour, size in zip(
         sets.items(), (BLUE, ORANGE, GREEN), (70, 150, 240), strict=False
     ):
+        at = plane[list(places)]
         axes.scatter(
-            *plane[list(places)].T, s=size, facecolors="none", edgecolors=colour, linewidths=1.6, label=name
+            at[:, 0], at[:, 1], s=size, facecolors="none", edgecolors=colour, linewidths=1.6, label=name
         )
-    axes.scatter(*star, marker="*", s=160, color=RED, label="query")
+    axes.scatter(star[0], star[1], marker="*", s=160, color=RED, label="query")
     axes.set_xlabel("first principal axis of the candidates")
     axes.set_ylabel("second principal axis")
     axes.legend(fontsize="x-small", loc="best")

@@ -43,7 +43,7 @@ def canonical(value: Any) -> str:
         if is_dataclass(item) and not isinstance(item, type):
             return {field.name: getattr(item, field.name) for field in fields(item)}
         if isinstance(item, np.ndarray):
-            content = hashlib.sha256(np.ascontiguousarray(item)).hexdigest()
+            content = hashlib.sha256(np.ascontiguousarray(item).data).hexdigest()
             return [str(item.dtype), list(item.shape), content]
         if isinstance(item, Mapping):
             return dict(item)

@@ -166,9 +166,10 @@ class TokenTable:
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
     """The instances of one step: shuffled epochs laid end to end and cut into full batches."""
-    places = np.arange(step * batch_size, (step + 1) * batch_size)
-    epochs = {e: np.random.default_rng([seed, e]).permutation(instances) for e in set(places // instances)}
-    return np.array([epochs[place // instances][place % instances] for place in places])
+    places = range(step * batch_size, (step + 1) * batch_size)
+    epochs = {place // instances for place in places}
+    orders = {epoch: np.random.default_rng([seed, epoch]).permutation(instances) for epoch in epochs}
+    return np.array([orders[place // instances][place % instances] for place in places])
 
 
 def split_held_out(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
