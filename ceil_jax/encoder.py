@@ -130,8 +130,8 @@ class Encoder:
         return {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
 
     def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
-        """The texts cut and padded to `length` tokens, or to `max_length` if that is less; by default padded to
-        the batch length that their longest needs."""
+        """The texts cut and padded to `length` tokens, or to `max_length` if that is less; with no `length`,
+        padded to the batch length that their longest needs."""
         most = self.max_length if length is None else min(length, self.max_length)
         ids = self._ids(texts, most)
         if length is None:
