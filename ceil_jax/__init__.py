@@ -1,1 +1,36 @@
-"""Choosing in-context examples: CEIL, EPR, Skill-KNN and their baselines, in JAX."""
+"""Choosing in-context examples: CEIL, EPR, Skill-KNN and their baselines, in JAX.
+
+The public names, each imported when first used, so that `import ceil_jax` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_NAMES = {
+    "ceil_jax.data": ("load_task",),
+    "ceil_jax.dpp": ("log_normalizer", "sample_dpp", "sample_k_dpp", "subset_log_det"),
+    "ceil_jax.encoder": ("Encoder",),
+    "ceil_jax.errors": ("UserError",),
+    "ceil_jax.greedy": ("MapResult", "greedy_map", "greedy_map_from_features"),
+    "ceil_jax.kernel": ("conditional_kernel", "similarity_from_features"),
+    "ceil_jax.lm": ("LanguageModel", "load_lm"),
+    "ceil_jax.losses": ("info_nce_loss", "pairwise_margin_loss"),
+    "ceil_jax.pretrained": ("load_encoder", "register_encoder"),
+    "ceil_jax.retrievers": ("Retrieved", "Retriever", "build_retriever"),
+    "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template"),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ceil_jax' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

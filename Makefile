@@ -1,0 +1,35 @@
+# A fresh machine needs Python 3.11+, make and a package index; everything else comes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint format lock clean
+
+demo: .venv/demo.stamp
+	$(BIN)/ceil-jax demo
+
+test: .venv/dev.stamp
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.venv/%.stamp: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@
+
+# The versions that were tested together, without hashes or addresses.
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet 'torch==2.13.0' '.[dev]'
+	{ echo '# Versions tested together; written by `make lock`.'; \
+	  build/lock/bin/python -m pip freeze --exclude ceil-jax | sed 's/+cpu$$//'; } > constraints.txt
+
+clean:
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

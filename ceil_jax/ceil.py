@@ -1,0 +1,129 @@
+"""CEIL (Ye et al., ICML 2023): a conditional DPP over sets of examples, trained to rank them as the LM does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ceil_jax.candidates import Proposal
+from ceil_jax.config import CEILConfig
+from ceil_jax.dpp import subset_log_probs
+from ceil_jax.epr import ranking_quality
+from ceil_jax.kernel import block_log_dets, relevance
+from ceil_jax.losses import info_nce_loss, pairwise_margin_loss
+from ceil_jax.runs import Stage
+from ceil_jax.tasks.base import Example
+from ceil_jax.train import TokenTable, Trained, fit, split_held_out
+
+if TYPE_CHECKING:
+    from ceil_jax.encoder import Encoder
+
+Params = Any
+
+
+def train_ceil(
+    stage: Stage,
+    encoder: Encoder,
+    queries: Sequence[Example],
+    bank: Sequence[Example],
+    bank_vectors: np.ndarray,
+    proposal: Proposal,
+    scores: np.ndarray,
+    config: CEILConfig,
+    seed: int,
+) -> Trained:
+    """Train log det L'_S to order each query's subsets S as the LM's scores do (equations 8 to 10).
+
+    With a frozen context encoder, log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S, whose second term
+    never changes: it is computed once, and a step encodes queries only. Otherwise each step encodes the
+    shortlists of its queries too. Either way only k × k blocks are formed, never the n × n kernel.
+
+    Args:
+        encoder: the weights to start from; it also gave `bank_vectors`.
+        bank_vectors: float32 [N, D], unit rows: the frozen examples.
+        scores: float [Q, M], the LM's.
+
+    Returns:
+        Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
+    """
+    training, held_out = split_held_out(len(queries), seed)
+    query_tokens = TokenTable(encoder, [query.input for query in queries])
+    rank_loss = _rank_loss(config)
+    starts: dict[str, Params] = {"query": encoder.params}
+    if config.train_context == "both":
+        starts["context"] = encoder.params
+
+    if config.train_context == "frozen":
+        vectors = jnp.asarray(bank_vectors)
+        dets = _frozen_log_dets(vectors, proposal)
+
+        def batch(step, rows):
+            shortlist = proposal.shortlist[rows]
+            return query_tokens[rows], shortlist, proposal.subsets[rows], dets[rows], scores[rows]
+
+        def log_probs(params, batch, key):
+            tokens, shortlist, subsets, dets, _ = batch
+            encoded = encoder.apply(params["query"], tokens, key=key)
+            similar = jax.vmap(relevance)(encoded, vectors[shortlist])
+            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, config.trade_off)
+
+    else:
+        context = "context" if config.train_context == "both" else "query"
+        bank_tokens = TokenTable(encoder, [example.input for example in bank])
+
+        def batch(step, rows):
+            tokens = bank_tokens[proposal.shortlist[rows]]
+            return query_tokens[rows], tokens, proposal.subsets[rows], None, scores[rows]
+
+        def log_probs(params, batch, key):
+            tokens, items, subsets, _, _ = batch
+            first, second = (None, None) if key is None else jax.random.split(key)
+            encoded = encoder.apply(params["query"], tokens, key=first)
+            flat = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), items)
+            examples = encoder.apply(params[context], flat, key=second)
+            examples = examples.reshape(*items.ids.shape[:2], -1)
+            similar = jax.vmap(relevance)(encoded, examples)
+            dets = jax.vmap(block_log_dets)(examples, subsets)
+            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, config.trade_off)
+
+    def loss(params, batch, key):
+        return jnp.mean(jax.vmap(rank_loss)(log_probs(params, batch, key), batch[-1]))
+
+    predict = jax.jit(lambda params, batch: log_probs(params, batch, None))
+    step = config.batch_size
+
+    def quality(params):
+        blocks = [held_out[start : start + step] for start in range(0, len(held_out), step)]
+        ours = np.concatenate([np.asarray(predict(params, batch(0, rows))) for rows in blocks])
+        return ranking_quality(ours, scores[held_out])
+
+    return fit(
+        stage,
+        starts,
+        loss,
+        lambda step, rows: batch(step, training[rows]),
+        quality,
+        instances=len(training),
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        seed=seed,
+        what="training CEIL",
+    )
+
+
+def _rank_loss(config: CEILConfig) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    if config.loss == "info_nce":
+        return info_nce_loss
+    return lambda ours, lm: pairwise_margin_loss(ours, lm, reduction=config.reduction)
+
+
+def _frozen_log_dets(vectors: jax.Array, proposal: Proposal) -> np.ndarray:
+    """float32 [Q, M]: log det S_S of every subset, a query at a time."""
+    one = jax.jit(lambda shortlist, subsets: block_log_dets(vectors[shortlist], subsets))
+    rows = zip(proposal.shortlist, proposal.subsets, strict=True)
+    return np.stack([np.asarray(one(shortlist, subsets)) for shortlist, subsets in rows])

@@ -1,0 +1,190 @@
+"""The command line: `ceil-jax demo | compare | tasks`."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ceil_jax.config import SCALES, RunConfig
+from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.packages import cache_dir
+from ceil_jax.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A file of your own instead of a named task."""
+
+    data: Path | None = None
+    """JSONL, CSV or parquet; a tenth of its inputs is held out as queries."""
+    validation: Path | None = None
+    """Take the queries from this file instead."""
+    input: str = "input"
+    """The column retrievers see."""
+    output: str = "output"
+    """The column with the answer."""
+    template: str | None = None
+    """How an example stands in a prompt, as in '{text} It is {label}'; by default input, tab, output."""
+    metric: str = "exact_match"
+    """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
+
+
+def demo(out: Path = Path("runs")) -> None:
+    """The paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
+
+    Args:
+        out: Where stages and the report are kept.
+    """
+    compare(replace(DEMO, out=out), DEMO_RETRIEVERS)
+
+
+def compare(
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    retriever: Sequence[str] = DEMO_RETRIEVERS,
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+) -> None:
+    """Compare ways of choosing examples on one task, and write a report.
+
+    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default.
+
+    Args:
+        retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil.
+    """
+    from ceil_jax.compare import compare as run
+    from ceil_jax.pipeline import METHODS, Pipeline
+    from ceil_jax.report import write_report
+    from ceil_jax.runs import digest
+
+    for method in retriever:
+        if method not in METHODS:
+            raise unknown_name("retriever", method, METHODS)
+    task = _load(config, own)
+    pipeline = Pipeline(replace(config, task=task.name), task)
+    table = run(pipeline, retriever)
+    print("\n" + table.text())
+    key = [replace(config, out=Path()), own, list(retriever)]
+    files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
+    print(f"\nreport: {files.page}\nfigure: {files.figure}")
+
+
+def _load(config: RunConfig, own: OwnData) -> Task:
+    from ceil_jax.data import draw, load_file, load_task
+
+    if own.data is None:
+        return load_task(
+            config.task, config.data_dir, limit=config.limit, seed=config.seed, bank_limit=config.bank_limit
+        )
+    # a shell passes \\t and \\n as two characters
+    pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
+    task = load_file(
+        own.data,
+        input=own.input,
+        output=own.output,
+        template=pattern.replace(f"{{{own.output}}}", "{output}"),
+        metric=own.metric,
+        seed=config.seed,
+        **({"validation": own.validation} if own.validation else {}),
+    )
+    options: tuple[str, ...] = ()
+    if own.metric == "accuracy":
+        options = tuple(sorted({example.output for example in task.train}))
+    return replace(
+        task,
+        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.seed)],
+        validation=[replace(e, choices=options) for e in draw(task.validation, config.limit, config.seed)],
+    )
+
+
+def tasks(
+    name: Annotated[str | None, tyro.conf.Positional] = None,
+    data_dir: Path | None = None,
+) -> None:
+    """List the tasks; with a name, its splits' sizes and five sample prompts.
+
+    Args:
+        name: A task's name.
+        data_dir: A folder of datasets in their hub column names; without it, the hub or the embedded copy.
+    """
+    from ceil_jax.data import load_task
+    from ceil_jax.tasks import TASKS, task_spec
+
+    if name is None:
+        for spec in TASKS.values():
+            source = (
+                "embedded" if spec.embedded else spec.hub.repo if spec.hub else f"files in {spec.folder}/"
+            )
+            print(f"{spec.name:26} {spec.metric:14} {source}")
+        print("\nceil-jax tasks NAME shows one: its sizes and five prompts.")
+        return
+    spec = task_spec(name)
+    task = load_task(name, data_dir, limit=5)
+    whole = load_task(name, data_dir)
+    print(f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries")
+    print(f"metric: {', '.join((task.metric, *task.more_metrics))}")
+    if spec.hub:
+        print(f"hub: {spec.hub.repo} at {spec.hub.revision}")
+    if spec.paper:
+        print("paper: " + ", ".join(f"{method} {value}" for method, value in spec.paper.items()))
+    if spec.note:
+        print(f"note: {spec.note}")
+    for query in task.validation:
+        opening = task.template.example(whole.train[0]) + task.template.separator
+        print(f"\n--- {query.id}, after one example; gold {query.output!r}")
+        if query.choices:
+            print(f"    options: {' | '.join(query.choices)}")
+        print(opening + task.template.query(query))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0, or 2 after one line about what the user can mend."""
+    # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    # compiled functions outlive the process: a second run starts at once
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir() / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("ceil_jax").setLevel(logging.INFO)
+    try:
+        scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
+        commands: dict[str, Callable[..., None]] = {
+            "demo": demo,
+            "compare": functools.partial(compare, config=SCALES[scale]),
+            "tasks": tasks,
+        }
+        tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
+    except UserError as error:
+        print(f"ceil-jax: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(
+            "ceil-jax: stopped; what was finished is kept, the same command goes on from there",
+            file=sys.stderr,
+        )
+        return 130
+    return 0
+
+
+def _take_scale(arguments: list[str]) -> tuple[str, list[str]]:
+    """`--scale NAME` decides what the other flags default to, so it is read before them."""
+    for place, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == "--scale":
+            if not equals:
+                value = arguments[place + 1] if place + 1 < len(arguments) else ""
+            if value not in SCALES:
+                raise unknown_name("scale", value, SCALES)
+            return value, arguments[:place] + arguments[place + (1 if equals else 2) :]
+    return "tiny", arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

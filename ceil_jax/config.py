@@ -1,0 +1,128 @@
+"""What a run is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class EPRConfig:
+    """The retriever of single examples that CEIL starts from."""
+
+    instances: int = 400
+    """Training queries, each scored with its candidates."""
+    candidates: int = 20
+    """Examples a query is scored with, one at a time."""
+    positives: int = 5
+    """A positive is drawn from this many best-scored candidates, a hard negative from as many worst."""
+    epochs: int = 6
+    """Passes over the instances."""
+    batch_size: int = 16
+    """Queries a step; each one's positive and hard negative are negatives to the others."""
+    learning_rate: float = 3e-5
+    """Peak of the schedule."""
+    temperature: float = 0.05
+    """Divides the inner products; 1 is the raw product, for encoders whose vectors are not unit length."""
+
+
+@dataclass(frozen=True)
+class CEILConfig:
+    """Training on scored subsets."""
+
+    instances: int = 400
+    """Training queries, each scored with its subsets."""
+    subsets: int = 20
+    """M: subsets a query is scored with; the first is the top-k."""
+    size: int = 8
+    """k: examples a subset."""
+    shortlist: int = 50
+    """n: nearest examples that subsets are drawn from."""
+    sampler: Literal["random", "k_dpp"] = "random"
+    """How subsets are drawn from the shortlist."""
+    trade_off: float = 0.05
+    """λ of the kernel, in training and in MAP inference."""
+    initial: Literal["epr", "base"] = "epr"
+    """The weights to start from, and the encoder that shortlists."""
+    train_context: Literal["frozen", "shared", "both"] = "frozen"
+    """Which encoder of the examples learns: none, the query's own, or a second one."""
+    loss: Literal["pairwise", "info_nce"] = "pairwise"
+    """Ranking of all pairs, or the best subset against the rest."""
+    reduction: Literal["pairs", "gap_mean"] = "pairs"
+    """Of the pairwise loss: mean over pairs, or the released code's sum of means over rank gaps."""
+    epochs: int = 6
+    """Passes over the instances."""
+    batch_size: int = 16
+    """Queries a step."""
+    learning_rate: float = 1e-5
+    """Peak of the schedule."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One task, one LM, one encoder: everything that a number depends on."""
+
+    task: str = "movie_reviews"
+    """A name in TASKS."""
+    data_dir: Path | None = None
+    """A folder of datasets in their hub column names; without it, the hub or the embedded copy."""
+    limit: int | None = None
+    """Validation examples at most."""
+    bank_limit: int | None = None
+    """Bank examples at most."""
+    encoder: str = "all-MiniLM-L6-v2"
+    """A registered or packaged name, a folder, a hub id, or module:function."""
+    lm: str = "SmolLM2-135M-Instruct"
+    """A packaged name, a folder or a hub id; "tiny" for tests."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Of the LM: auto is bfloat16 where the machine has it."""
+    shots: int = 8
+    """K: in-context examples at most; the token budget may cut them."""
+    shortlist: int = 100
+    """n: nearest examples that MAP and MMR choose from."""
+    trade_off: float = 0.05
+    """λ of MAP on an encoder that was not trained for it."""
+    fit: Literal["greedy", "similarity"] = "greedy"
+    """What to drop when not all examples fit: the last of the greedy order, or the least similar."""
+    signal: Literal["log_prob", "choice"] = "log_prob"
+    """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
+    log Σ P(choice), which is what decides an answer."""
+    seed: int = 0
+    """Of every random choice."""
+    out: Path = Path("runs")
+    """The folder of stages."""
+    epr: EPRConfig = field(default_factory=EPRConfig)
+    ceil: CEILConfig = field(default_factory=CEILConfig)
+
+
+Scale = Literal["tiny", "small", "paper"]
+
+SCALES: dict[str, RunConfig] = {
+    # about two minutes on 2 CPU cores: does it run?
+    "tiny": RunConfig(
+        limit=16,
+        bank_limit=1000,
+        shots=4,
+        shortlist=50,
+        epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
+        ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
+    ),
+    # an evening on 2 CPU cores: which way does it point?
+    "small": RunConfig(limit=300),
+    # the papers' settings: a GPU and a weekend
+    "paper": RunConfig(
+        shots=50,
+        epr=EPRConfig(instances=44_000, candidates=50, epochs=30, batch_size=128, learning_rate=1e-5),
+        ceil=CEILConfig(
+            instances=44_000,
+            subsets=50,
+            size=16,
+            shortlist=100,
+            epochs=30,
+            batch_size=128,
+            learning_rate=1e-5,
+        ),
+    ),
+}
+"""Where each size of experiment starts from; every flag can still be given."""

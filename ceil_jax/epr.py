@@ -1,0 +1,99 @@
+"""EPR (Rubin et al., NAACL 2022): a retriever of single examples, trained contrastively on LM scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ceil_jax.config import EPRConfig
+from ceil_jax.losses import epr_contrastive_loss
+from ceil_jax.ranking import kendall_tau, pairwise_ranking_accuracy
+from ceil_jax.runs import Stage
+from ceil_jax.tasks.base import Example
+from ceil_jax.train import TokenTable, Trained, fit, split_held_out
+
+if TYPE_CHECKING:
+    from ceil_jax.encoder import Encoder
+
+_HELD_OUT_QUERIES = 16
+"""Held-out queries a forward pass."""
+
+
+def train_epr(
+    stage: Stage,
+    encoder: Encoder,
+    queries: Sequence[Example],
+    bank: Sequence[Example],
+    candidates: np.ndarray,
+    scores: np.ndarray,
+    config: EPRConfig,
+    seed: int,
+) -> Trained:
+    """One encoder for queries and examples, InfoNCE with in-batch negatives.
+
+    A query's positive is drawn anew each step from its `config.positives` best-scored candidates and its
+    hard negative from as many worst, as in the released code; an example that is the positive of one query
+    never counts as that query's negative.
+
+    Args:
+        candidates: int32 [Q, C], bank positions.
+        scores: float [Q, C], the LM's log P of the answer given that one example.
+    """
+    training, held_out = split_held_out(len(queries), seed)
+    # the bank's texts, then the queries': a batch of both is one forward pass of one shape
+    tokens = TokenTable(encoder, [example.input for example in (*bank, *queries)])
+    ranked = np.take_along_axis(candidates, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    pool = min(config.positives, candidates.shape[1] // 2)
+
+    def batch(step, rows):
+        rows = training[rows]
+        generator = np.random.default_rng([seed, 2, step])
+        draws = generator.integers(pool, size=(2, len(rows)))
+        positive = ranked[rows, draws[0]]
+        negative = ranked[rows, -1 - draws[1]]
+        texts = np.concatenate([len(bank) + rows, positive, negative])
+        return tokens[texts], positive.astype(np.int32), negative.astype(np.int32)
+
+    def loss(params, batch, key):
+        batch_tokens, positive, negative = batch
+        vectors, positives, negatives = jnp.split(encoder.apply(params, batch_tokens, key=key), 3)
+        return epr_contrastive_loss(
+            vectors / config.temperature, positives, negatives[:, None], positive, negative[:, None]
+        )
+
+    encode = jax.jit(encoder.apply)
+
+    def quality(params):
+        log_probs = []
+        for start in range(0, len(held_out), _HELD_OUT_QUERIES):
+            rows = held_out[start : start + _HELD_OUT_QUERIES]
+            texts = np.concatenate([(len(bank) + rows)[:, None], candidates[rows]], axis=1)
+            encoded = encode(params, tokens[texts.reshape(-1)]).reshape(*texts.shape, -1)
+            vectors, examples = encoded[:, 0], encoded[:, 1:]
+            log_probs.append(np.asarray(jnp.einsum("qd,qcd->qc", vectors, examples)))
+        return ranking_quality(np.concatenate(log_probs), scores[held_out])
+
+    return fit(
+        stage,
+        encoder.params,
+        loss,
+        batch,
+        quality,
+        instances=len(training),
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        seed=seed,
+        what="training EPR",
+    )
+
+
+def ranking_quality(ours: np.ndarray, lm_scores: np.ndarray) -> dict[str, float]:
+    """How well our scores [Q, M] order each query's sets as the LM does: means over queries."""
+    tau = jax.vmap(kendall_tau)(jnp.asarray(ours), jnp.asarray(lm_scores, ours.dtype))
+    accuracy = jax.vmap(pairwise_ranking_accuracy)(jnp.asarray(ours), jnp.asarray(lm_scores, ours.dtype))
+    return {"kendall_tau": float(jnp.mean(tau)), "pairwise_accuracy": float(jnp.mean(accuracy))}

@@ -1,0 +1,87 @@
+"""Retrieved examples to prompts, predictions and a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax.intervals import Interval, bootstrap_interval
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.metrics import metric_named
+from ceil_jax.prompts import Fit, PromptBuilder
+from ceil_jax.retrievers import Retrieved
+from ceil_jax.runs import Rows, Stage
+from ceil_jax.tasks.base import Example, Task
+
+_CHUNK = 32
+"""Queries the LM is given at a time."""
+
+
+class Evaluation(NamedTuple):
+    """One method on one task."""
+
+    rows: Rows
+    """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
+    scores: np.ndarray
+    """float [N], the metric of each query."""
+    value: float
+    """The metric over all queries; for corpus metrics not the mean of `scores`."""
+    interval: Interval
+    """Of the mean of `scores`."""
+    more: dict[str, float]
+    """The task's other metrics over all queries."""
+
+
+def predict(
+    stage: Stage,
+    task: Task,
+    queries: Sequence[Example],
+    retrieved: Sequence[Sequence[Retrieved]],
+    bank: Sequence[Example],
+    lm: LanguageModel,
+    builder: PromptBuilder,
+    *,
+    fit: Fit,
+    what: str,
+) -> Rows:
+    """The LM's answer to every query, kept in the stage's log.
+
+    Tasks with choices take the most likely choice; others generate greedily up to the task's stop strings.
+    """
+
+    def work(start: int, stop: int) -> list[Any]:
+        asked = queries[start:stop]
+        prompts = []
+        shown: list[list[Any]] = []
+        for query, picks in zip(asked, retrieved[start:stop], strict=True):
+            chosen = [bank[pick.position] for pick in picks]
+            prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit)
+            prompts.append(prompt.text)
+            shown.append(
+                [[picks[i].id, round(picks[i].relevance, 6), round(picks[i].gain, 6)] for i in prompt.order]
+            )
+        if queries[0].choices:
+            options = [[builder.template.continuation(q, choice) for choice in q.choices] for q in asked]
+            best = lm.choose(prompts, options)
+            answers = [query.choices[int(i)] for query, i in zip(asked, best, strict=True)]
+        else:
+            answers = [text.strip() for text in lm.generate(prompts, task.max_new_tokens, task.stop)]
+        return [
+            {"id": query.id, "examples": examples, "prediction": answer, "gold": query.output}
+            for query, examples, answer in zip(asked, shown, answers, strict=True)
+        ]
+
+    return stage.rows(len(queries), work, chunk=_CHUNK, what=what, cost=lambda: lm.tokens_read)
+
+
+def measure(task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
+    """The task's metrics over predictions."""
+    predictions = [row["prediction"] for row in rows]
+    metric = metric_named(task.metric)
+    scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+    more = {name: metric_named(name).corpus(predictions, queries) for name in task.more_metrics}
+    return Evaluation(
+        rows, scores, float(metric.corpus(predictions, queries)), bootstrap_interval(scores), more
+    )

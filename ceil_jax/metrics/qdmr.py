@@ -1,0 +1,134 @@
+"""LF-EM for QDMR (Break): two decompositions are the same graph of operations.
+
+A reimplementation of the idea of Hasson & Berant (2021), not their code, which has no licence. Numbers are
+comparable within this package, not to the last decimal with published ones. Two decompositions match when
+their answers, and whatever other steps nothing refers to, are the same operation on the same arguments:
+
+- the order of independent steps, and which numbers they got, do not matter;
+- operators have synonyms (`number of`/`count of`, `more than`/`higher than`, `besides`/`except`, …);
+- articles, copulas and plural endings do not matter, nor does the order of arguments where the operation has
+  none (`#1 , #2`; `in both #1 and #2`; `sum of #1 and #2`; `is #1 the same as #2`);
+- a chain of filters in another order does not match, nor does one step where the gold has two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ceil_jax.tasks.base import Example
+
+Word = str | int
+"""A word of a step, or the number of the class of the step it refers to."""
+
+_FILLERS = (
+    "return the a an of is are was were be been being that which who whom there has have had do does did"
+)
+_DROPPED = frozenset(_FILLERS.split())
+_PHRASES = {
+    "max": "highest|maximum|max|largest|biggest|greatest",
+    "min": "lowest|minimum|min|smallest",
+    ">=": "at least|greater than or equal to|more than or equal to",
+    "<=": "at most|less than or equal to|fewer than or equal to",
+    ">": "more than|greater than|higher than|larger than|bigger than",
+    "<": "less than|lower than|smaller than|fewer than",
+    "=": "equal to|equals|same as|identical to",
+    "count": "number|count|amount",
+    "sum": "sum|total",
+    "avg": "average|avg|mean",
+    "difference": "difference|subtraction",
+    "multiplication": "multiplication|product",
+    "besides": "besides|except|excluding|other than|apart from|not in",
+    "sort-by": "sorted by|ordered by|sort by|order by",
+    "for-each": "for each|per",
+    "if": "if|whether",
+}
+_CANONICAL = {phrase: name for name, phrases in _PHRASES.items() for phrase in phrases.split("|")}
+_PHRASE = re.compile(
+    r"(?<![\w#-])(" + "|".join(sorted(map(re.escape, _CANONICAL), key=len, reverse=True)) + r")(?![\w-])"
+)
+_NUMERALS = "zero one two three four five six seven eight nine ten"
+_NUMBERS = {word: str(n) for n, word in enumerate(_NUMERALS.split())}
+_TOKEN = re.compile(r"#\d+|[<>]=?|=|[\w.'-]*\w|[^\s\w]")
+_LINKS = frozenset({",", "and", "or", "both", "either"})
+_COMMUTATIVE = frozenset({"sum", "multiplication", "=", "true"})
+
+
+def steps(decomposition: str) -> list[str] | None:
+    """The steps of `return a ;return #1 b` or `1#) return a 2#) return #1 b`; None if it is malformed.
+
+    Malformed: an empty step, steps not numbered 1, 2, …, or a reference to no earlier step.
+    """
+    decomposition = decomposition.strip().rstrip(";").lower()
+    if re.match(r"1#\)", decomposition):
+        parts = re.split(r"(?:^|\s)(\d+)#\)", " " + decomposition)
+        if parts[1::2] != [str(n) for n in range(1, len(parts) // 2 + 1)]:
+            return None
+        found = [part.strip() for part in parts[2::2]]
+    else:
+        found = [part.strip() for part in decomposition.split(";")]
+    for number, step in enumerate(found, 1):
+        if not step.removeprefix("return").strip():
+            return None
+        if not all(1 <= int(reference) < number for reference in re.findall(r"#(\d+)", step)):
+            return None
+    return found
+
+
+def lf_em(prediction: str, example: Example) -> float:
+    """1 where the decompositions are the same graph; a malformed one never is."""
+    said, meant = steps(prediction), steps(example.output)
+    if said is None or meant is None:
+        return 0.0
+    classes: dict[tuple[Word, ...], int] = {}
+    return float(_graph(said, classes) == _graph(meant, classes))
+
+
+def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[int, frozenset[int]]:
+    """(class of the answer, classes of all steps that nothing refers to).
+
+    Steps are in one class when they are the same operation on arguments of the same classes; `classes`
+    numbers them, shared by the programs to compare.
+    """
+    numbers: list[int] = []
+    used: set[int] = set()
+    for step in program:
+        used |= {int(reference) - 1 for reference in re.findall(r"#(\d+)", step)}
+        numbers.append(classes.setdefault(_operation(step, numbers), len(classes)))
+    loose = frozenset(number for place, number in enumerate(numbers) if place not in used)
+    return numbers[-1], loose
+
+
+def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
+    words = list(_words(step, numbers))
+    arguments = sorted(word for word in words if isinstance(word, int))
+    others = [word for word in words if isinstance(word, str) and word not in _LINKS]
+    if len(arguments) > 1 and not others:
+        return ("union", *arguments)
+    if len(arguments) > 1 and ("both" in words or "either" in words):
+        link = next(place for place, word in enumerate(words) if word in ("both", "either"))
+        linked = sorted(word for word in words[link:] if isinstance(word, int))
+        rest = [word for word in words[link:] if isinstance(word, str) and word not in (",", "and", "or")]
+        return (*words[:link], *rest, *linked)
+    if len(arguments) == 2 and _COMMUTATIVE.intersection(others) and "for-each" not in others:
+        return (*(word for word in others if word != "is"), *arguments)
+    return tuple(words)
+
+
+def _words(step: str, numbers: list[int]) -> Iterator[Word]:
+    """The step's words in canonical form, references as classes."""
+    bare = " ".join(word for word in _TOKEN.findall(step) if word not in _DROPPED)
+    named = _PHRASE.sub(lambda found: _CANONICAL[found[1]], bare)
+    for word in named.split():
+        if re.fullmatch(r"#\d+", word):
+            yield numbers[int(word[1:]) - 1]
+        else:
+            yield _NUMBERS.get(word) or _singular(word)
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word

@@ -1,0 +1,159 @@
+"""The child process in which SQL written by a language model runs: the standard library alone.
+
+It says `"ready"`, reads one job a line (JSON) and answers each with two lines: `"started"` once the gold
+query has run, then the outcome. What it may do: read one database file. The file is opened read-only and
+immutable, an authorizer allows SELECT, reading columns and a list of harmless functions, a progress handler
+watches the clock, and the process may neither write a file nor grow without bound.
+"""
+
+import json
+import resource
+import sqlite3
+import sys
+import time
+from collections import Counter
+from urllib.parse import quote
+
+HARMLESS = """
+abs avg ceil ceiling changes char coalesce concat concat_ws count cume_dist date datetime dense_rank
+first_value floor format glob group_concat hex ifnull iif instr json json_array json_array_length
+json_extract json_object json_type json_valid julianday lag last_value lead length like likelihood likely
+lower ltrim max min mod nth_value ntile nullif percent_rank pow power printf quote random rank replace round
+row_number rtrim sign sqrt strftime string_agg substr substring sum time timediff total trim typeof unicode
+unixepoch unlikely upper -> ->>
+"""
+FUNCTIONS = frozenset(HARMLESS.split())
+ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+VALUE_BYTES = 1_000_000
+HEAP_BYTES = 256 * 2**20
+OPS_PER_CHECK = 2_000
+
+
+class TooMuch(Exception):
+    """A query passed one of the limits; the message says which."""
+
+
+def authorize(action, first, second, database, trigger):
+    if action in ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second and second.lower() in FUNCTIONS):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def connect(path, sql_bytes):
+    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    connection.text_factory = lambda value: value.decode(
+        errors="ignore"
+    )  # as the Spider evaluation reads text
+    for pragma in (
+        "query_only=ON",
+        "trusted_schema=OFF",
+        "temp_store=MEMORY",
+        f"hard_heap_limit={HEAP_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    for category, limit in (
+        (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES),
+        (sqlite3.SQLITE_LIMIT_SQL_LENGTH, sql_bytes),
+        (sqlite3.SQLITE_LIMIT_COLUMN, 200),
+        (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
+        (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+        (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200),
+        (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+        (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+    ):
+        connection.setlimit(category, limit)
+    connection.set_authorizer(authorize)
+    return connection
+
+
+def run(path, sql, seconds, max_rows, sql_bytes):
+    """All rows, as tuples, or an exception that says what stopped the query."""
+    deadline = time.monotonic() + seconds
+    connection = connect(path, sql_bytes)
+    try:
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, OPS_PER_CHECK)
+        cursor = connection.execute(sql)
+        if cursor.description is None:  # nothing, or only a comment
+            raise sqlite3.ProgrammingError("not a query")
+        rows = cursor.fetchmany(max_rows + 1)
+    except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":
+            raise TooMuch(f"over {seconds:g} seconds") from None
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+        connection.close()
+    if len(rows) > max_rows:
+        raise TooMuch(f"over {max_rows} rows")
+    return rows
+
+
+def _turned(table):
+    """Rows to columns, or columns to rows."""
+    return list(zip(*table, strict=True))
+
+
+def same_result(gold, predicted, ordered):
+    """Equal up to the order of columns, and of rows unless `ordered`; two empty results are equal."""
+    if not gold and not predicted:
+        return True
+    if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
+        return False
+    gold_columns, columns = _turned(gold), _turned(predicted)
+    if ordered:
+        return Counter(gold_columns) == Counter(columns)
+    bags = [Counter(column) for column in columns]
+    fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
+
+    def extend(chosen):
+        """Some columns of the prediction, one for each gold column so far, in whose rows both agree."""
+        width = len(chosen)
+        agree = Counter(_turned(gold_columns[:width])) == Counter(_turned([columns[i] for i in chosen]))
+        if width and not agree:
+            return False
+        if width == len(gold_columns):
+            return True
+        return any(extend([*chosen, i]) for i in fits[width] if i not in chosen)
+
+    return extend([])
+
+
+def answer(job):
+    """(outcome, detail) of one job; prints "started" when the prediction's turn has come."""
+    path, max_rows = job["database"], job["rows"]
+    try:
+        gold = run(path, job["gold"], job["gold_seconds"], max_rows, 10 * job["sql_bytes"])
+    except (sqlite3.Error, sqlite3.Warning, TooMuch, MemoryError, ValueError) as error:
+        print(json.dumps("started"), flush=True)
+        return "gold failed", str(error)
+    print(json.dumps("started"), flush=True)
+    try:
+        predicted = run(path, job["predicted"], job["seconds"], max_rows, job["sql_bytes"])
+        equal = same_result(gold, predicted, "order by" in job["gold"].lower())
+    except TooMuch as error:
+        return "cut", str(error)
+    except MemoryError:
+        return "cut", "out of memory"
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        return "error", str(error)
+    return ("equal" if equal else "different"), ""
+
+
+def main():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory = int(sys.argv[1])
+    if sys.platform == "linux":  # macOS refuses this limit; SQLite's own on its heap remains
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        budget = int(time.process_time() + job["gold_seconds"] + job["seconds"]) + 2
+        budget = budget if most == resource.RLIM_INFINITY else min(budget, most)
+        resource.setrlimit(resource.RLIMIT_CPU, (budget, most))
+        print(json.dumps(answer(job)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""Which stages a method needs, and running those that are not on disk yet."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax import candidates, evaluate
+from ceil_jax.config import RunConfig
+from ceil_jax.encoder import Encoder
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.evaluate import Evaluation
+from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.pretrained import load_encoder
+from ceil_jax.prompts import PromptBuilder, answer_reserve
+from ceil_jax.retrievers import Retrieved, build_retriever, unit_rows
+from ceil_jax.runs import Rows, Stage, Store, digest
+from ceil_jax.tasks.base import Example, Task
+
+log = logging.getLogger(__name__)
+
+
+class Method(NamedTuple):
+    """A row of the comparison: how examples are chosen, and with whose encoder."""
+
+    retriever: str
+    encoder: str | None
+    """base (as loaded), epr or ceil (trained); None where no encoder is used."""
+    label: str
+
+
+METHODS = {
+    "random": Method("random", None, "random"),
+    "bm25": Method("bm25", None, "BM25"),
+    "topk": Method("dense", "base", "dense top-k"),
+    "mmr": Method("mmr", "base", "MMR"),
+    "dpp": Method("dpp", "base", "DPP-MAP"),
+    "epr": Method("dense", "epr", "EPR"),
+    "epr_map": Method("dpp", "epr", "EPR + MAP"),
+    "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
+    "ceil": Method("dpp", "ceil", "CEIL"),
+}
+
+
+class Encoders(NamedTuple):
+    """What embeds queries and what embeds examples; one and the same unless CEIL froze the latter."""
+
+    query: Encoder
+    context: Encoder
+
+
+@dataclass
+class Cost:
+    """What a stage took, over all the processes that worked on it."""
+
+    seconds: float
+    tokens: int = 0
+    """Read by the LM."""
+
+
+class Pipeline:
+    """One run: `evaluate(method)` runs what the method needs and is not on disk, and no more."""
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        self.config = config
+        self.task = task
+        self.store = Store(config.out)
+        self.costs: dict[str, Cost] = {}
+        if not 1 <= config.shots < len(task.train):
+            raise UserError(
+                f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; ask for fewer"
+            )
+
+    @cached_property
+    def lm(self) -> LanguageModel:
+        return load_lm(self.config.lm, dtype=self.config.dtype)
+
+    @cached_property
+    def base(self) -> Encoder:
+        return load_encoder(self.config.encoder)
+
+    @cached_property
+    def _task_key(self) -> dict[str, Any]:
+        """What scores and predictions depend on besides the examples chosen."""
+        return {
+            "template": self.task.template,
+            "few_shot": list(self.task.few_shot),
+            "lm": self.lm.name,
+            "fit": self.config.fit,
+        }
+
+    def _builder(self, queries: Sequence[Example]) -> PromptBuilder:
+        reserve = answer_reserve(self.lm, self.task.template, queries, self.task.max_new_tokens)
+        return PromptBuilder(self.lm, self.task.template, reserve, self.task.few_shot)
+
+    def instances(self, count: int) -> list[Example]:
+        """Training queries: `count` of the bank, drawn by the seed, in bank order."""
+        bank = self.task.train
+        drawn = np.random.default_rng([self.config.seed, 3]).permutation(len(bank))[:count]
+        return [bank[i] for i in np.sort(drawn)]
+
+    def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
+        """`encoder.encode(texts)`, remembered on disk."""
+        key = {"encoder": encoder.fingerprint, "texts": digest(list(texts))}
+        with self.store.stage("vectors", key) as stage:
+            if stage.summary is None:
+                began = time.perf_counter()
+                stage.save("vectors.npy", encoder.encode(texts, progress=True))
+                stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
+            return np.array(stage.load("vectors.npy"))
+
+    def encoders(self, source: str) -> Encoders:
+        """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
+        if source == "base":
+            return Encoders(self.base, self.base)
+        if source == "epr":
+            return self._epr
+        if source == "ceil":
+            return self._ceil
+        raise unknown_name("encoder source", source, ("base", "epr", "ceil"))
+
+    @cached_property
+    def _epr(self) -> Encoders:
+        from ceil_jax.epr import train_epr
+
+        config, bank, encoder = self.config.epr, self.task.train, self.base
+        queries = self.instances(config.instances)
+        proposal = candidates.propose_single(queries, bank, config.candidates)
+        rows, scored = self._scores(queries, proposal, "EPR candidates")
+        scores = self._signal(rows)
+
+        with self.store.stage(
+            "epr", self._training_key(scored, encoder, replace(config, instances=0))
+        ) as stage:
+            if stage.summary is None:
+                began = time.perf_counter()
+                trained = train_epr(
+                    stage, encoder, queries, bank, proposal.shortlist, scores, config, self.config.seed
+                )
+                _finish_training(
+                    stage, {"encoder": encoder.with_params(trained.params)}, trained.history, began
+                )
+            self._note("training EPR", stage)
+            trained_encoder = load_encoder(str(stage.folder / "encoder"))
+        return Encoders(trained_encoder, trained_encoder)
+
+    @cached_property
+    def _ceil(self) -> Encoders:
+        from ceil_jax.ceil import train_ceil
+
+        config, bank = self.config.ceil, self.task.train
+        encoder = self.encoders(config.initial).context
+        queries = self.instances(config.instances)
+        vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
+        proposal = self._propose(encoder, queries)
+        rows, scored = self._scores(queries, proposal, "CEIL subsets")
+        scores = self._signal(rows)
+
+        with self.store.stage(
+            "ceil", self._training_key(scored, encoder, replace(config, instances=0))
+        ) as stage:
+            if stage.summary is None:
+                began = time.perf_counter()
+                trained = train_ceil(
+                    stage, encoder, queries, bank, vectors, proposal, scores, config, self.config.seed
+                )
+                made = {name: encoder.with_params(params) for name, params in trained.params.items()}
+                _finish_training(stage, made, trained.history, began)
+            self._note("training CEIL", stage)
+            query = load_encoder(str(stage.folder / "query"))
+            context = {
+                "frozen": lambda: encoder,
+                "shared": lambda: query,
+                "both": lambda: load_encoder(str(stage.folder / "context")),
+            }[config.train_context]()
+        return Encoders(query, context)
+
+    def _propose(self, encoder: Encoder, queries: Sequence[Example]) -> candidates.Proposal:
+        config, bank = self.config.ceil, self.task.train
+        if not config.size <= min(config.shortlist, len(bank) - 1):
+            raise UserError(
+                f"--ceil.size {config.size}: subsets are drawn from {min(config.shortlist, len(bank) - 1)} examples; "
+                "lower it or raise --ceil.shortlist"
+            )
+        nearest = build_retriever("dense", bank, encoder=encoder, embed=self.embed)
+        n = min(config.shortlist, len(bank) - 1)
+        retrieved = nearest.retrieve(queries, n)
+        shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
+        seed = self.config.seed
+        if config.sampler == "random":
+            return candidates.propose_random(queries, shortlist, config.subsets, config.size, seed)
+        vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
+        relevance = np.array([[pick.relevance for pick in picks] for picks in retrieved], np.float32)
+        return candidates.propose_k_dpp(
+            shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
+        )
+
+    def _scores(
+        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
+    ) -> tuple[Rows, str]:
+        """The LM's scores of a proposal and the name of their stage, which stands for all they depend on."""
+        key = {
+            **self._task_key,
+            "queries": digest(list(queries)),
+            "bank": self._bank_digest,
+            "shortlist": proposal.shortlist,
+            "subsets": np.ascontiguousarray(proposal.subsets),
+        }
+        with self.store.stage("scores", key) as stage:
+            rows = candidates.score(
+                stage,
+                queries,
+                self.task.train,
+                proposal,
+                self.lm,
+                self._builder(queries),
+                fit=self.config.fit,
+                what=f"scoring {what}",
+            )
+            self.costs[f"scoring {what}"] = Cost(rows.seconds, rows.tokens)
+            return rows, stage.name
+
+    @cached_property
+    def _bank_digest(self) -> str:
+        return digest(list(self.task.train))
+
+    def _signal(self, rows: Rows) -> np.ndarray:
+        """float32 [Q, M]: the column of scores that training ranks by."""
+        signal = self.config.signal
+        if signal not in rows[0]:
+            raise UserError(f"--signal {signal}: {self.task.name} has no choices; use log_prob")
+        return np.array([row[signal] for row in rows], np.float32)
+
+    def _training_key(self, scored: str, encoder: Encoder, config: Any) -> dict[str, Any]:
+        # how many instances there are is in the scores already
+        return {
+            "scores": scored,
+            "signal": self.config.signal,
+            "encoder": encoder.fingerprint,
+            "config": config,
+            "seed": self.config.seed,
+        }
+
+    def _note(self, what: str, stage: Stage) -> None:
+        assert stage.summary is not None
+        self.costs[what] = Cost(stage.summary["seconds"])
+
+    def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
+        """The examples that a method chooses for each query, in greedy order."""
+        if name not in METHODS:
+            raise unknown_name("method", name, METHODS)
+        method, config = METHODS[name], self.config
+        encoders = None if method.encoder is None else self.encoders(method.encoder)
+        retriever = build_retriever(
+            method.retriever,
+            self.task.train,
+            encoder=encoders and encoders.context,
+            query_encoder=encoders and encoders.query,
+            trade_off=config.ceil.trade_off if method.encoder == "ceil" else config.trade_off,
+            shortlist=config.shortlist,
+            seed=config.seed,
+            embed=self.embed,
+        )
+        began = time.perf_counter()
+        retrieved = retriever.retrieve(queries, config.shots)
+        self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
+        return retrieved
+
+    def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
+        """The method's predictions on the queries (the validation examples by default) and their metric."""
+        queries = self.task.validation if queries is None else queries
+        retrieved = self.retrieve(name, queries)
+        key = {
+            **self._task_key,
+            "queries": digest(list(queries)),
+            "bank": self._bank_digest,
+            "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
+            "answers": [self.task.max_new_tokens, list(self.task.stop)],
+        }
+        with self.store.stage("predictions", key) as stage:
+            rows = evaluate.predict(
+                stage,
+                self.task,
+                queries,
+                retrieved,
+                self.task.train,
+                self.lm,
+                self._builder(queries),
+                fit=self.config.fit,
+                what=f"{METHODS[name].label} on {self.task.name}",
+            )
+        self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
+        return evaluate.measure(self.task, queries, rows)
+
+
+def _finish_training(stage: Stage, encoders: dict[str, Encoder], history: list[Any], began: float) -> None:
+    """Save what was trained and drop the checkpoints it was picked from."""
+    import shutil
+
+    for name, encoder in encoders.items():
+        encoder.save_pretrained(stage.folder / name)
+    files = tuple(f"{name}/model.safetensors" for name in encoders)
+    stage.finish({"seconds": time.perf_counter() - began, "history": history}, files)
+    shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)

@@ -1,0 +1,267 @@
+"""Where work lives on disk: one folder a stage, named by the hash of everything it depends on.
+
+A run is not a folder of its own but the stages it needs; two runs that need the same stage share it.
+
+```
+runs/
+  scores-3f9a0c…/      key.json     what this stage depends on, readable
+                       rows.jsonl   append-only, a checksum a line: what a killed process leaves behind
+                       done.json    written last: the stage's summary and the sha256 of its files
+```
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from tqdm.auto import tqdm
+
+from ceil_jax.errors import UserError
+
+log = logging.getLogger(__name__)
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR}
+
+
+def canonical(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, dataclasses as objects."""
+
+    def plain(item: Any) -> Any:
+        if is_dataclass(item) and not isinstance(item, type):
+            return {field.name: getattr(item, field.name) for field in fields(item)}
+        if isinstance(item, np.ndarray):
+            content = hashlib.sha256(np.ascontiguousarray(item)).hexdigest()
+            return [str(item.dtype), list(item.shape), content]
+        if isinstance(item, Mapping):
+            return dict(item)
+        if isinstance(item, Path):
+            return str(item)
+        raise TypeError(f"{type(item).__name__} cannot be part of a stage's key")
+
+    return json.dumps(value, default=plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """16 hex digits that stand for the value; arrays count by their bytes."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+class Store:
+    """A folder of stages."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    @contextmanager
+    def stage(self, kind: str, key: Mapping[str, Any]) -> Iterator[Stage]:
+        """The stage's folder, made if need be and held by this process alone until the block ends.
+
+        Raises:
+            UserError: the disk is full or the folder cannot be written.
+        """
+        folder = self.root / f"{kind}-{digest(key)}"
+        with _disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with _hold(folder):
+            stage = Stage(folder)
+            with _disk_errors(folder):
+                if not (folder / "key.json").exists():
+                    stage.write("key.json", (canonical(key) + "\n").encode())
+                yield stage
+
+
+@contextmanager
+def _hold(folder: Path) -> Iterator[None]:
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.warning("another process is working in %s; waiting for it", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror or error}; what was finished is safe: "
+            "make room and run the same command again"
+        ) from error
+
+
+class Stage:
+    """One stage's folder. Files appear whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        """`kind-hash`: what other stages put into their keys to depend on this one."""
+        return self.folder.name
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """What `finish` was given, or None while the stage is unfinished or one of its files is damaged."""
+        done = self.folder / "done.json"
+        if not done.exists():
+            return None
+        record = json.loads(done.read_text())
+        for file, sha256 in record["files"].items():
+            path = self.folder / file
+            if not path.exists() or _sha256(path) != sha256:
+                log.warning("%s is damaged; computing %s again", path, self.name)
+                done.unlink()
+                return None
+        return record["summary"]
+
+    def write(self, file: str, content: bytes) -> None:
+        """Write beside its place, flush to the disk, rename."""
+        target = self.folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(target.name + ".part")
+        with beside.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(target)
+
+    def save(self, file: str, array: np.ndarray) -> None:
+        """An array as `.npy`, whole or not at all."""
+        target = self.folder / file
+        beside = target.with_name(target.name + ".part")
+        with beside.open("wb") as out:
+            np.save(out, array)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(target)
+
+    def load(self, file: str) -> np.ndarray:
+        """The array, memory-mapped."""
+        return np.load(self.folder / file, mmap_mode="r")
+
+    def finish(self, summary: Mapping[str, Any], files: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Mark the stage done; `files` are checked each time it is used again."""
+        record = {
+            "summary": dict(summary),
+            "files": {file: _sha256(self.folder / file) for file in files},
+        }
+        self.write("done.json", (json.dumps(record, indent=1) + "\n").encode())
+        return record["summary"]
+
+    def rows(
+        self,
+        total: int,
+        work: Callable[[int, int], list[Any]],
+        *,
+        chunk: int,
+        what: str,
+        cost: Callable[[], int] = lambda: 0,
+    ) -> Rows:
+        """`work(start, stop)` for each chunk of `range(total)` that is not in the log yet, appended to it.
+
+        Chunks are cut the same way every time, so an LM sees the same batches whether or not the process
+        was killed half-way, and the rows come out the same to the last bit.
+
+        Args:
+            work: start, stop → one JSON value for each of the rows.
+            chunk: rows a chunk.
+            what: the progress bar's label.
+            cost: a running count (LM tokens read), whose increase is kept with each chunk.
+        """
+        chunks = _ChunkLog(self.folder / "rows.jsonl")
+        starts = range(0, total, chunk)
+        missing = [start for start in starts if start not in chunks.lines]
+        if missing:
+            bar = tqdm(total=total, initial=total - sum(min(chunk, total - s) for s in missing), desc=what)
+            with bar:
+                for start in missing:
+                    stop = min(start + chunk, total)
+                    began, before = time.perf_counter(), cost()
+                    rows = work(start, stop)
+                    if len(rows) != stop - start:
+                        raise ValueError(f"{what}: {len(rows)} rows for {stop - start} places")
+                    chunks.append(start, rows, time.perf_counter() - began, cost() - before)
+                    bar.update(stop - start)
+        lines = [chunks.lines[start] for start in starts]
+        return Rows(
+            [row for line in lines for row in line["rows"]],
+            seconds=sum(line["seconds"] for line in lines),
+            tokens=sum(line["tokens"] for line in lines),
+        )
+
+
+class Rows(list):
+    """A stage's rows in order, with what they cost over all the processes that made them."""
+
+    def __init__(self, rows: list[Any], *, seconds: float, tokens: int) -> None:
+        super().__init__(rows)
+        self.seconds = seconds
+        self.tokens = tokens
+
+
+class _ChunkLog:
+    """Append-only JSON lines, each with the CRC-32 of its text; damaged lines are dropped, and said."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: dict[int, dict[str, Any]] = {}
+        if not path.exists():
+            return
+        kept: list[bytes] = []
+        damaged = 0
+        for raw in path.read_bytes().splitlines(keepends=True):
+            line = _checked(raw)
+            if line is None:
+                damaged += 1
+            elif line["start"] not in self.lines:
+                self.lines[line["start"]] = line
+                kept.append(raw)
+        if damaged:
+            log.warning("%s: %d damaged or half-written chunk(s); computing them again", path, damaged)
+            beside = path.with_name(path.name + ".part")
+            beside.write_bytes(b"".join(kept))
+            beside.replace(path)
+
+    def append(self, start: int, rows: list[Any], seconds: float, tokens: int) -> None:
+        line = {"start": start, "rows": rows, "seconds": round(seconds, 3), "tokens": tokens}
+        body = json.dumps(line, separators=(",", ":"))
+        with self.path.open("ab") as out:
+            out.write(f"{zlib.crc32(body.encode()):08x} {body}\n".encode())
+            out.flush()
+            os.fsync(out.fileno())
+        # what a resumed process would read, not what this one holds: the two must never differ
+        self.lines[start] = json.loads(body)
+
+
+def _checked(raw: bytes) -> dict[str, Any] | None:
+    checksum, _, body = raw.partition(b" ")
+    if not raw.endswith(b"\n") or checksum != f"{zlib.crc32(body[:-1]):08x}".encode():
+        return None
+    return json.loads(body)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,66 @@
+"""A question or a beginning, and options of its own: CommonsenseQA, SWAG, HellaSwag."""
+
+from __future__ import annotations
+
+from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, label, table2, text, texts
+
+LETTERS = "ABCDE"
+
+
+def _commonsense_qa(id: str, row: Row) -> Example:
+    """The hub has the options as {"label": [A … E], "text": [...]} and the answer as a letter."""
+    choices = row.get("choices")
+    if not isinstance(choices, dict):
+        raise FieldError("choices", '{"label": […], "text": […]}', choices)
+    options = texts(choices, "text", len(LETTERS))
+    letter = row.get("answerKey")
+    if not isinstance(letter, str) or len(letter) != 1 or letter not in LETTERS:
+        raise FieldError("answerKey", f"one letter of {LETTERS}", letter)
+    return Example(id, text(row, "question"), options[LETTERS.index(letter)], options)
+
+
+def _swag(id: str, row: Row) -> Example:
+    endings = tuple(text(row, f"ending{i}") for i in range(4))
+    return Example(id, text(row, "startphrase"), endings[label(row, "label", 4)], endings)
+
+
+def _hellaswag(id: str, row: Row) -> Example:
+    endings = texts(row, "endings", 4)
+    return Example(id, text(row, "ctx"), endings[label(row, "label", 4)], endings)
+
+
+TASKS = (
+    TaskSpec(
+        name="cmsqa",
+        template=Template("{input} {output}"),
+        metric="accuracy",
+        example=_commonsense_qa,
+        columns=("question", "choices", "answerKey"),
+        folder="commonsense_qa",
+        hub=Hub("tau/commonsense_qa", revision="94630fe30dad47192a8546eb75f094926d47e155"),
+        paper=table2(42.51, 36.12, 36.12, 35.54, 35.38, 37.26, 36.77, 37.18),
+        note="the paper's template; the released code writes `Q: …` tab `A: …`",
+    ),
+    TaskSpec(
+        name="swag",
+        template=Template("{input} {output}"),
+        metric="accuracy",
+        example=_swag,
+        columns=("startphrase", "ending0", "ending1", "ending2", "ending3", "label"),
+        folder="swag",
+        hub=Hub("allenai/swag", "regular"),
+        paper=table2(41.16, 42.20, 41.60, 41.69, 40.28, 40.69, 42.61, 43.20),
+        note='what the paper calls "HellaSwag": its sizes and its example are SWAG\'s',
+    ),
+    TaskSpec(
+        name="hellaswag",
+        template=Template("{input} {output}"),
+        metric="accuracy",
+        example=_hellaswag,
+        columns=("ctx", "endings", "label"),
+        folder="hellaswag",
+        hub=Hub("Rowan/hellaswag", revision="218ec52e09a7e7462a5400043bb9a69a41d06b76"),
+        note="HellaSwag itself; the paper's row of that name is `swag`",
+    ),
+)

@@ -1,0 +1,207 @@
+"""COGS' logical forms as compact function calls, and back.
+
+    * cookie ( x _ 4 ) ; lend . agent ( x _ 2 , Emma ) AND lend . theme ( x _ 2 , x _ 4 )
+    lend(agent=Emma,theme=*cookie)
+
+`*` marks a definite noun and `nmod.in` a modifier, as in the original. A variable's number is its word's
+position in the sentence, so the sentence gives the numbers back. The unspoken subject of an `xcomp` ("wanted
+to eat") is its governor's agent and is not repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_TERM = re.compile(r"(?P<head>\S+)(?: \. (?P<role>[\w .]+?))? \( (?P<args>[^()]+) \)")
+_FUNCTION_WORDS = frozenset({"a", "the", "was", "to", "by", "that", "in", "on", "beside", "."})
+
+
+@dataclass
+class Call:
+    """A noun, name or verb with its arguments in the order of the logical form."""
+
+    word: str
+    definite: bool = False
+    arguments: list[tuple[str, Call]] = field(default_factory=list)
+    noun: bool = False
+    position: int = -1
+    """Of its word in the sentence; a name needs none."""
+
+    def __str__(self) -> str:
+        inside = ",".join(f"{role}={call}" for role, call in self.arguments)
+        return f"{'*' * self.definite}{self.word}" + (f"({inside})" if inside else "")
+
+
+def function_call(logical_form: str) -> str:
+    """The compact form.
+
+    Raises:
+        ValueError: this is not a logical form of COGS.
+    """
+    if logical_form.startswith("LAMBDA"):
+        return _primitive_call(logical_form)
+    if " " not in logical_form:
+        return logical_form  # a name alone
+    calls: dict[str, Call] = {}
+    inner: set[str] = set()  # variables that stand inside another call
+    terms = re.split(r" ; | AND ", logical_form)
+    for term in terms:
+        definite = term.startswith("* ")
+        match = _TERM.fullmatch(term.removeprefix("* "))
+        if match is None:
+            raise ValueError(f"not a term of a COGS logical form: {term!r}")
+        variable, *others = match["args"].split(" , ")
+        call = calls.setdefault(variable, Call(match["head"]))
+        call.definite |= definite
+        for other in others:
+            inner.add(other)
+            target = calls.setdefault(other, Call(other))  # a variable's word comes with its own term
+            call.arguments.append((match["role"].replace(" ", ""), target))
+        call.word = match["head"]
+    roots = [call for variable, call in calls.items() if variable not in inner]
+    if len(roots) != 1:
+        raise ValueError(f"{len(roots)} predicates are outermost in {logical_form!r}, expected one")
+    _drop_controlled(roots[0])
+    return str(roots[0])
+
+
+def _drop_controlled(call: Call) -> None:
+    """Take out the agents of xcomps, which are their governors'."""
+    agent = dict(call.arguments).get("agent")
+    for role, inner in call.arguments:
+        if role == "xcomp":
+            if dict(inner.arguments).get("agent") is not agent:
+                raise ValueError(f"the subject of {inner.word!r} is not that of {call.word!r}")
+            inner.arguments = [(name, value) for name, value in inner.arguments if name != "agent"]
+        _drop_controlled(inner)
+
+
+def parse_call(compact: str) -> Call:
+    """The compact form as a tree.
+
+    Raises:
+        ValueError: brackets or commas are out of place.
+    """
+    tokens = re.findall(r"[(),=]|[^\s(),=]+", compact)
+    place = 0
+
+    def take(expected: str | None = None) -> str:
+        nonlocal place
+        token = tokens[place] if place < len(tokens) else ""
+        if (expected and token != expected) or (not expected and (not token or token in "(),=")):
+            raise ValueError(f"expected {expected or 'a word'}, found {token or 'the end'!r} in {compact!r}")
+        place += 1
+        return token
+
+    def call() -> Call:
+        word = take()
+        parsed = Call(word.removeprefix("*"), word.startswith("*"))
+        if place < len(tokens) and tokens[place] == "(":
+            separator = "("
+            while separator != ")":
+                take(separator)
+                role = take()
+                take("=")
+                parsed.arguments.append((role, call()))
+                separator = "," if place < len(tokens) and tokens[place] == "," else ")"
+            take(")")
+        return parsed
+
+    whole = call()
+    if place != len(tokens):
+        raise ValueError(f"{compact!r} goes on after its last bracket")
+    return whole
+
+
+def logical_form(compact: str, sentence: str) -> str:
+    """The original form; the words' positions in the sentence number its variables.
+
+    Raises:
+        ValueError: the form is malformed or its words are not the sentence's.
+    """
+    if re.fullmatch(r"\w+\((a|\w+=[ab](,\w+=[ab])*)\)", compact):
+        return _primitive_form(compact)
+    root = parse_call(compact)
+    if not root.arguments:
+        return root.word  # a name alone
+    calls = _number(root, sentence.split())
+    definite, terms = [], []
+    for call in sorted(calls, key=lambda call: call.position):
+        variable = f"x _ {call.position}"
+        if call.definite:
+            definite.append(f"* {call.word} ( {variable} ) ; ")
+        elif call.noun:
+            terms.append(f"{call.word} ( {variable} )")
+        for role, value in call.arguments:
+            argument = value.word if _is_name(value) else f"x _ {value.position}"
+            terms.append(f"{call.word} . {role.replace('.', ' . ')} ( {variable} , {argument} )")
+    return "".join(definite) + " AND ".join(terms)
+
+
+def _is_name(call: Call) -> bool:
+    return call.word[:1].isupper()
+
+
+def _number(root: Call, words: list[str]) -> list[Call]:
+    """Give each noun and verb its word's position; returns them.
+
+    Nouns stand in the sentence as they are and verbs inflected; each kind comes in the same order in the
+    sentence as in the form, so one pass over the content words settles which is which.
+    """
+    nouns: list[Call] = []
+    verbs: list[Call] = []
+    names: set[str] = set()
+
+    def visit(call: Call, noun: bool) -> None:
+        if _is_name(call):
+            names.add(call.word)
+        else:
+            (nouns if noun else verbs).append(call)
+            call.noun = noun
+        for role, value in call.arguments:
+            visit(value, noun=role not in ("ccomp", "xcomp"))
+        agent = dict(call.arguments).get("agent")
+        for role, value in call.arguments:
+            if role == "xcomp" and agent is not None:
+                value.arguments.insert(0, ("agent", agent))
+
+    visit(root, noun=False)
+    noun_queue, verb_queue = iter(nouns), iter(verbs)
+    noun = next(noun_queue, None)
+    for position, word in enumerate(words):
+        if word.lower() in _FUNCTION_WORDS or word in names:
+            continue
+        if noun is not None and word.lower() == noun.word:  # "TV" is tv
+            noun.position, noun = position, next(noun_queue, None)
+        else:
+            verb = next(verb_queue, None)
+            if verb is None:
+                raise ValueError(f"{word!r} is in the sentence but not in the form")
+            verb.position = position
+    unplaced = [call.word for call in nouns + verbs if call.position < 0]
+    if unplaced:
+        raise ValueError(f"the sentence has no word for {', '.join(unplaced)}")
+    return nouns + verbs
+
+
+def _primitive_call(lambda_form: str) -> str:
+    """`LAMBDA a . LAMBDA e . cry . agent ( e , a )` -> `cry(agent=a)`; `LAMBDA a . box ( a )` -> `box(a)`."""
+    matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
+    found = [match for match in matches if match is not None]
+    if len(found) != len(matches):
+        raise ValueError(f"not a COGS primitive: {lambda_form!r}")
+    inside = ",".join(
+        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"]
+        for match in found
+    )
+    return f"{found[0]['head']}({inside})"
+
+
+def _primitive_form(compact: str) -> str:
+    word, inside = compact.removesuffix(")").split("(")
+    if "=" not in inside:
+        return f"LAMBDA {inside} . {word} ( {inside} )"
+    roles = [pair.split("=") for pair in inside.split(",")]
+    prefix = "".join(f"LAMBDA {name} . " for name in [*sorted(name for _, name in roles), "e"])
+    return prefix + " AND ".join(f"{word} . {role} ( e , {name} )" for role, name in roles)

@@ -1,0 +1,29 @@
+"""SMCalFlow-CS (Yin et al. 2021): a bank of single-domain utterances, queries that combine two domains."""
+
+from __future__ import annotations
+
+from ceil_jax.tasks.base import Template
+from ceil_jax.tasks.spec import TaskSpec, pair_example
+
+
+def _variant(suffix: str, queries: str, shots: int) -> TaskSpec:
+    """0.S: single-domain queries; 0.C: cross-domain; k.C: the k cross-domain examples open every prompt."""
+    return TaskSpec(
+        name=f"smcalflow_cs.{suffix}",
+        template=Template("{input}\t{output}"),
+        metric="exact_match",
+        example=pair_example("user_utterance", "lispress"),
+        columns=("user_utterance", "lispress"),
+        folder="smcalflow_cs",
+        validation=(queries,),
+        few_shot=f"{shots}_shot" if shots else None,
+        max_new_tokens=300,
+        note="as the released code: the few-shot block comes first, last example first",
+    )
+
+
+TASKS = (
+    _variant("0s", "valid_iid", 0),
+    _variant("0c", "valid_cross", 0),
+    *(_variant(f"{shots}c", "valid_cross", shots) for shots in (8, 16, 32)),
+)

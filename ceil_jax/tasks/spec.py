@@ -1,0 +1,121 @@
+"""What a task's entry holds: where its rows come from, and how a row becomes an example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ceil_jax.tasks.base import Example, Template
+
+Row = Mapping[str, Any]
+"""One row of a split, under the hub's column names."""
+
+PAPER_METHODS = ("random", "BM25", "Contriever", "SimCSE", "BERT", "DPP-BERT", "EPR", "CEIL")
+NO_PAPER: Mapping[str, float] = MappingProxyType({})
+
+
+def table2(*percent: float) -> Mapping[str, float]:
+    """One column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent."""
+    return MappingProxyType(dict(zip(PAPER_METHODS, percent, strict=True)))
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A dataset on the Hugging Face hub, at one revision."""
+
+    repo: str
+    config: str | None = None
+    revision: str = "main"
+    """A commit; or `refs/convert/parquet` for a repository that is a script, which `datasets` no longer runs;
+    or `main`, which can move, where no commit was known for certain when the entry was written."""
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a dataset is, before any of it is read."""
+
+    name: str
+    template: Template
+    metric: str
+    """A name in `ceil_jax.metrics.METRICS`."""
+    example: Callable[[str, Row], Example]
+    """(id, row) -> Example, pure. Raises FieldError for a row it cannot read."""
+    columns: tuple[str, ...]
+    """The columns `example` reads. Others are ignored."""
+    folder: str = ""
+    """The task's folder under a local `data_dir`."""
+    hub: Hub | None = None
+    embedded: Callable[[], Mapping[str, Sequence[Row]]] | None = None
+    """Makes the splits without a hub or a folder."""
+    enrich: Callable[[Path], Callable[[Row], Row]] | None = None
+    """data_dir -> a function that adds to a row what other files of `data_dir` hold."""
+    keep: Callable[[Row], bool] | None = None
+    """Which rows of the validation splits are this task's queries; all, without it."""
+    train: tuple[str, ...] = ("train",)
+    """The splits that make up the bank, in order."""
+    validation: tuple[str, ...] = ("validation",)
+    """The splits that make up the queries, in order."""
+    few_shot: str | None = None
+    """The split whose examples open every prompt, last one first."""
+    optional: tuple[str, ...] = ()
+    """Splits that may be missing from a local folder."""
+    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Split -> another name its file may have in a local folder."""
+    bank_of: str | None = None
+    """The bank is that other task's."""
+    bank_size: int | None = None
+    """The papers' bank is so many examples drawn from the split."""
+    deduplicate: bool = True
+    """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
+    choices: tuple[str, ...] = ()
+    """The verbalised labels in label order, where every example has the same."""
+    max_new_tokens: int = 128
+    stop: tuple[str, ...] = ("\n",)
+    more_metrics: tuple[str, ...] = ()
+    paper: Mapping[str, float] = field(default_factory=lambda: NO_PAPER)
+    """CEIL's Table 2, method -> percent, where the paper has the task."""
+    note: str = ""
+    """What a reader of its numbers should know."""
+
+
+class FieldError(ValueError):
+    """A row's field is not what the task needs; the loader adds where the row is."""
+
+    def __init__(self, name: str, expected: str, found: object) -> None:
+        shown = repr(found)
+        super().__init__(f"field {name!r}: expected {expected}, found {shown[:60]}{'…' * (len(shown) > 60)}")
+
+
+def text(row: Row, name: str) -> str:
+    """The field as it stands; it must be text with something in it."""
+    value = row.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise FieldError(name, "a text that is not empty", value)
+    return value
+
+
+def label(row: Row, name: str, classes: int) -> int:
+    """A class number, also when it stands as text (HellaSwag's "3"); −1 marks the hub's unlabelled splits."""
+    value = row.get(name)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < classes:
+        raise FieldError(name, f"a label from 0 to {classes - 1}", value)
+    return value
+
+
+def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
+    """A list of texts, at least one, exactly `count` where that is given."""
+    value = row.get(name)
+    good = isinstance(value, (list, tuple)) and all(isinstance(part, str) and part.strip() for part in value)
+    if not good or not value or (count is not None and len(value) != count):
+        raise FieldError(name, f"a list of {count or 'one or more'} texts", value)
+    return tuple(value)
+
+
+def pair_example(source: str, target: str) -> Callable[[str, Row], Example]:
+    """The plainest reader: one column in, one column out."""
+    return lambda id, row: Example(id, text(row, source).strip(), text(row, target).strip())

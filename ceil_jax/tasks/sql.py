@@ -1,0 +1,179 @@
+"""Questions over a database to SQL: Spider, Dr.Spider, KaggleDBQA."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import re
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+from ceil_jax import packages
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.spec import Hub, Row, TaskSpec, text
+
+TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
+
+
+def one_line(query: str) -> str:
+    """The query with runs of blanks outside quotes made one space, so that a newline can end an answer."""
+    return re.sub(r"""('[^']*'|"[^"]*")|\s+""", lambda found: found[1] or " ", query).strip()
+
+
+def schema_text(tables: dict[str, list[str]]) -> str:
+    """`singer [Singer_ID, Name, Age], stadium [Stadium_ID, Location]`."""
+    return ", ".join(f"{table} [{', '.join(columns)}]" for table, columns in tables.items())
+
+
+def _sql_example(id: str, row: Row) -> Example:
+    """Retrieval sees the question alone, as Skill-KNN's raw KNN does; the schema stands in the prompt."""
+    fields = {"db_id": text(row, "db_id"), "schema": row["schema"], "database": row["database"]}
+    return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
+
+
+def _read_json(path: Path) -> list[dict]:
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as stream:
+            return json.load(stream)
+    except (OSError, EOFError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+
+
+def declared_schemas(folder: Path) -> dict[str, str]:
+    """db_id -> schema text, from the folder's tables.json(.gz) in Spider's format."""
+    schemas = {}
+    for path in sorted(folder.glob("*tables.json*")):
+        for database in _read_json(path):
+            tables: dict[str, list[str]] = {table: [] for table in database["table_names_original"]}
+            names = list(tables)
+            for table, column in database["column_names_original"]:
+                if table >= 0:  # −1 is the column `*`
+                    tables[names[table]].append(column)
+            schemas[database["db_id"]] = schema_text(tables)
+    return schemas
+
+
+def stored_schema(database: Path) -> str:
+    """The schema text of a database file itself."""
+    with sqlite3.connect(f"file:{quote(str(database))}?mode=ro&immutable=1", uri=True) as connection:
+        rows = connection.execute(
+            "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
+            "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.rowid, c.cid"
+        ).fetchall()
+    connection.close()
+    tables: dict[str, list[str]] = {}
+    for table, column in rows:
+        tables.setdefault(table, []).append(column)
+    return schema_text(tables)
+
+
+def database_files(folder: Path) -> dict[str, Path]:
+    """`db_id`, and `parent/db_id` where two of one name differ by their parent folder, -> its .sqlite file.
+
+    Found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked once into the
+    cache (nothing is written into the data folder).
+    """
+    found: dict[str, Path] = {}
+    archives = [_unpacked(archive) for archive in sorted(folder.glob("database*.tar.gz"))]
+    for root in [*archives, *(path for path in sorted(folder.glob("database*")) if path.is_dir())]:
+        for file in sorted(root.rglob("*.sqlite")):
+            found.setdefault(file.stem, file)
+            found.setdefault(f"{file.parent.parent.name}/{file.stem}", file)
+    return found
+
+
+def _unpacked(archive: Path) -> Path:
+    with archive.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+
+    def fill(folder: Path) -> None:
+        try:
+            with tarfile.open(archive) as tar:
+                wanted = [member for member in tar.getmembers() if member.name.endswith(".sqlite")]
+                tar.extractall(folder, wanted, filter="data")
+        except (tarfile.TarError, EOFError) as error:
+            raise UserError(f"cannot unpack {archive}: {error}") from None
+
+    return packages.once(f"databases/{digest[:16]}", fill)
+
+
+def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
+    """Adds `schema` and `database` (a path, "" where there is none) from the first folder that has them."""
+    schemas: dict[str, str] = {}
+    databases: dict[str, Path] = {}
+    for folder in (data_dir / name for name in folders):
+        schemas = declared_schemas(folder) | schemas
+        databases = database_files(folder) | databases
+
+    @functools.cache
+    def read_schema(file: Path) -> str:
+        return stored_schema(file)
+
+    def add(row: Row) -> Row:
+        name = row["db_id"]
+        file = databases.get(f"{row.get('perturbation_type', '')}/{name}") or databases.get(name)
+        schema = schemas.get(name) or (read_schema(file) if file else "")
+        if not schema:
+            raise UserError(
+                f"no schema of database {name!r} under {data_dir}: put tables.json or "
+                f"database/{name}/{name}.sqlite into {data_dir / folders[0]}"
+            )
+        return {**row, "schema": schema, "database": str(file or "")}
+
+    return add
+
+
+SPIDER = TaskSpec(
+    name="spider",
+    template=TEMPLATE,
+    metric="sql_execution",
+    example=_sql_example,
+    columns=("db_id", "question", "query"),
+    folder="spider",
+    hub=Hub("xlangai/spider"),
+    enrich=functools.partial(_enrich, ("spider",)),
+    files={"train": "train_spider", "validation": "dev"},
+    deduplicate=False,  # the paper's bank is all 7,000; equal questions are about different databases
+    max_new_tokens=200,
+    note="the hub has neither its schemas nor its databases",
+)
+
+
+def _dr_spider(group: str) -> TaskSpec:
+    """Rows whose database has no file cannot be executed and are left out (20 `DB_DBcontent_equivalence`)."""
+    unstored = "DB_DBcontent_equivalence"
+    return replace(
+        SPIDER,
+        name=f"dr_spider.{group.lower()}",
+        folder="dr_spider",
+        hub=None,
+        enrich=functools.partial(_enrich, ("dr_spider", "spider")),
+        columns=(*SPIDER.columns, "perturbation_group", "perturbation_type"),
+        bank_of="spider",
+        validation=("sample340",),
+        keep=lambda row: row["perturbation_group"] == group and row["perturbation_type"] != unstored,
+        note="a sample: 20 rows of each perturbation; the paper has 15,269",
+    )
+
+
+TASKS = (
+    SPIDER,
+    *(_dr_spider(group) for group in ("DB", "NLQ", "SQL")),
+    replace(
+        SPIDER,
+        name="kaggledbqa",
+        folder="kaggledbqa",
+        hub=None,
+        enrich=functools.partial(_enrich, ("kaggledbqa",)),
+        bank_of="spider",
+        validation=("test",),
+        note="no hub copy known: rows, tables.json and databases in data_dir/kaggledbqa, Spider beside it",
+    ),
+)

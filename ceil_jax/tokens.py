@@ -1,0 +1,136 @@
+"""Text -> padded integer arrays: tokenizers, and the few lengths that batches are padded to."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax
+
+LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Batches are padded to one of these: every new shape costs a compilation, every padding token is wasted."""
+
+
+class Tokens(NamedTuple):
+    """A batch of tokenised texts, padded on the right."""
+
+    ids: np.ndarray | jax.Array
+    """int32 [N, T]"""
+    mask: np.ndarray | jax.Array
+    """int32 [N, T]: 1 for a token, 0 for padding."""
+
+
+class Tokenizer(Protocol):
+    """What an encoder asks of a tokenizer."""
+
+    @property
+    def pad_id(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the ids of some text change; part of the key under which embeddings are cached."""
+        ...
+
+    def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """The ids of each text, special tokens included, cut to `max_length`."""
+        ...
+
+
+@dataclass(frozen=True)
+class HashingTokenizer:
+    """One token a word, its id the word's hash: no vocabulary and nothing to download.
+
+    Words are lower-cased runs of word characters, or single other characters; id 0 pads, id 1 starts a text.
+    """
+
+    vocab_size: int = 4096
+    pad_id: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        return repr(self)
+
+    def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        return [[1, *map(self._id, re.findall(r"\w+|[^\w\s]", text.lower()))][:max_length] for text in texts]
+
+    def _id(self, word: str) -> int:
+        return 2 + zlib.crc32(word.encode()) % (self.vocab_size - 2)
+
+
+class PretrainedTokenizer:
+    """A Hugging Face tokenizer; texts get a prefix and are lower-cased first where the checkpoint says so."""
+
+    def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
+        self.tokenizer, self.prefix, self.lower_case = tokenizer, prefix, lower_case
+        self.pad_id: int = tokenizer.pad_token_id
+
+    @property
+    def fingerprint(self) -> str:
+        if self.tokenizer.is_fast:
+            content = json.loads(self.tokenizer.backend_tokenizer.to_str())
+            # these two hold whatever the last call asked for
+            del content["truncation"], content["padding"]
+        else:
+            content = [type(self.tokenizer).__name__, self.tokenizer.get_vocab()]
+        what = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
+        return hashlib.sha256(what.encode()).hexdigest()
+
+    def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        texts = [self.prefix + text for text in texts]
+        if self.lower_case:
+            texts = [text.lower() for text in texts]
+        if not texts:
+            return []
+        return self.tokenizer(
+            texts,
+            truncation=True,
+            max_length=max_length,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+
+
+def padded_length(longest: int, max_length: int) -> int:
+    """The length in `LENGTHS` that `longest` tokens are padded to, never beyond `max_length`."""
+    place = bisect.bisect_left(LENGTHS, longest)
+    return min(LENGTHS[place], max_length) if place < len(LENGTHS) else max_length
+
+
+def batches(
+    lengths: Sequence[int], batch_size: int, max_length: int
+) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
+    """The places of texts to encode together, and the shape (rows, length) to pad them to.
+
+    Longest first: the time left that a progress bar shows is then too high, never too low. No text is padded
+    to more than about twice its length; `batch_size` is for texts of up to 128 tokens and shrinks in proportion
+    beyond; rows are `batch_size` or, where fewer texts are left, a power of four.
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    while len(order):
+        length = padded_length(lengths[order[0]], max_length)
+        most = max(1, batch_size * 128 // max(length, 128))
+        near = [i for i in order[:most] if 2 * max(lengths[i], LENGTHS[0] // 2) >= length]
+        rows = 1
+        while rows < len(near):
+            rows *= 4
+        yield order[: len(near)], (min(rows, most), length)
+        order = order[len(near) :]
+
+
+def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:
+    """`ids` as int32 arrays [rows, length]; rows beyond those given are all padding."""
+    shape = (len(ids) if rows is None else rows, length)
+    padded, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
+    for row, text in enumerate(ids):
+        padded[row, : len(text)] = text
+        mask[row, : len(text)] = 1
+    return Tokens(padded, mask)

@@ -1,0 +1,13 @@
+"""break: questions to low-level QDMR decompositions.
+
+    python experiments/break.py --scale tiny --retriever bm25 --data-dir DATA
+
+Paper (CEIL, Table 2; GPT-Neo 2.7B, %): random 1.7, BM25 26, Contriever 26.34, SimCSE 26.58, BERT
+26.84, DPP-BERT 26.7, EPR 31.9, CEIL 34.18.
+DATA is a folder with break_data/ in the hub's column names; without --data-dir the hub's
+allenai/break_data is read.
+"""
+
+from runner import run
+
+run("break")

@@ -1,0 +1,12 @@
+"""geoquery: questions about US geography to FunQL, standard split.
+
+    python experiments/geoquery.py --scale tiny --retriever bm25 --data-dir DATA
+
+Paper (CEIL, Table 2; GPT-Neo 2.7B, %): random 33.93, BM25 62.86, Contriever 68.93, SimCSE 66.43,
+BERT 66.79, DPP-BERT 70.71, EPR 68.57, CEIL 73.21.
+DATA is a folder with geoquery/ in the hub's column names.
+"""
+
+from runner import run
+
+run("geoquery")

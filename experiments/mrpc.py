@@ -1,0 +1,13 @@
+"""mrpc: is one sentence a paraphrase of the other?.
+
+    python experiments/mrpc.py --scale tiny --retriever bm25 --data-dir DATA
+
+Paper (CEIL, Table 2; GPT-Neo 2.7B, %): random 67.65, BM25 69.36, Contriever 67.89, SimCSE 66.91,
+BERT 69.36, DPP-BERT 69.61, EPR 75.98, CEIL 80.15.
+DATA is a folder with mrpc/ in the hub's column names; without --data-dir the hub's nyu-mll/glue is
+read.
+"""
+
+from runner import run
+
+run("mrpc")

@@ -1,0 +1,13 @@
+"""webqs: open questions answered from memory (WebQuestions).
+
+    python experiments/webqs.py --scale tiny --retriever bm25 --data-dir DATA
+
+Paper (CEIL, Table 2; GPT-Neo 2.7B, %): random 4.87, BM25 16.68, Contriever 17.62, SimCSE 16.83,
+BERT 17.08, DPP-BERT 14.57, EPR 19.59, CEIL 20.92.
+DATA is a folder with web_questions/ in the hub's column names; without --data-dir the hub's
+stanfordnlp/web_questions is read.
+"""
+
+from runner import run
+
+run("webqs")

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from ceil_jax import candidates
+from ceil_jax.lm import TinyLM
+from ceil_jax.prompts import PromptBuilder
+from ceil_jax.runs import Store
+from ceil_jax.tasks.base import Example, Template
+
+WORDS = ("bad", "good")
+TEMPLATE = Template("{input} It is {output}")
+
+
+def labelled(i):
+    return Example(f"train-{i}", f"film {i % 7} was number{i}", WORDS[i % 2], WORDS)
+
+
+BANK = [labelled(i) for i in range(30)]
+COMMANDS = [Example(f"train-{i}", f"do thing {i}", f"cmd{i % 5} -x {i}") for i in range(20)]
+
+
+def test_options_shared_by_all_are_stratified_and_exclude_the_query():
+    proposal = candidates.propose_single(BANK[:4], BANK, 6)
+    assert proposal.shortlist.shape == (4, 6)
+    assert proposal.subsets.shape == (4, 6, 1)
+    for query, row in zip(BANK, proposal.shortlist, strict=False):
+        assert query.id not in {BANK[i].id for i in row}
+        assert sorted(BANK[i].output for i in row) == ["bad"] * 3 + ["good"] * 3
+        # the nearest of each answer share the query's film number
+        assert any(BANK[i].input.split()[1] == query.input.split()[1] for i in row[:2])
+
+
+def test_free_answers_are_matched_with_answers():
+    proposal = candidates.propose_single(COMMANDS[:1], COMMANDS, 3)
+    assert {COMMANDS[i].output.split()[0] for i in proposal.shortlist[0]} == {"cmd0"}
+
+
+def test_random_subsets_begin_with_the_top_k_and_are_sorted_sets():
+    shortlist = np.arange(20, dtype=np.int32).reshape(2, 10)
+    proposal = candidates.propose_random(BANK[:2], shortlist, count=5, size=4, seed=0)
+    assert proposal.subsets.shape == (2, 5, 4)
+    assert (proposal.subsets[:, 0] == np.arange(4)).all()
+    assert (np.diff(proposal.subsets, axis=2) > 0).all()
+    again = candidates.propose_random(BANK[1:2], shortlist[1:], count=5, size=4, seed=0)
+    assert (again.subsets[0] == proposal.subsets[1]).all()
+
+
+def test_short_shortlists_leave_places_empty():
+    shortlist = np.array([[3, 4, -1, -1]], np.int32)
+    proposal = candidates.propose_random(BANK[:1], shortlist, count=2, size=3, seed=0)
+    assert (proposal.subsets[0] == [[0, 1, -1], [0, 1, -1]]).all()
+
+
+def test_k_dpp_subsets_are_diverse():
+    # items 0 … 4 point one way, 5 … 9 another: a 2-DPP with equal relevance mixes them nearly always
+    features = np.zeros((1, 10, 3), np.float32)
+    features[0, :5, 0], features[0, 5:, 1] = 1, -1
+    features[0, :, 2] = 1e-2 * np.arange(10)
+    features /= np.linalg.norm(features, axis=2, keepdims=True)
+    features[0, 5:] *= -1
+    shortlist = np.arange(10, dtype=np.int32)[None]
+    relevance = np.zeros((1, 10), np.float32)
+    proposal = candidates.propose_k_dpp(shortlist, features, relevance, 41, 2, 1.0, seed=0)
+    assert proposal.subsets.shape == (1, 41, 2)
+    mixed = (proposal.subsets[0, 1:, 0] < 5) & (proposal.subsets[0, 1:, 1] >= 5)
+    assert mixed.mean() > 0.9
+
+
+def score(tmp_path, queries, bank, proposal):
+    lm = TinyLM()
+    builder = PromptBuilder(lm, TEMPLATE, reserve=8)
+    with Store(tmp_path).stage("scores", {"n": len(queries)}) as stage:
+        return lm, candidates.score(stage, queries, bank, proposal, lm, builder, fit="greedy", what="scoring")
+
+
+def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):
+    shortlist = np.array([[5, 9, 2], [4, 8, 11]], np.int32)
+    proposal = candidates.propose_random(BANK[:2], shortlist, count=3, size=2, seed=0)
+    lm, rows = score(tmp_path, BANK[:2], BANK, proposal)
+    for q, row in enumerate(rows):
+        for m, subset in enumerate(proposal.subsets[q]):
+            # least similar first: places count from the nearest
+            shown = [BANK[shortlist[q, place]] for place in subset[::-1]]
+            text = "".join(f"{e.input} It is {e.output}\n" for e in shown) + f"{BANK[q].input} It is"
+            options = lm.choice_log_likelihood([text], [[" bad", " good"]])[0]
+            gold = options[WORDS.index(BANK[q].output)]
+            assert row["log_prob"][m] == pytest.approx(gold, abs=1e-5)
+            assert row["choice"][m] == pytest.approx(gold - np.log(np.exp(options).sum()), abs=1e-5)
+
+
+def test_an_example_with_the_answer_scores_higher_than_one_without(tmp_path):
+    # EPR's signal, on the test LM
+    proposal = candidates.propose_single(BANK[:6], BANK, 6)
+    _, rows = score(tmp_path, BANK[:6], BANK, proposal)
+    for query, row, shortlist in zip(BANK, rows, proposal.shortlist, strict=False):
+        same = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output == query.output]
+        other = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output != query.output]
+        assert min(same) > max(other)
+
+
+def test_free_answers_have_no_choice_column(tmp_path):
+    proposal = candidates.propose_single(COMMANDS[:2], COMMANDS, 4)
+    _, rows = score(tmp_path, COMMANDS[:2], COMMANDS, proposal)
+    assert [set(row) for row in rows] == [{"log_prob"}] * 2

@@ -1,0 +1,105 @@
+"""Every metric on hand-worked answers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics import METRICS, metric_named
+from ceil_jax.metrics.base import Metric
+from ceil_jax.tasks import TASKS, Example
+
+# metric -> (prediction, gold answers, score)
+CASES = [
+    ("accuracy", "good", ["good"], 1),
+    ("accuracy", "Good", ["good"], 0),
+    ("exact_match", " answer(m0)\n", ["answer(m0)"], 1),
+    ("exact_match", "answer( m0)", ["answer(m0)"], 0),
+    ("exact_match", "b", ["a", "b"], 1),
+    ("exact_match", "", ["a"], 0),
+    ("squad_em", "The U.S. of A!", ["us of"], 1),  # punctuation, then articles, then blanks
+    ("squad_em", "Theodore", ["odore"], 0),  # an article is a whole word
+    ("squad_em", "jamaican english", ["Patois", "Jamaican English"], 1),
+    ("squad_em", "Jamaica", ["Patois", "Jamaican English"], 0),
+    ("char_bleu", "ls", ["ls"], 1),
+    ("char_bleu", "", ["ls"], 0),
+    ("char_bleu", "abcd", ["wxyz"], 0),
+    # orders 1-4 of "abcde" in "abcdX": 4/5, 3/4, 2/3, 1/2; equal lengths
+    ("char_bleu", "abcde", ["abcdX"], (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)),
+    # every n-gram of "abcd" is in "abcdabcd"; brevity exp(1 − 8/4)
+    ("char_bleu", "abcd", ["abcdabcd"], math.exp(1 - 8 / 4)),
+    # the second "a" is clipped: 1-grams 1/2, no 2-gram; orders up to the gold's length, 1
+    ("char_bleu", "aa", ["a"], 1 / 2),
+    ("bleu", "find . -name x -type f", ["find . -name x -type f"], 1),
+    ("bleu", "", ["ls"], 0),
+]
+
+
+def example(*golds: str) -> Example:
+    return Example("validation-0", "question", golds[0], references=golds if len(golds) > 1 else ())
+
+
+@pytest.mark.parametrize(("name", "prediction", "golds", "score"), CASES)
+def test_per_example(name, prediction, golds, score):
+    found = METRICS[name].per_example([prediction], [example(*golds)])
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, [score], atol=1e-12)
+
+
+def test_the_mean_is_the_corpus_value():
+    golds = [example("a"), example("b"), example("c")]
+    assert METRICS["exact_match"].corpus(["a", "x", "c"], golds) == pytest.approx(2 / 3)
+
+
+def test_character_bleu_of_a_corpus_adds_up_the_counts():
+    # "abcde"/"abcdX" as above and "wxyz"/"wxyz": matches 4+4, 3+3, 2+2, 1+1 of 5+4, 4+3, 3+2, 2+1
+    found = METRICS["char_bleu"].corpus(["abcde", "wxyz"], [example("abcdX"), example("wxyz")])
+    assert found == pytest.approx((8 / 9 * 6 / 7 * 4 / 5 * 2 / 3) ** (1 / 4))
+
+
+def test_character_bleu_of_a_corpus_is_not_smoothed():
+    # no 4-gram in either: the released code's corpus BLEU is 0, the examples' own scores are not
+    predictions, golds = ["abc", "ls"], [example("abc"), example("ls")]
+    assert METRICS["char_bleu"].corpus(predictions, golds) == 0
+    assert METRICS["char_bleu"].per_example(predictions, golds).tolist() == [1, 1]
+
+
+def test_bleu_is_sacrebleus():
+    import sacrebleu
+
+    predictions = ["find . -name '*.py' | wc -l", "tar xzf a.tgz", "ls"]
+    golds = ["find . -name '*.py' | xargs wc -l", "tar xzf b.tgz", "ls -l"]
+    found = METRICS["bleu"].corpus(predictions, [example(gold) for gold in golds])
+    assert found == pytest.approx(sacrebleu.corpus_bleu(predictions, [golds]).score / 100)
+    assert 0 < found < 1
+
+
+def test_character_bleu_agrees_with_sacrebleus_character_tokens():
+    import sacrebleu
+
+    predictions = ["find /home -type f", "grep -rn todo src"]
+    golds = ["find /home -type d", "grep -r TODO src"]
+    # sacrebleu drops blanks from its character tokens, so compare without any
+    bare = [text.replace(" ", "") for text in predictions], [text.replace(" ", "") for text in golds]
+    expected = sacrebleu.corpus_bleu(bare[0], [bare[1]], tokenize="char", smooth_method="none").score / 100
+    found = METRICS["char_bleu"].corpus(bare[0], [example(gold) for gold in bare[1]])
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric(name):
+    metric = METRICS[name]
+    assert isinstance(metric, Metric) and metric.name == name
+    assert metric.per_example([], []).shape == (0,)
+    assert math.isnan(metric.corpus([], []))
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        METRICS["exact_match"].per_example([], [example("a")])
+
+
+def test_metrics_of_tasks_exist_and_unknown_ones_are_refused():
+    for spec in TASKS.values():
+        for name in (spec.metric, *spec.more_metrics):
+            assert metric_named(name).name == name
+    with pytest.raises(UserError, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
+        metric_named("acuracy")

@@ -1,0 +1,134 @@
+"""LF-EM on hand-worked decompositions."""
+
+import gzip
+import json
+
+import pytest
+
+from ceil_jax.metrics.qdmr import lf_em, steps
+from ceil_jax.tasks import Example
+from ceil_jax.tasks.parsing import numbered_steps
+
+EQUAL = [
+    ("itself", "return a ;return number of #1", "return a ;return number of #1"),
+    ("prompt form and Break's form", "1#) return a 2#) return number of #1", "return a ;return number of #1"),
+    (
+        "independent steps in another order, renumbered",
+        "return cats ;return dogs ;return number of #1 ;return number of #2 ;return difference of #3 and #4",
+        "return dogs ;return cats ;return number of #2 ;return number of #1 ;return difference of #3 and #4",
+    ),
+    ("union in another order", "return a ;return b ;return #1 , #2", "return a ;return b ;return #2 , #1"),
+    (
+        "intersection in another order",
+        "return a ;return #1 who run ;return #1 who sing ;return #1 in both #2 and #3",
+        "return a ;return #1 who sing ;return #1 who run ;return #1 in both #2 and #3",
+    ),
+    (
+        "sum commutes",
+        "return a ;return b ;return sum of #1 and #2",
+        "return a ;return b ;return the sum of #2 and #1",
+    ),
+    (
+        "equality commutes",
+        "return a ;return b ;return is #1 the same as #2",
+        "return a ;return b ;return is #2 equal to #1",
+    ),
+    (
+        "synonyms of operators",
+        "return cars ;return weights of #1 ;return #1 where #2 is more than 3",
+        "return cars ;return weights of #1 ;return #1 where #2 is higher than three",
+    ),
+    ("articles, plurals and case", "return the Students of a school", "return student of schools"),
+    ("besides", "return a ;return b ;return #1 besides #2", "return a ;return b ;return #1 except #2"),
+    (
+        "group",
+        "return a ;return b of #1 ;return number of #2 for each #1",
+        "return a ;return b of #1 ;return the count of #2 for each #1",
+    ),
+]
+
+UNEQUAL = [
+    ("changed operator", "return a ;return number of #1", "return a ;return sum of #1"),
+    (
+        "changed comparison",
+        "return a ;return #1 where #1 is more than 3",
+        "return a ;return #1 where #1 is less than 3",
+    ),
+    (
+        "at least is not more than",
+        "return a ;return if #1 is at least 3",
+        "return a ;return if #1 is more than 3",
+    ),
+    ("another number", "return a ;return if #1 is at least 3", "return a ;return if #1 is at least 4"),
+    (
+        "another reference",
+        "return a ;return b ;return number of #1",
+        "return a ;return b ;return number of #2",
+    ),
+    (
+        "difference does not commute",
+        "return a ;return b ;return difference of #1 and #2",
+        "return a ;return b ;return difference of #2 and #1",
+    ),
+    (
+        "discard does not commute",
+        "return a ;return b ;return #1 besides #2",
+        "return a ;return b ;return #2 besides #1",
+    ),
+    ("a step is missing", "return a ;return #1 from b ;return number of #2", "return a ;return number of #1"),
+    ("one step where gold has two", "return red cars", "return cars ;return #1 that are red"),
+    ("another answer", "return a ;return b of #1", "return a"),
+    ("a loose step more", "return a ;return b ;return number of #1", "return a ;return number of #1"),
+    (
+        "filters in another order",
+        "return a ;return #1 on b ;return #2 to c",
+        "return a ;return #1 to c ;return #2 on b",
+    ),
+]
+
+MALFORMED = [
+    "",
+    "   ",
+    ";",
+    "return a ;; return number of #1",
+    "return #1",
+    "return a ;return number of #2",
+    "return a ;return number of #0",
+    "1#) return a 3#) return number of #1",
+    "1#) return a 2#)",
+    "1#)",
+]
+
+
+@pytest.mark.parametrize(("why", "one", "other"), EQUAL, ids=[case[0] for case in EQUAL])
+def test_equal(why, one, other):
+    assert lf_em(one, Example("0", "", other)) == 1
+    assert lf_em(other, Example("0", "", one)) == 1
+
+
+@pytest.mark.parametrize(("why", "one", "other"), UNEQUAL, ids=[case[0] for case in UNEQUAL])
+def test_unequal(why, one, other):
+    assert lf_em(one, Example("0", "", other)) == 0
+    assert lf_em(other, Example("0", "", one)) == 0
+
+
+@pytest.mark.parametrize("prediction", MALFORMED)
+def test_malformed_counts_wrong_even_against_itself(prediction):
+    assert steps(prediction) is None
+    assert lf_em(prediction, Example("0", "", prediction)) == 0
+    assert lf_em(prediction, Example("0", "", "return a")) == 0
+
+
+def test_steps_that_double_are_not_expanded():
+    # every step refers twice to the one before: 2^2000 paths, 2000 classes
+    program = "return a" + "".join(f" ;return #{n} of #{n}" for n in range(1, 2000))
+    assert lf_em(program, Example("0", "", program)) == 1
+
+
+@pytest.mark.data
+def test_gold_decompositions_match_themselves(data_dir):
+    """All but the few that refer to no earlier step (34 of 7,760 have no operator either)."""
+    with gzip.open(data_dir / "break_data" / "validation.jsonl.gz", "rt") as lines:
+        golds = [json.loads(line)["decomposition"] for line in lines][::4]
+    matched = [lf_em(numbered_steps(gold), Example("0", "", gold)) for gold in golds]
+    assert sum(matched) / len(matched) > 0.995

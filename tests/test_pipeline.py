@@ -1,0 +1,222 @@
+"""The whole pipeline on the test LM and the test encoder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ceil_jax.compare import compare
+from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline import METHODS, Pipeline
+from ceil_jax.report import write_report
+from ceil_jax.tasks.base import Example, Task, Template
+
+WORDS = ("bad", "good")
+SMALL = RunConfig(
+    task="films",
+    encoder="tiny",
+    lm="tiny",
+    shots=3,
+    shortlist=12,
+    epr=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
+    ceil=CEILConfig(instances=24, subsets=5, size=3, shortlist=12, epochs=2, batch_size=8),
+)
+
+
+def film(split, i):
+    mood = ("dull grey", "bright funny")[i % 2]
+    return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS)
+
+
+TASK = Task(
+    "films",
+    [film("train", i) for i in range(60)],
+    [film("validation", i) for i in range(60, 90)],
+    Template("{input} It is {output}"),
+    "accuracy",
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of every method, its folder and its table."""
+    out = tmp_path_factory.mktemp("runs")
+    pipeline = Pipeline(replace(SMALL, out=out), TASK)
+    return pipeline, compare(pipeline, list(METHODS))
+
+
+def test_every_method_answers_every_query(finished):
+    _, table = finished
+    assert [row.method for row in table.rows] == list(METHODS)
+    for result in table.evaluations.values():
+        assert [row["id"] for row in result.rows] == [example.id for example in TASK.validation]
+        assert all(len(row["examples"]) == 3 for row in result.rows)
+        assert result.value == np.mean([row["prediction"] == row["gold"] for row in result.rows])
+
+
+def test_prompts_end_with_the_most_relevant(finished):
+    _, table = finished
+    for method in ("topk", "dpp", "ceil", "bm25"):
+        for row in table.evaluations[method].rows:
+            relevance = [example[1] for example in row["examples"]]
+            assert relevance == sorted(relevance)
+
+
+def test_costs_are_counted_where_they_arise(finished):
+    _, table = finished
+    rows = {row.method: row for row in table.rows}
+    assert rows["topk"].training_tokens == 0
+    assert rows["epr"].training_tokens > 24 * 6 * 10
+    assert rows["ceil"].training_tokens > rows["epr"].training_tokens
+    assert all(row.answering_tokens > 30 * 20 for row in table.rows)
+
+
+def test_a_second_run_computes_nothing(finished, monkeypatch):
+    pipeline, table = finished
+    again = Pipeline(pipeline.config, TASK)
+    for name in ("log_likelihood", "choice_log_likelihood", "choose", "generate"):
+        monkeypatch.setattr(type(again.lm), name, lambda *a, **k: pytest.fail("the LM was asked again"))
+    monkeypatch.setattr("ceil_jax.epr.train_epr", lambda *a: pytest.fail("trained again"))
+    monkeypatch.setattr("ceil_jax.ceil.train_ceil", lambda *a: pytest.fail("trained again"))
+    second = compare(again, list(METHODS))
+    assert [(r.method, r.value, r.interval) for r in second.rows] == [
+        (r.method, r.value, r.interval) for r in table.rows
+    ]
+
+
+def test_a_change_recomputes_only_what_depends_on_it(finished, monkeypatch):
+    pipeline, _ = finished
+    config = replace(pipeline.config, ceil=replace(SMALL.ceil, loss="info_nce", learning_rate=1e-3))
+    changed = Pipeline(config, TASK)
+    monkeypatch.setattr(
+        type(changed.lm), "choice_log_likelihood", lambda *a: pytest.fail("subsets were scored again")
+    )
+    monkeypatch.setattr("ceil_jax.epr.train_epr", lambda *a: pytest.fail("EPR was trained again"))
+    before = set(Path(pipeline.config.out).glob("ceil-*"))
+    changed.encoders("ceil")
+    [new] = set(Path(pipeline.config.out).glob("ceil-*")) - before
+    assert '"loss":"info_nce"' in (new / "key.json").read_text()
+
+
+@pytest.mark.parametrize("train_context", ["shared", "both"])
+def test_the_context_encoder_learns_where_it_should(finished, train_context):
+    pipeline, _ = finished
+    # far more than the demo's rate: 20 steps must be seen to change weights and to be kept
+    ceil = replace(SMALL.ceil, train_context=train_context, learning_rate=3e-3, epochs=4)
+    changed = Pipeline(replace(pipeline.config, ceil=ceil), TASK)
+    query, context = changed.encoders("ceil")
+    same = query.fingerprint == context.fingerprint
+    assert (
+        same == (train_context == "shared") or query.fingerprint == pipeline.encoders("epr").query.fingerprint
+    )
+
+
+def test_k_dpp_subsets_and_base_initialisation(finished):
+    pipeline, _ = finished
+    ceil = replace(SMALL.ceil, sampler="k_dpp", initial="base", epochs=1)
+    result = Pipeline(replace(pipeline.config, signal="choice", ceil=ceil), TASK).evaluate("ceil")
+    assert len(result.rows) == 30
+
+
+def test_report_is_one_page_that_needs_nothing_else(finished, tmp_path):
+    pipeline, table = finished
+    files = write_report(tmp_path, pipeline, table)
+    page = files.page.read_text()
+    assert "data:image/png;base64," in page
+    assert "http://" not in page and "https://" not in page and "<script" not in page
+    assert all(METHODS[row.method].label in page for row in table.rows)
+    assert files.figure.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "results.csv").read_text().count("\n") == len(table.rows) + 1
+    assert "| CEIL |" in (tmp_path / "results.md").read_text()
+
+
+def test_generation_tasks_go_the_same_way(tmp_path):
+    def pair(split, i):
+        return Example(f"{split}-{i}", f"list files of kind{i % 4} {i}", f"ls kind{i % 4}")
+
+    task = Task(
+        "commands",
+        [pair("train", i) for i in range(40)],
+        [pair("validation", i) for i in range(40, 52)],
+        Template("{input}\t{output}"),
+        "exact_match",
+        max_new_tokens=8,
+        more_metrics=("char_bleu",),
+    )
+    pipeline = Pipeline(replace(SMALL, out=tmp_path), task)
+    table = compare(pipeline, ["random", "topk", "epr", "ceil"])
+    assert set(table.evaluations["topk"].more) == {"char_bleu"}
+    assert all("\n" not in row["prediction"] for row in table.evaluations["topk"].rows)
+    with pytest.raises(UserError, match="--signal choice: commands has no choices"):
+        Pipeline(replace(SMALL, out=tmp_path, signal="choice"), task).evaluate("epr")
+
+
+def test_sizes_that_do_not_fit(tmp_path):
+    with pytest.raises(UserError, match="--shots 60: the bank of films has 60 examples"):
+        Pipeline(replace(SMALL, shots=60), TASK)
+    with pytest.raises(UserError, match=r"--ceil\.size 13: subsets are drawn from 12 examples"):
+        Pipeline(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, size=13)), TASK).evaluate("ceil")
+    with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
+        Pipeline(replace(SMALL, out=tmp_path), TASK).evaluate("ciel")
+
+
+CHILD = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_pipeline import SMALL, TASK
+from ceil_jax.compare import compare
+from ceil_jax.pipeline import Pipeline
+print(compare(Pipeline(replace(SMALL, out=Path(sys.argv[1])), TASK), ["topk", "epr", "ceil"]).csv())
+"""
+
+
+def child(out: Path) -> subprocess.Popen:
+    code = CHILD.format(tests=str(Path(__file__).parent))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(out)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def scored(folder: Path) -> dict[str, list]:
+    """Every stage's rows, without what they cost."""
+    found = {}
+    for file in sorted(folder.glob("*/rows.jsonl")):
+        lines = [json.loads(line.partition(" ")[2]) for line in file.read_text().splitlines()]
+        found[file.parent.name] = sorted((line["start"], line["rows"]) for line in lines)
+    return found
+
+
+def test_killed_anywhere_it_ends_the_same(finished, tmp_path):
+    """SIGKILL when a stage appears, when training has a checkpoint, and at two arbitrary moments."""
+    pipeline, _ = finished
+    moments = [
+        lambda: any(tmp_path.glob("scores-*/rows.jsonl")),
+        lambda: any(tmp_path.glob("epr-*/checkpoints/[1-9]*")),
+        lambda: any(tmp_path.glob("ceil-*/key.json")),
+    ]
+    for moment in moments:
+        process = child(tmp_path)
+        deadline = time.monotonic() + 120
+        while not moment() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    resumed = Pipeline(replace(pipeline.config, out=tmp_path), TASK)
+    compare(resumed, ["topk", "epr", "ceil"])
+    assert resumed.encoders("ceil").query.fingerprint == pipeline.encoders("ceil").query.fingerprint
+    whole = scored(Path(pipeline.config.out))
+    assert {name: whole[name] for name in scored(tmp_path)} == scored(tmp_path)
