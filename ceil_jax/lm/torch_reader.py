@@ -214,4 +214,5 @@ def _picked(log_probs: torch.Tensor, rows: Iterable[int], tokens: Iterable[int])
 def _depends_on_length(config: Any) -> bool:
     """Some models recompute their rotary frequencies, in place, for each batch's length."""
     rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
-    return rope.get("rope_type") in ("dynamic", "longrope")
+    by_layer = [settings for settings in rope.values() if isinstance(settings, dict)]
+    return any(settings.get("rope_type") in ("dynamic", "longrope") for settings in [rope, *by_layer])
