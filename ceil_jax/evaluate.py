@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -76,12 +78,28 @@ def predict(
     return stage.rows(len(queries), work, chunk=_CHUNK, what=what, cost=lambda: lm.tokens_read)
 
 
-def measure(task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
-    """The task's metrics over predictions."""
-    predictions = [row["prediction"] for row in rows]
-    metric = metric_named(task.metric)
-    scores = np.asarray(metric.per_example(predictions, queries), np.float64)
-    more = {name: metric_named(name).corpus(predictions, queries) for name in task.more_metrics}
-    return Evaluation(
-        rows, scores, float(metric.corpus(predictions, queries)), bootstrap_interval(scores), more
-    )
+def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
+    """The task's metrics over predictions, with a row a query in the stage's `examples.csv`."""
+    if stage.summary is None:
+        predictions = [row["prediction"] for row in rows]
+        metric = metric_named(task.metric)
+        scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+        more = {name: float(metric_named(name).corpus(predictions, queries)) for name in task.more_metrics}
+        stage.save("scores.npy", scores)
+        stage.write("examples.csv", _table(rows, scores, task.metric).encode())
+        value = float(metric.corpus(predictions, queries))
+        stage.finish({"metric": task.metric, "value": value, "more": more}, ("scores.npy", "examples.csv"))
+    summary = stage.summary
+    assert summary is not None
+    scores = np.array(stage.load("scores.npy"))
+    return Evaluation(rows, scores, summary["value"], bootstrap_interval(scores), summary["more"])
+
+
+def _table(rows: Rows, scores: np.ndarray, metric: str) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", metric, "prediction", "gold", "examples in prompt order"])
+    for row, score in zip(rows, scores, strict=True):
+        shown = " ".join(example[0] for example in row["examples"])
+        writer.writerow([row["id"], f"{score:g}", row["prediction"], row["gold"], shown])
+    return out.getvalue()

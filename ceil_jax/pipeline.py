@@ -295,8 +295,11 @@ class Pipeline:
                 fit=self.config.fit,
                 what=f"{METHODS[name].label} on {self.task.name}",
             )
+            predictions = stage.name
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
-        return evaluate.measure(self.task, queries, rows)
+        measures = {"predictions": predictions, "metrics": [self.task.metric, *self.task.more_metrics]}
+        with self.store.stage("metrics", measures) as stage:
+            return evaluate.measure(stage, self.task, queries, rows)
 
 
 def _finish_training(stage: Stage, encoders: dict[str, Encoder], history: list[Any], began: float) -> None:
