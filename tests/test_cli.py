@@ -14,7 +14,7 @@ TINY = [
     "tiny",
     "--encoder",
     "tiny",
-    "--methods",
+    "--retriever",
     "random",
     "--limit",
     "3",
@@ -33,11 +33,11 @@ def said(capsys, *arguments):
     ("arguments", "message"),
     [
         (["--task", "movie_review"], "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'"),
-        (["--methods", "ciel"], "ceil-jax: unknown method 'ciel'; did you mean 'ceil'"),
-        (["--methods", "topk", "--encoder", "all-MiniLM-L6"], "did you mean 'all-MiniLM-L6-v2'"),
+        (["--retriever", "ciel"], "ceil-jax: unknown retriever 'ciel'; did you mean 'ceil'"),
+        (["--retriever", "topk", "--encoder", "all-MiniLM-L6"], "did you mean 'all-MiniLM-L6-v2'"),
         (["--lm", "SmolLM2-135M"], "did you mean 'SmolLM2-135M-Instruct'"),
         (["--shots", "20"], "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for fewer"),
-        (["--data-dir", "nowhere"], "nowhere"),
+        (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(capsys, tmp_path, monkeypatch, arguments, message):
@@ -65,3 +65,44 @@ def test_a_mistyped_flag_is_refused_with_a_suggestion():
     )
     assert done.returncode == 2
     assert "--task" in done.stdout + done.stderr
+
+
+def test_a_file_of_ones_own(capsys, tmp_path):
+    data = tmp_path / "mine.csv"
+    rows = [f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(40)]
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    own = ["--data", str(data), "--input", "text", "--output", "label", "--metric", "accuracy"]
+    arguments = [
+        "compare",
+        *own,
+        "--template",
+        "{text} It is {label}",
+        "--lm",
+        "tiny",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main([*arguments, "--retriever", "bm25"]) == 0
+    assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
+    code, line = said(capsys, *arguments, "--output", "lable", "--template", "{text} It is {output}")
+    assert code == 2
+    assert "lable" in line and "mine.csv" in line
+
+
+def test_an_unknown_scale_names_the_known_ones(capsys):
+    assert said(capsys, "compare", "--scale", "smal") == (
+        2,
+        "ceil-jax: unknown scale 'smal'; did you mean 'small'? Known: paper, small, tiny.",
+    )
+
+
+@pytest.mark.packages
+def test_tasks_lists_all_and_shows_one(capsys):
+    assert main(["tasks"]) == 0
+    listed = capsys.readouterr().out
+    assert "smcalflow_cs.32c" in listed
+    assert main(["tasks", "movie_reviews"]) == 0
+    shown = capsys.readouterr().out
+    assert "9,542 examples in the bank, 1,061 queries" in shown
+    assert shown.count("--- validation-") == 5
+    assert shown.count(" It is\n") == 5
