@@ -19,6 +19,7 @@ _NAMES = {
     "ceil_jax.losses": ("info_nce_loss", "pairwise_margin_loss"),
     "ceil_jax.pretrained": ("load_encoder", "register_encoder"),
     "ceil_jax.retrievers": ("Retrieved", "Retriever", "build_retriever"),
+    "ceil_jax.selector": ("CeilSelector", "Selection"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -21,6 +21,7 @@ from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
 from ceil_jax.retrievers import Retrieved, build_retriever, unit_rows
 from ceil_jax.runs import Rows, Stage, Store, digest
+from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.tasks.base import Example, Task
 
 log = logging.getLogger(__name__)
@@ -262,7 +263,7 @@ class Pipeline:
             self.task.train,
             encoder=encoders and encoders.context,
             query_encoder=encoders and encoders.query,
-            trade_off=config.ceil.trade_off if method.encoder == "ceil" else config.trade_off,
+            trade_off=self._trade_off(method),
             shortlist=config.shortlist,
             seed=config.seed,
             embed=self.embed,
@@ -271,6 +272,37 @@ class Pipeline:
         retrieved = retriever.retrieve(queries, config.shots)
         self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
         return retrieved
+
+    def _trade_off(self, method: Method) -> float:
+        return self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
+
+    def selector(self, name: str = "ceil") -> CeilSelector:
+        """A method that ends in DPP-MAP (dpp, epr_map, ceil), trained if need be, for an application's use.
+
+        Raises:
+            UserError: any other method.
+        """
+        method = METHODS.get(name)
+        if method is None or method.retriever != "dpp":
+            raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
+        assert method.encoder is not None
+        encoders, task, config = self.encoders(method.encoder), self.task, self.config
+        trained = method.encoder != "base"
+        return CeilSelector.from_examples(
+            task.train,
+            encoder=encoders.context,
+            query_encoder=encoders.query,
+            vectors=self.embed(encoders.context, [example.input for example in task.train]),
+            diversity=self._trade_off(method),
+            shortlist=config.shortlist,
+            template=task.template,
+            count_tokens=lambda texts: self.lm.count_tokens(texts),
+            card=Card(
+                title=f"{method.label} on {task.name}",
+                training_data=task.name if trained else "none: the encoder is as loaded",
+                language_model=config.lm if trained else "",
+            ),
+        )
 
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
         """The method's predictions on the queries (the validation examples by default) and their metric."""

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
     {"errors", "config", "demo", "runs", "packages", "parallel", "intervals"},
-    {"kernel", "dpp", "greedy", "mmr", "losses", "ranking", "index"},
+    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index"},
     {
         "tokens",
         "hf_names",
@@ -26,6 +26,7 @@ LAYERS = [
         "prompts",
     },
     {"retrievers"},
+    {"selector"},
     {"candidates", "train", "epr", "ceil", "evaluate"},
     {"pipeline"},
     {"compare", "plots", "report"},

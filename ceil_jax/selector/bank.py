@@ -1,0 +1,212 @@
+"""A live bank: examples and their vectors, added to and taken from while others read.
+
+Readers take a `View`, which never changes; a writer makes the next one and puts it in its place. Vectors
+lie in blocks that are never written to again, so that a memory-mapped bank of any size can grow.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.base import Example
+
+FIRST_SORTED = 4
+"""The search sorts the best 4 n first: what repeats a text or fails the filter leaves n of them, mostly."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The bank at one moment. Rows count through all blocks; a removed example's row stays, not live."""
+
+    examples: Sequence[Example]
+    """Shared with later views, which append to it: rows beyond `live` are not this view's."""
+    blocks: tuple[np.ndarray, ...]
+    """float32 [n, D] each, unit rows, larger blocks first."""
+    live: np.ndarray
+    """bool [N]"""
+    labels: int
+    """How many different outputs the live examples have."""
+
+    def __iter__(self) -> Iterator[Example]:
+        """The live examples, in the order they were added."""
+        return (self.examples[row] for row in np.flatnonzero(self.live).tolist())
+
+    @property
+    def dim(self) -> int | None:
+        """The length of the vectors; None while there never was an example."""
+        return self.blocks[0].shape[1] if self.blocks else None
+
+    def cosines(self, queries: np.ndarray) -> np.ndarray:
+        """float32 [Q, N] for unit rows [Q, D]; −inf where no example is live.
+
+        In numpy and in place, because this is one pass over memory: moving the bank to a device for one query
+        costs more than reading it, and a bank that grows would compile again and again.
+        """
+        scores = np.empty((len(queries), len(self.live)), np.float32)
+        start = 0
+        for block in self.blocks:
+            np.matmul(queries, block.T, out=scores[:, start : start + len(block)])
+            start += len(block)
+        scores[:, ~self.live] = -np.inf
+        return scores
+
+    def vectors(self, rows: Sequence[int]) -> np.ndarray:
+        """float32 [n, D]"""
+        ends = np.cumsum([len(block) for block in self.blocks])
+        found = np.empty((len(rows), self.dim or 0), np.float32)
+        for place, row in enumerate(rows):
+            block = int(np.searchsorted(ends, row, side="right"))
+            found[place] = self.blocks[block][row - ends[block]]
+        return found
+
+    def nearest(
+        self, cosines: np.ndarray, n: int, keep: Callable[[Example], bool], per_label: int | None = None
+    ) -> list[int]:
+        """Rows of the n nearest examples that `keep` lets pass, best first, no two of equal input and output.
+
+        Args:
+            cosines: float32 [N], one row of `cosines`.
+            keep: asked about the nearest first, and no further than needed.
+            per_label: examples with one output at most.
+        """
+        rows: list[int] = []
+        texts: set[tuple[str, str]] = set()
+        taken: Counter[str] = Counter()
+        for row in descending(cosines, FIRST_SORTED * n):
+            example = self.examples[row]
+            text = (example.input, example.output)
+            full = per_label is not None and taken[example.output] >= per_label
+            if full or text in texts or not keep(example):
+                continue
+            rows.append(row)
+            texts.add(text)
+            taken[example.output] += 1
+            if len(rows) == n:
+                break
+        return rows
+
+    def compacted(self) -> View:
+        """The live rows alone, in one block."""
+        kept = list(self.live_blocks())
+        blocks = (np.concatenate(kept),) if kept else ()
+        return View(list(self), blocks, np.ones(int(self.live.sum()), bool), self.labels)
+
+    def live_blocks(self) -> Iterator[np.ndarray]:
+        """The live rows of each block."""
+        start = 0
+        for block in self.blocks:
+            live = self.live[start : start + len(block)]
+            yield block if live.all() else block[live]
+            start += len(block)
+
+
+class Bank:
+    """The current view, and the one lock that all changes pass.
+
+    Args:
+        examples: with distinct ids.
+        vectors: float32 [N, D], unit rows; may be memory-mapped, is never written to.
+        next_id: the number that the next example without an id may get.
+    """
+
+    def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._outputs = Counter(example.output for example in examples)
+        self._rows = {example.id: row for row, example in enumerate(examples)}
+        blocks = (vectors,) if len(vectors) else ()
+        self.view = View(examples, blocks, np.ones(len(examples), bool), len(self._outputs))
+        self.next_id = next_id
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
+        """Append examples and their unit vectors; the ids, made up here for examples whose id is empty.
+
+        Blocks are merged when they are of like size, so that there are few and each vector is copied
+        O(log N) times.
+
+        Raises:
+            UserError: an id that is in the bank already, or stands twice; nothing is added.
+        """
+        if not examples:
+            return []
+        with self._lock:
+            view = self.view
+            if view.dim not in (None, vectors.shape[1]):
+                raise UserError(f"vectors of {vectors.shape[1]} numbers for a bank of vectors of {view.dim}")
+            named, next_id = self._with_ids(examples)
+            blocks, last = list(view.blocks), vectors
+            while blocks and len(blocks[-1]) <= len(last):
+                last = np.concatenate([blocks.pop(), last])
+            start = len(view.live)
+            assert isinstance(view.examples, list)
+            view.examples.extend(named)
+            self._rows |= {example.id: start + i for i, example in enumerate(named)}
+            self._outputs.update(example.output for example in named)
+            live = np.concatenate([view.live, np.ones(len(named), bool)])
+            self.view = View(view.examples, (*blocks, last), live, len(self._outputs))
+            self.next_id = next_id
+            return [example.id for example in named]
+
+    def _with_ids(self, examples: Sequence[Example]) -> tuple[list[Example], int]:
+        given = [example.id for example in examples if example.id]
+        known = next((id for id in given if id in self._rows), None)
+        known = known or next((id for id, count in Counter(given).items() if count > 1), None)
+        if known is not None:
+            raise UserError(f"an example with id {known!r} is there already; ids are unique: remove it first")
+        named, number, reserved = [], self.next_id, set(given)
+        for example in examples:
+            if not example.id:
+                while (id := f"bank-{number}") in self._rows or id in reserved:
+                    number += 1
+                example = replace(example, id=id)
+                number += 1
+            named.append(example)
+        return named, number
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Take examples out; their vectors' memory is freed once more than half of the rows are gone.
+
+        Raises:
+            UserError: an id that is not in the bank; nothing is removed.
+        """
+        ids = list(dict.fromkeys(ids))
+        with self._lock:
+            unknown = [id for id in ids if id not in self._rows]
+            if unknown:
+                shown = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
+                raise UserError(f"no example with id {shown} in the bank; nothing was removed")
+            live = self.view.live.copy()
+            for id in ids:
+                row = self._rows.pop(id)
+                live[row] = False
+                output = self.view.examples[row].output
+                self._outputs[output] -= 1
+                if not self._outputs[output]:
+                    del self._outputs[output]
+            view = replace(self.view, live=live, labels=len(self._outputs))
+            if 2 * len(self._rows) < len(live):
+                view = view.compacted()
+                self._rows = {example.id: row for row, example in enumerate(view.examples)}
+            self.view = view
+
+
+def descending(scores: np.ndarray, first: int) -> Iterator[int]:
+    """Places of the scores above −inf, highest first, equal ones by place; sorted only as far as asked for."""
+    done, size, n = 0, max(first, 1), len(scores)
+    while done < n:
+        # all at or above the size-th highest score: a cut through equal ones would lose their order
+        lowest = np.partition(scores, n - size)[n - size] if size < n else -np.inf
+        top = np.flatnonzero((scores >= lowest) & (scores > -np.inf))
+        top = top[np.argsort(-scores[top], kind="stable")]
+        yield from top[done:].tolist()
+        if size >= n:
+            return
+        done, size = len(top), 4 * max(size, len(top))

@@ -1,0 +1,257 @@
+"""The selector: a live bank, its encoders and λ behind one `select`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.retrievers import unit_rows
+from ceil_jax.selector.bank import Bank
+from ceil_jax.selector.card import Card
+from ceil_jax.selector.choice import CountTokens, Filter, Options, Selection, Wish, choose
+from ceil_jax.selector.rows import Row, read_examples, read_query
+from ceil_jax.tasks.base import Example, Template
+
+if TYPE_CHECKING:
+    from ceil_jax.encoder import Encoder
+
+DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
+
+QUERIES_AT_ONCE = 64
+"""Queries scored against the bank in one matrix product."""
+
+
+class CeilSelector:
+    """Chooses in-context examples from a live bank by greedy MAP of the conditional DPP.
+
+    Every method may be called from any thread: a selection sees the bank as it was when it began.
+
+    Attributes:
+        diversity: λ; small weighs relevance, large diversity.
+        shortlist: n, the nearest examples among which to choose.
+        template: how an example stands in a prompt.
+        count_tokens: texts to token counts; a token budget needs it. It is not saved.
+        card: what the model card says.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        encoder: Encoder,
+        query_encoder: Encoder | None = None,
+        *,
+        diversity: float = 0.05,
+        shortlist: int = 100,
+        template: Template | str = DEFAULT_TEMPLATE,
+        count_tokens: CountTokens | None = None,
+        card: Card | None = None,
+    ) -> None:
+        self.bank = bank
+        self.encoder, self.query_encoder = encoder, query_encoder or encoder
+        self.diversity, self.shortlist = _positive("diversity", diversity), _count("shortlist", shortlist)
+        self.template = Template(template) if isinstance(template, str) else template
+        self.count_tokens = count_tokens
+        self.card = card or Card()
+
+    @classmethod
+    def from_examples(
+        cls,
+        examples: Iterable[Row],
+        *,
+        encoder: Encoder | str,
+        query_encoder: Encoder | str | None = None,
+        vectors: np.ndarray | None = None,
+        **settings: Any,
+    ) -> CeilSelector:
+        """A selector from nothing but examples and an encoder; `pipeline.Pipeline.selector` makes trained ones.
+
+        Args:
+            examples: Example or {"input": …, "output": …}; other keys but id, choices and references are
+                metadata for filters and templates. Those without an id get a number.
+            encoder: an Encoder or what `load_encoder` takes; it embeds the bank, and the queries too unless
+                `query_encoder` is given.
+            vectors: of the examples' inputs, [N, D], where they are known already.
+            settings: diversity, shortlist, template, count_tokens, card: see the class.
+
+        Raises:
+            UserError: a row that is no example, two equal ids, vectors that do not fit.
+        """
+        loaded = None if query_encoder is None else _loaded(query_encoder)
+        selector = cls(Bank([], np.zeros((0, 0), np.float32)), _loaded(encoder), loaded, **settings)
+        rows = read_examples(examples)
+        if vectors is None:
+            selector.add(rows)
+        else:
+            selector.bank.add(rows, _checked(vectors, [row.input for row in rows], None))
+        return selector
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, *, verify: bool = True, **settings: Any) -> CeilSelector:
+        """The selector that `save_pretrained` or `push_to_hub` wrote; its vectors are memory-mapped.
+
+        Args:
+            folder: a folder, or a Hugging Face hub id.
+            verify: compare the files' sha256 with what was saved, which reads them once.
+            settings: as in `from_examples`, in place of the saved ones.
+
+        Raises:
+            UserError: no such folder, or a file missing, damaged, or of another save.
+        """
+        from ceil_jax.selector.files import load
+
+        return load(cls, folder, verify, settings)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card."""
+        from ceil_jax.selector.files import save
+
+        save(self, Path(folder))
+
+    def push_to_hub(self, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
+        """Upload what `save_pretrained` writes, the examples' text with it; the commit's address."""
+        from ceil_jax.selector.files import push
+
+        return push(self, repo_id, private, token)
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    @property
+    def examples(self) -> list[Example]:
+        """The bank, in the order it was added."""
+        return list(self.bank.view)
+
+    def add(self, examples: Iterable[Row]) -> list[str]:
+        """Embed examples and add them to the bank; their ids.
+
+        Raises:
+            UserError: a row that is no example, an id that is there already; nothing is added.
+        """
+        rows = read_examples(examples)
+        # encoding takes long and comes first: the bank's lock is held for the appending alone
+        vectors = _embed(self.encoder, [row.input for row in rows], self.bank.view.dim)
+        return self.bank.add(rows, vectors)
+
+    def remove(self, ids: str | Iterable[str]) -> None:
+        """Take examples out of the bank.
+
+        Raises:
+            UserError: an id that is not there; nothing is removed.
+        """
+        self.bank.remove([ids] if isinstance(ids, str) else ids)
+
+    def select(self, query: str | Row, **options: Unpack[Options]) -> Selection:
+        """The examples for one query: `select(text, k=8)`.
+
+        The nearest `shortlist` examples that pass the filter, no two of them equal, are chosen from by greedy
+        MAP until there are k or the next does not fit the token budget; one of the two must be given. So the
+        set is the MAP set of its size, and reads the same as DPP-MAP's of `build_retriever`. With
+        `balance="label"` each output has an equal share of the shortlist, and each step chooses among the
+        outputs chosen least often.
+
+        Args:
+            query: a text; or a mapping or Example with an input, and the fields that the template names. An
+                example of the bank (by id) is not chosen for itself.
+            options: k, token_budget, diversity, filter, balance: see `Options`.
+
+        Raises:
+            UserError: neither k nor a budget, a budget without `count_tokens`, a filter on a field that no
+                example has, balance over more outputs than the shortlist is long.
+        """
+        return self.select_many([query], **options)[0]
+
+    def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
+        """`select` for each query, all of the same state of the bank; they are encoded together."""
+        asked = [read_query(query, number) for number, query in enumerate(queries, 1)]
+        wish = self._wish(**options)
+        view = self.bank.view
+        vectors = _embed(self.query_encoder, [query.input for query in asked], view.dim)
+        selections = []
+        for start in range(0, len(asked), QUERIES_AT_ONCE):
+            block = slice(start, start + QUERIES_AT_ONCE)
+            for query, cosines in zip(asked[block], view.cosines(vectors[block]), strict=True):
+                selections.append(choose(view, query, cosines, wish))
+        return selections
+
+    async def aselect(self, query: str | Row, **options: Unpack[Options]) -> Selection:
+        """`select` in a worker thread."""
+        return await asyncio.to_thread(self.select, query, **options)
+
+    async def aselect_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
+        """`select_many` in a worker thread."""
+        return await asyncio.to_thread(self.select_many, queries, **options)
+
+    def _wish(
+        self,
+        k: int | None = None,
+        token_budget: int | None = None,
+        diversity: float | None = None,
+        filter: Filter | None = None,
+        balance: str | None = None,
+    ) -> Wish:
+        if k is None and token_budget is None:
+            raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
+        if token_budget is not None and self.count_tokens is None:
+            raise UserError(
+                "token_budget needs the tokenizer of your language model: give the selector count_tokens=…, a "
+                "function from texts to token counts, such as load_lm(…).count_tokens or "
+                "lambda texts: [len(tokenizer.encode(text)) for text in texts]"
+            )
+        if balance not in (None, "label"):
+            raise unknown_name("balance", str(balance), ("label",))
+        return Wish(
+            None if k is None else _count("k", k),
+            token_budget,
+            self.diversity if diversity is None else _positive("diversity", diversity),
+            filter,
+            balance is not None,
+            self.shortlist,
+            self.template,
+            self.count_tokens,
+        )
+
+
+def _positive(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float, np.number)) or not 0 < value < np.inf:
+        raise UserError(f"{name} is {value!r}; expected a number above 0")
+    return float(value)
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, (int, np.integer)) or value < 1:
+        raise UserError(f"{name} is {value!r}; expected a whole number from 1")
+    return int(value)
+
+
+def _loaded(encoder: Any) -> Encoder:
+    if not isinstance(encoder, (str, Path)):
+        return encoder
+    from ceil_jax.pretrained import load_encoder
+
+    return load_encoder(encoder)
+
+
+def _embed(encoder: Encoder, texts: Sequence[str], dim: int | None) -> np.ndarray:
+    if not texts:
+        return np.zeros((0, dim or 0), np.float32)
+    return _checked(encoder.encode(texts), texts, dim)
+
+
+def _checked(vectors: np.ndarray, texts: Sequence[str], dim: int | None) -> np.ndarray:
+    """The vectors as float32 unit rows."""
+    vectors = np.asarray(vectors, np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] != (dim or vectors.shape[1]):
+        raise UserError(
+            f"vectors of shape {vectors.shape} for {len(texts)} texts; expected ({len(texts)}, {dim or 'D'})"
+            + (": the bank was embedded by an encoder of that size" if dim else "")
+        )
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        raise UserError(f"the vector of text {bad + 1} ({texts[bad][:60]!r}) is not finite")
+    return unit_rows(vectors)
