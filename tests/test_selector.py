@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ceil_jax import CeilSelector, UserError, build_retriever, load_encoder
+from ceil_jax.retrievers import unit_rows
 from ceil_jax.selector.bank import Bank, descending
 from ceil_jax.selector.card import Card
 from ceil_jax.tasks.base import Example, Template
@@ -247,7 +248,7 @@ def test_a_view_never_changes():
 def test_threads_that_select_add_and_remove():
     selector = make(ROWS[:30])
     fixed = {row["id"] for row in ROWS[:30]}
-    vectors = Words().encode(["the market at night"] * 10)
+    vectors = unit_rows(Words().encode(["the market at night"] * 10))
     failures = []
     done = threading.Event()
 
@@ -508,5 +509,5 @@ def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
     for query, picks in zip(bank[40:44], expected, strict=True):
         assert greedy_order(selector.select(query, k=3)) == [pick.id for pick in picks]
     assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")
-    with pytest.raises(UserError, match="unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
+    with pytest.raises(UserError, match=r"unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
         pipeline.selector("topk")
