@@ -147,7 +147,7 @@ class Pipeline:
                     stage, {"encoder": encoder.with_params(trained.params)}, trained.history, began
                 )
             self._note("training EPR", stage)
-            trained_encoder = load_encoder(str(stage.folder / "encoder"))
+            trained_encoder = load_encoder(stage.folder / "encoder").renamed("EPR")
         return Encoders(trained_encoder, trained_encoder)
 
     @cached_property
@@ -173,11 +173,11 @@ class Pipeline:
                 made = {name: encoder.with_params(params) for name, params in trained.params.items()}
                 _finish_training(stage, made, trained.history, began)
             self._note("training CEIL", stage)
-            query = load_encoder(str(stage.folder / "query"))
+            query = load_encoder(stage.folder / "query").renamed("CEIL")
             context = {
                 "frozen": lambda: encoder,
                 "shared": lambda: query,
-                "both": lambda: load_encoder(str(stage.folder / "context")),
+                "both": lambda: load_encoder(stage.folder / "context").renamed("CEIL context"),
             }[config.train_context]()
         return Encoders(query, context)
 

@@ -16,7 +16,7 @@ from ceil_jax.lm import cpu_attention
 from ceil_jax.lm.batching import by_token_budget
 from ceil_jax.lm.stopping import check_sampling
 from ceil_jax.lm.tokens import Tokeniser, Tokens, read_once
-from ceil_jax.lm.torch_reader import Reader, positions
+from ceil_jax.lm.torch_reader import CACHED, Reader, positions
 from ceil_jax.lm.writing import Writer
 
 
@@ -37,7 +37,7 @@ class TorchLM:
         self._tokenizer = tokenizer
         self._tokens = Tokeniser(tokenizer)
         # 1,024 on a CPU: what a layer computes on the way stays in the processor's cache
-        self._reader = Reader(model, token_budget or (2**15 if model.device.type == "cuda" else 2**10))
+        self._reader = Reader(model, token_budget or (2**14 if model.device.type == "cuda" else 2**10))
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array(self._tokens.count(texts), dtype=np.int64)
@@ -86,7 +86,7 @@ class TorchLM:
         read = self._reader.side_by_side(
             lambda rows: self._write([writers[r] for r in rows], [draws[r] for r in rows], temperature),
             by_token_budget(
-                [len(writer.prompt) + max_new_tokens for writer in writers], 2 * self._reader.budget
+                [len(writer.prompt) + max_new_tokens for writer in writers], CACHED * self._reader.budget
             ),
         )
         self.tokens_read += sum(read)

@@ -22,7 +22,7 @@ from ceil_jax.lm.tokens import Tokens, shared_prefix
 
 LOGITS_AT_ONCE = 2**25
 """Logits kept at one time: 128 MiB in float32."""
-CACHED = 8
+CACHED = 4
 """A pass over few tokens behind many cached ones may hold this many times the budget of tokens."""
 
 T = TypeVar("T")
