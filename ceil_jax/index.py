@@ -16,7 +16,7 @@ QUERY_BATCH = 256
 GROUP = 64
 """Neighbouring items whose best score stands for all of them in the first selection."""
 
-Score = Callable[[Float[Array, "q *v"], Float[Array, "n *v"]], Float[Array, "q n"]]
+Score = Callable[[Float[Array, "q ..."], Float[Array, "n ..."]], Float[Array, "q n"]]
 """Every query with every item; what each of them is (a vector, or several) is the score's own business."""
 
 
@@ -26,8 +26,8 @@ def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Fl
 
 
 def top_k(
-    queries: Float[Array, "q *v"] | Float[np.ndarray, "q *v"],
-    items: Float[Array, "n *v"] | Float[np.ndarray, "n *v"],
+    queries: Float[Array, "q ..."] | Float[np.ndarray, "q ..."],
+    items: Float[Array, "n ..."] | Float[np.ndarray, "n ..."],
     k: int,
     exclude: Int[Array, " q"] | Int[np.ndarray, " q"] | None = None,
     *,
@@ -70,11 +70,11 @@ def top_k(
 
 
 def _merge_block(
-    queries: Float[Array, "b *v"],
+    queries: Float[Array, "b ..."],
     exclude: Int[Array, " b"],
     scores: Float[Array, "b k"],
     indices: Int[Array, "b k"],
-    block: Float[Array, "n *v"],
+    block: Float[Array, "n ..."],
     start: Int[Array, ""],
     count: Int[Array, ""],
     *,

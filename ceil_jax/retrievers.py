@@ -172,9 +172,7 @@ def _view(name: str, rewrite: Rewrite | None) -> _View:
 
     if rewrite is None:
         raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
-    return _View(
-        lambda examples: list(rewrite([example.input for example in examples])), SIMILARITIES[name]
-    )
+    return _View(lambda examples: list(rewrite([example.input for example in examples])), SIMILARITIES[name])
 
 
 class _Vectors:
@@ -243,7 +241,9 @@ class _TargetSketch:
             wanted = self._sketch(query.output)
             overlap = np.array([len(wanted & sketch) for sketch in self._sketches])
             beside = np.array([len(sketch - wanted) for sketch in self._sketches])
-            draw = np.random.default_rng([self._seed, zlib.crc32(query.id.encode())]).permutation(len(overlap))
+            draw = np.random.default_rng([self._seed, zlib.crc32(query.id.encode())]).permutation(
+                len(overlap)
+            )
             best = np.lexsort((draw, beside, -overlap))[: k + 1]
             others = [int(i) for i in best if self.bank[i].id != query.id]
             chosen.append(

@@ -21,7 +21,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -245,6 +245,15 @@ def _measured(
     if len(rows) != count:
         raise ValueError(f"{what}: {len(rows)} rows for {count} places")
     return rows, round(time.perf_counter() - began, 3), cost() - before
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What work took, over all the processes that took part in it."""
+
+    seconds: float
+    tokens: int = 0
+    """Read by the LM."""
 
 
 class Rows(list):

@@ -10,8 +10,11 @@ from ceil_jax.tasks.cogs_form import Call, parse_call
 Sketch = Callable[[str], frozenset[str]]
 
 SQL_WORDS = frozenset(
-    "SELECT WHERE GROUP HAVING ORDER DESC ASC LIMIT JOIN INTERSECT EXCEPT UNION NOT IN OR AND BETWEEN EXISTS "
-    "LIKE DISTINCT COUNT AVG MIN MAX SUM".split()
+    [
+        *("SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "DESC", "ASC", "LIMIT", "JOIN", "DISTINCT"),
+        *("INTERSECT", "EXCEPT", "UNION", "NOT", "IN", "OR", "AND", "BETWEEN", "EXISTS", "LIKE"),
+        *("COUNT", "AVG", "MIN", "MAX", "SUM"),
+    ]
 )
 SQL_SIGNS = frozenset("*=><!+-")
 
@@ -23,7 +26,7 @@ def sql_sketch(query: str) -> frozenset[str]:
     """
     bare = re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
     words = {word.upper() for word in re.findall(r"\w+", bare)}
-    return (words & SQL_WORDS) | (set(bare) & SQL_SIGNS)
+    return (SQL_WORDS & words) | (SQL_SIGNS & set(bare))
 
 
 def cogs_sketch(form: str) -> frozenset[str]:

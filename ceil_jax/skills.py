@@ -20,7 +20,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.runs import Store
+from ceil_jax.runs import Cost, Store
 from ceil_jax.tasks.base import Example, Template
 
 log = logging.getLogger(__name__)
@@ -133,10 +133,8 @@ class Rewriter:
                 f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer or a longer-reading LM"
             )
         self._known: list[dict[str, str]] = [{} for _ in self.openings]
-        self.seconds = [0.0] * orders
-        """By order, over all the processes that rewrote what this one asked for."""
-        self.tokens = [0] * orders
-        """Read by the LM, likewise."""
+        self.costs = [Cost(0.0)] * orders
+        """Of what was asked for, by order."""
         self.failures: Counter[str] = Counter()
         """Rewrites that came to nothing, for which the raw input stands: empty, runaway, too long."""
 
@@ -164,8 +162,8 @@ class Rewriter:
                 what=f"rewriting, order {order}",
                 cost=lambda: self.lm.tokens_read,
             )
-        self.seconds[order] += rows.seconds
-        self.tokens[order] += rows.tokens
+        before = self.costs[order]
+        self.costs[order] = Cost(before.seconds + rows.seconds, before.tokens + rows.tokens)
         failed = Counter(row["failure"] for row in rows if row["failure"])
         self.failures += failed
         self._known[order] |= {
