@@ -236,12 +236,6 @@ class Pipeline:
         if name not in METHODS:
             raise unknown_name("method", name, METHODS)
         method, config = METHODS[name], self.config
-        sketch = SKETCHES.get(self.task.language)
-        if method.retriever == "target_sketch" and sketch is None:
-            known = ", ".join(SKETCHES)
-            raise UserError(
-                f"target_sketch knows answers in {known}, which {self.task.name}'s are not; try target_knn"
-            )
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         retriever = build_retriever(
             method.retriever,
@@ -253,7 +247,7 @@ class Pipeline:
             seed=config.seed,
             embed=self.embed,
             rewrite=partial(self.inputs.rewrite, orders=self.inputs.orders(name)),
-            sketch=sketch,
+            sketch=SKETCHES.get(self.task.language),
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()

@@ -87,7 +87,9 @@ def build_retriever(
         return _BM25(bank)
     if name == "target_sketch":
         if sketch is None:
-            raise UserError(f"retriever {name!r} compares sketches of outputs: give it a sketch")
+            raise UserError(
+                f"retriever {name!r} needs a sketch, which SQL and COGS tasks have; try target_knn"
+            )
         return _TargetSketch(bank, sketch, seed)
     if name not in RETRIEVERS:
         raise unknown_name("retriever", name, RETRIEVERS)
