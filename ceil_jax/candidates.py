@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ceil_jax.lexical import LexicalIndex
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.prompts import Fit, PromptBuilder
-from ceil_jax.retrievers import LexicalIndex
 from ceil_jax.runs import Rows, Stage
 from ceil_jax.tasks.base import Example
 

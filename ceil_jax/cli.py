@@ -57,10 +57,12 @@ def compare(
     `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default.
 
     Args:
-        retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil.
+        retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
+            skill_base skill_consistency skill_distinct target_knn target_sketch.
     """
     from ceil_jax.compare import compare as run
-    from ceil_jax.pipeline import METHODS, Pipeline
+    from ceil_jax.methods import METHODS
+    from ceil_jax.pipeline import Pipeline
     from ceil_jax.report import write_report
     from ceil_jax.runs import digest
 

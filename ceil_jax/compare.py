@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.intervals import Interval, bootstrap_interval
-from ceil_jax.pipeline import METHODS, Cost, Pipeline
+from ceil_jax.methods import METHODS
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.runs import Cost
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Row:
     interval: Interval
     """95 % bootstrap interval of the mean over queries, in percent."""
     training_tokens: int
-    """LM tokens read to train its encoder, EPR's included where CEIL starts from it."""
+    """LM tokens read before any query is answered: to train its encoder, EPR's included where CEIL starts
+    from it, and to rewrite inputs as skills."""
     answering_tokens: int
     seconds: float
     """All stages: LM scoring and training where there is any, retrieving, answering."""
@@ -52,6 +55,8 @@ class Comparison:
     costs: dict[str, Cost]
     """By stage, in the order they ran."""
     evaluations: dict[str, Evaluation]
+    note: str = ""
+    """What a reader of the numbers should know."""
 
     def text(self) -> str:
         """The table for a terminal."""
@@ -65,6 +70,7 @@ class Comparison:
             for stage, cost in self.costs.items()
         ]
         out += ["", *_aligned([["stage", "seconds", "LM tokens"], *costs])]
+        out += ["", self.note] if self.note else []
         return "\n".join(out)
 
     def markdown(self) -> str:
@@ -124,6 +130,7 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
         differences,
         dict(costs),
         evaluations,
+        pipeline.inputs.report(methods),
     )
 
 
@@ -135,7 +142,8 @@ def _stages(pipeline: Pipeline, method: str) -> set[str]:
         epr if pipeline.config.ceil.initial == "epr" else set()
     )
     trained = {"epr": epr, "ceil": ceil}.get(source or "", set())
-    return trained | {f"retrieving: {method}", f"answering: {method}"}
+    rewriting = {f"rewriting, order {order}" for order in pipeline.inputs.orders(method)}
+    return trained | rewriting | {f"retrieving: {method}", f"answering: {method}"}
 
 
 _COLUMNS = [
@@ -151,7 +159,7 @@ _COLUMNS = [
     "answering_tokens",
     "seconds",
 ]
-_HEADER = ["method", "score", "95 % interval", "LM tokens to train", "LM tokens to answer", "seconds"]
+_HEADER = ["method", "score", "95 % interval", "LM tokens to prepare", "LM tokens to answer", "seconds"]
 
 
 def _cells(row: Row) -> list[str]:

@@ -60,6 +60,21 @@ class CEILConfig:
 
 
 @dataclass(frozen=True)
+class SkillConfig:
+    """Rewriting inputs as skills (Skill-KNN)."""
+
+    lm: str | None = None
+    """The rewriter, as in --lm; by default the run's own LM."""
+    demonstrations: str | None = None
+    """sql, cogs, or a JSON file of [{"input": …, "skill": …}] (FILE#NAME of several lists); by default the
+    task's own."""
+    orders: int = 5
+    """m: shuffled orders of the demonstrations, each of which gives a skill."""
+    order: int = 0
+    """The one whose skill `skill_base` and --text skill take."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """One task, one LM, one encoder: everything that a number depends on."""
 
@@ -88,12 +103,15 @@ class RunConfig:
     signal: Literal["log_prob", "choice"] = "log_prob"
     """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
     log Σ P(choice), which is what decides an answer."""
+    text: Literal["input", "skill"] = "input"
+    """What retrievers see and encoders are trained on: inputs as they are, or rewritten as skills."""
     seed: int = 0
     """Of every random choice."""
     out: Path = Path("runs")
     """The folder of stages."""
     epr: EPRConfig = field(default_factory=EPRConfig)
     ceil: CEILConfig = field(default_factory=CEILConfig)
+    skills: SkillConfig = field(default_factory=SkillConfig)
 
 
 Scale = Literal["tiny", "small", "paper"]

@@ -62,6 +62,7 @@ def load_task(
         stop=spec.stop,
         few_shot=few_shot,
         more_metrics=spec.more_metrics,
+        language=spec.language,
     )
 
 

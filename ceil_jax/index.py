@@ -1,6 +1,8 @@
-"""Exact nearest items by dot product, in blocks: memory stays bounded whatever the bank's size."""
+"""Exact nearest items, in blocks: memory stays bounded whatever the bank's size."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +16,25 @@ QUERY_BATCH = 256
 GROUP = 64
 """Neighbouring items whose best score stands for all of them in the first selection."""
 
+Score = Callable[[Float[Array, "q ..."], Float[Array, "n ..."]], Float[Array, "q n"]]
+"""Every query with every item; what each of them is (a vector, or several) is the score's own business."""
+
+
+def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
+    """In full float32, on GPUs too."""
+    return jnp.matmul(queries, items.T, precision="highest")
+
 
 def top_k(
-    queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
-    items: Float[Array, "n d"] | Float[np.ndarray, "n d"],
+    queries: Float[Array, "q ..."] | Float[np.ndarray, "q ..."],
+    items: Float[Array, "n ..."] | Float[np.ndarray, "n ..."],
     k: int,
     exclude: Int[Array, " q"] | Int[np.ndarray, " q"] | None = None,
     *,
     item_block: int = ITEM_BLOCK,
+    score: Score = dot_products,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The k items with the largest dot product for each query, best first: (scores, indices int32).
+    """The k items with the largest score (dot product) for each query, best first: (scores, indices int32).
 
     Exact, in float32; equal scores are ordered by the lower index. `exclude[i]` is one item that query i
     must not get (itself, when queries are items), −1 for none. Places beyond the bank's size hold score −inf
@@ -47,28 +58,31 @@ def top_k(
         block = np.asarray(items[start : start + size], np.float32)
         count = len(block)
         if count < size:
-            block = np.concatenate([block, np.zeros((size - count, block.shape[1]), np.float32)])
+            block = np.concatenate([block, np.zeros((size - count, *block.shape[1:]), np.float32)])
         scores, indices = map_batches(
             _merge_block,
             (queries, exclude, scores, indices),
             (block, np.int32(start), np.int32(count)),
             batch_size=QUERY_BATCH,
+            score=score,
         )
     return np.asarray(scores), np.asarray(indices)
 
 
 def _merge_block(
-    queries: Float[Array, "b d"],
+    queries: Float[Array, "b ..."],
     exclude: Int[Array, " b"],
     scores: Float[Array, "b k"],
     indices: Int[Array, "b k"],
-    block: Float[Array, "n d"],
+    block: Float[Array, "n ..."],
     start: Int[Array, ""],
     count: Int[Array, ""],
+    *,
+    score: Score,
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
     """The best k of those so far (all with lower indices) and of the block's first `count` rows."""
     k = scores.shape[1]
-    new = jnp.matmul(queries, block.T, precision="highest")
+    new = score(queries, block)
     place = jnp.arange(block.shape[0], dtype=jnp.int32)[None, :]
     new = jnp.where((place < count) & (place != (exclude - start)[:, None]), new, -jnp.inf)
     new, places = _grouped_top_k(new, min(k, block.shape[0]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,37 +16,18 @@ from ceil_jax.config import RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
+from ceil_jax.inputs import Inputs
 from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.methods import METHODS, Method
 from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
 from ceil_jax.retrievers import Retrieved, build_retriever, unit_rows
-from ceil_jax.runs import Rows, Stage, Store, digest
+from ceil_jax.runs import Cost, Rows, Stage, Store, digest
 from ceil_jax.selector import Card, CeilSelector
+from ceil_jax.sketches import SKETCHES
 from ceil_jax.tasks.base import Example, Task
 
 log = logging.getLogger(__name__)
-
-
-class Method(NamedTuple):
-    """A row of the comparison: how examples are chosen, and with whose encoder."""
-
-    retriever: str
-    encoder: str | None
-    """base (as loaded), epr or ceil (trained); None where no encoder is used."""
-    label: str
-
-
-METHODS = {
-    "random": Method("random", None, "random"),
-    "bm25": Method("bm25", None, "BM25"),
-    "topk": Method("dense", "base", "dense top-k"),
-    "mmr": Method("mmr", "base", "MMR"),
-    "dpp": Method("dpp", "base", "DPP-MAP"),
-    "epr": Method("dense", "epr", "EPR"),
-    "epr_map": Method("dpp", "epr", "EPR + MAP"),
-    "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
-    "ceil": Method("dpp", "ceil", "CEIL"),
-}
 
 
 class Encoders(NamedTuple):
@@ -54,15 +35,6 @@ class Encoders(NamedTuple):
 
     query: Encoder
     context: Encoder
-
-
-@dataclass
-class Cost:
-    """What a stage took, over all the processes that worked on it."""
-
-    seconds: float
-    tokens: int = 0
-    """Read by the LM."""
 
 
 class Pipeline:
@@ -73,6 +45,7 @@ class Pipeline:
         self.task = task
         self.store = Store(config.out)
         self.costs: dict[str, Cost] = {}
+        self.inputs = Inputs(config, task, self.store, lambda: self.lm, self.costs)
         if not 1 <= config.shots < len(task.train):
             raise UserError(
                 f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; ask for fewer"
@@ -112,7 +85,10 @@ class Pipeline:
         with self.store.stage("vectors", key) as stage:
             if stage.summary is None:
                 began = time.perf_counter()
-                stage.save("vectors.npy", encoder.encode(texts, progress=True))
+                # skills are often the same
+                place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+                vectors = encoder.encode(list(place), progress=True)
+                stage.save("vectors.npy", vectors[[place[text] for text in texts]])
                 stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
             return np.array(stage.load("vectors.npy"))
 
@@ -130,10 +106,11 @@ class Pipeline:
     def _epr(self) -> Encoders:
         from ceil_jax.epr import train_epr
 
-        config, bank, encoder = self.config.epr, self.task.train, self.base
-        queries = self.instances(config.instances)
+        config, bank, encoder = self.config.epr, self.inputs.bank, self.base
+        instances = self.instances(config.instances)
+        queries = self.inputs.seen(instances)
         proposal = candidates.propose_single(queries, bank, config.candidates)
-        rows, scored = self._scores(queries, proposal, "EPR candidates")
+        rows, scored = self._scores(instances, proposal, "EPR candidates")
         scores = self._signal(rows)
 
         with self.store.stage(
@@ -155,12 +132,13 @@ class Pipeline:
     def _ceil(self) -> Encoders:
         from ceil_jax.ceil import train_ceil
 
-        config, bank = self.config.ceil, self.task.train
+        config, bank = self.config.ceil, self.inputs.bank
         encoder = self.encoders(config.initial).context
-        queries = self.instances(config.instances)
+        instances = self.instances(config.instances)
+        queries = self.inputs.seen(instances)
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
         proposal = self._propose(encoder, queries)
-        rows, scored = self._scores(queries, proposal, "CEIL subsets")
+        rows, scored = self._scores(instances, proposal, "CEIL subsets")
         scores = self._signal(rows)
 
         with self.store.stage(
@@ -183,7 +161,7 @@ class Pipeline:
         return Encoders(query, context)
 
     def _propose(self, encoder: Encoder, queries: Sequence[Example]) -> candidates.Proposal:
-        config, bank = self.config.ceil, self.task.train
+        config, bank = self.config.ceil, self.inputs.bank
         if not config.size <= min(config.shortlist, len(bank) - 1):
             raise UserError(
                 f"--ceil.size {config.size}: subsets are drawn from {min(config.shortlist, len(bank) - 1)} examples; "
@@ -239,8 +217,10 @@ class Pipeline:
         return np.array([row[signal] for row in rows], np.float32)
 
     def _training_key(self, scored: str, encoder: Encoder, config: Any) -> dict[str, Any]:
-        # how many instances there are is in the scores already
+        # how many instances there are is in the scores already; the texts are where they are the inputs
+        texts = {} if self.config.text == "input" else {"texts": digest(list(self.inputs.bank))}
         return {
+            **texts,
             "scores": scored,
             "signal": self.config.signal,
             "encoder": encoder.fingerprint,
@@ -260,16 +240,19 @@ class Pipeline:
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         retriever = build_retriever(
             method.retriever,
-            self.task.train,
+            self.inputs.bank if method.sees_text else self.task.train,
             encoder=encoders and encoders.context,
             query_encoder=encoders and encoders.query,
             trade_off=self._trade_off(method),
             shortlist=config.shortlist,
             seed=config.seed,
             embed=self.embed,
+            rewrite=partial(self.inputs.rewrite, orders=self.inputs.orders(name)),
+            sketch=SKETCHES.get(self.task.language),
         )
+        asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()
-        retrieved = retriever.retrieve(queries, config.shots)
+        retrieved = retriever.retrieve(asked, config.shots)
         self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
         return retrieved
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.compare import Comparison
-from ceil_jax.pipeline import METHODS, Pipeline
+from ceil_jax.methods import METHODS
+from ceil_jax.pipeline import Pipeline
 from ceil_jax.retrievers import unit_rows
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
@@ -74,9 +75,9 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
 
     first, best = _first_and_last(comparison)
     encoders = pipeline.encoders(METHODS[best].encoder or "base")
-    bank = pipeline.task.train
+    bank = pipeline.inputs.bank
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
-    vector = unit_rows(encoders.query.encode([query.input]))
+    vector = unit_rows(encoders.query.encode([pipeline.inputs.seen([query])[0].input]))
     _, near = top_k(vector, items, min(_SHOWN, len(bank)), np.array([-1], np.int32))
     chosen = {method: [r.position for r in pipeline.retrieve(method, [query])[0]] for method in {first, best}}
     # what the methods chose outside the nearest is shown too
@@ -169,6 +170,7 @@ def _page(pipeline: Pipeline, comparison: Comparison, row: int, picture: bytes) 
         gold=html.escape(query.output),
         answers="".join(answers),
         costs=table(["stage", "seconds", "LM tokens"], costs),
+        note=html.escape(comparison.note),
     )
 
 
@@ -194,5 +196,6 @@ summary {{ cursor: pointer; padding: .2rem 0; }}
 <p>“{query}” — gold answer: <b>{gold}</b>. The examples stand in prompt order: the last is next to the query.</p>
 {answers}
 <h2>What it cost</h2>{costs}
+<p>{note}</p>
 </body></html>
 """

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lexical import LexicalIndex
+from ceil_jax.sketches import Sketch
 from ceil_jax.tasks.base import Example
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
+    from ceil_jax.index import Score
 
 Embed = Callable[["Encoder", Sequence[str]], np.ndarray]
 """Texts to vectors, float32 [N, D]; a pipeline passes one that remembers."""
+
+Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
+"""Inputs to m skills each."""
 
 
 class Retrieved(NamedTuple):
@@ -26,7 +32,8 @@ class Retrieved(NamedTuple):
     position: int
     """In the bank."""
     relevance: float
-    """What orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random."""
+    """What orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random, the overlap for
+    target_sketch."""
     gain: float
     """What ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value, else `relevance`."""
 
@@ -55,35 +62,53 @@ def build_retriever(
     shortlist: int = 100,
     seed: int = 0,
     embed: Embed | None = None,
+    rewrite: Rewrite | None = None,
+    sketch: Sketch | None = None,
 ) -> Retriever:
-    """A retriever over the bank by its name: random, bm25, dense, mmr or dpp.
+    """A retriever over the bank by its name, one of RETRIEVERS.
 
     Args:
-        encoder: embeds the bank, and the queries too unless `query_encoder` is given; for dense, mmr, dpp.
+        encoder: embeds the bank, and the queries too unless `query_encoder` is given; not for random, bm25,
+            target_sketch.
         query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
         trade_off: λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
         shortlist: n, the nearest items among which dpp and mmr choose.
-        seed: of random.
+        seed: of random, and of the order of target_sketch's ties.
         embed: how texts become vectors, `encoder.encode` by default.
+        rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
+        sketch: what target_sketch compares of two outputs.
 
     Raises:
-        UserError: unknown name, or no encoder where one is needed.
+        UserError: unknown name, or no encoder, rewrite or sketch where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
     if name == "bm25":
         return _BM25(bank)
+    if name == "target_sketch":
+        if sketch is None:
+            raise UserError(
+                f"retriever {name!r} needs a sketch, which SQL and COGS tasks have; try target_knn"
+            )
+        return _TargetSketch(bank, sketch, seed)
     if name not in RETRIEVERS:
         raise unknown_name("retriever", name, RETRIEVERS)
     if encoder is None:
         raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
-    vectors = _Vectors(bank, encoder, query_encoder or encoder, embed or (lambda e, texts: e.encode(texts)))
-    if name == "dense":
-        return _Dense(vectors)
-    return _Greedy(name, vectors, trade_off, shortlist)
+    view = _view(name, rewrite)
+    embed = embed or (lambda e, texts: e.encode(texts))
+    vectors = _Vectors(bank, view, partial(embed, encoder), partial(embed, query_encoder or encoder))
+    if name in ("mmr", "dpp"):
+        return _Greedy(name, vectors, trade_off, shortlist)
+    return _Dense(name, vectors)
 
 
-RETRIEVERS = ("random", "bm25", "dense", "mmr", "dpp")
+RETRIEVERS = (
+    *("random", "bm25", "dense", "mmr", "dpp"),
+    *("skill_base", "skill_consistency", "skill_distinct"),
+    *("target_knn", "target_sketch"),
+)
+"""Those of the last line are oracles: they look at the queries' gold outputs."""
 
 
 def _check_size(bank: Sequence[Example], k: int) -> None:
@@ -111,31 +136,6 @@ class _Random:
         return chosen
 
 
-def words(text: str) -> list[str]:
-    """Lower-cased words and numbers: what BM25 counts."""
-    return re.findall(r"\w+", text.lower())
-
-
-class LexicalIndex:
-    """Okapi BM25 (k1 1.5, b 0.75) over texts, by bm25s; equal scores go to the lower position."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        import bm25s
-
-        self._index = bm25s.BM25()
-        self._known: set[str] = set()
-        documents = [words(text) for text in texts]
-        self._known = {word for document in documents for word in document}
-        if self._known:
-            self._index.index(documents, show_progress=False)
-        self._size = len(texts)
-
-    def scores(self, text: str) -> np.ndarray:
-        """float [N]: the text against every document."""
-        query = [word for word in words(text) if word in self._known]
-        return self._index.get_scores(query) if query else np.zeros(self._size)
-
-
 class _BM25:
     name = "bm25"
 
@@ -156,24 +156,65 @@ class _BM25:
         return chosen
 
 
+class _View(NamedTuple):
+    """What of an example is compared, and how."""
+
+    texts: Callable[[Sequence[Example]], list[Sequence[str]]]
+    """The texts of each example, the same number for all."""
+    score: Score | None = None
+    """Of every query with every item, both float32 [N, m, D]; without it the cosine of their one text each."""
+
+
+def _view(name: str, rewrite: Rewrite | None) -> _View:
+    if name == "target_knn":
+        return _View(lambda examples: [(example.output,) for example in examples])
+    if not name.startswith("skill_"):
+        return _View(lambda examples: [(example.input,) for example in examples])
+    from ceil_jax.skill_similarity import SIMILARITIES
+
+    if rewrite is None:
+        raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
+    return _View(lambda examples: list(rewrite([example.input for example in examples])), SIMILARITIES[name])
+
+
 class _Vectors:
-    """A bank's vectors and its queries', unit rows."""
+    """A bank's vectors and its queries': unit rows, or as a view's score takes them."""
 
     def __init__(
-        self, bank: Sequence[Example], encoder: Encoder, query_encoder: Encoder, embed: Embed
+        self,
+        bank: Sequence[Example],
+        view: _View,
+        embed_items: Callable[[Sequence[str]], np.ndarray],
+        embed_queries: Callable[[Sequence[str]], np.ndarray],
     ) -> None:
-        self.bank = bank
-        self.items = unit_rows(embed(encoder, [example.input for example in bank]))
-        self._query_encoder, self._embed = query_encoder, embed
+        self.bank, self._view, self._embed_queries = bank, view, embed_queries
+        self.items = self._embedded(bank, embed_items)
         self._position = {example.id: i for i, example in enumerate(bank)}
 
-    def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D]."""
-        from ceil_jax.index import top_k
+    def _embedded(
+        self, examples: Sequence[Example], embed: Callable[[Sequence[str]], np.ndarray]
+    ) -> np.ndarray:
+        texts = self._view.texts(examples)
+        vectors = embed([text for several in texts for text in several])
+        if self._view.score is None:
+            return unit_rows(vectors)
+        return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
 
-        vectors = unit_rows(self._embed(self._query_encoder, [query.input for query in queries]))
+    def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
+        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products, top_k
+
+        vectors = self._embedded(queries, self._embed_queries)
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
-        cosines, positions = top_k(vectors, self.items, min(n, len(self.bank)), exclude)
+        per_item = 1 if self._view.score is None else self.items.shape[1]
+        cosines, positions = top_k(
+            vectors,
+            self.items,
+            min(n, len(self.bank)),
+            exclude,
+            item_block=max(1, ITEM_BLOCK // per_item // GROUP) * GROUP,
+            score=self._view.score or dot_products,
+        )
         return cosines, positions, vectors
 
 
@@ -182,13 +223,42 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
+class _TargetSketch:
+    """Most of the query's output's sketch; of equals those with least beside it, then in a seeded order.
+
+    The paper names the overlap and no more. Ties are many (all of `SELECT COUNT(*)`), and a bank's
+    neighbours are often paraphrases of one question, hence the order.
+    """
+
+    name = "target_sketch"
+
+    def __init__(self, bank: Sequence[Example], sketch: Sketch, seed: int) -> None:
+        self.bank, self._sketch, self._seed = bank, sketch, seed
+        self._sketches = [sketch(example.output) for example in bank]
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        _check_size(self.bank, k)
+        chosen = []
+        for query in queries:
+            wanted = self._sketch(query.output)
+            overlap = np.array([len(wanted & sketch) for sketch in self._sketches])
+            beside = np.array([len(sketch - wanted) for sketch in self._sketches])
+            draw = np.random.default_rng([self._seed, zlib.crc32(query.id.encode())]).permutation(
+                len(overlap)
+            )
+            best = np.lexsort((draw, beside, -overlap))[: k + 1]
+            others = [int(i) for i in best if self.bank[i].id != query.id]
+            chosen.append(
+                [Retrieved(self.bank[i].id, i, float(overlap[i]), float(overlap[i])) for i in others[:k]]
+            )
+        return chosen
+
+
 class _Dense:
-    """The nearest by cosine: dense top-k with any encoder; EPR with a trained one."""
+    """The nearest by cosine: top-k with any encoder, EPR with a trained one, of inputs, skills or outputs."""
 
-    name = "dense"
-
-    def __init__(self, vectors: _Vectors) -> None:
-        self.vectors = vectors
+    def __init__(self, name: str, vectors: _Vectors) -> None:
+        self.name, self.vectors = name, vectors
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         bank = self.vectors.bank

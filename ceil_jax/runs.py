@@ -5,7 +5,8 @@ A run is not a folder of its own but the stages it needs; two runs that need the
 ```
 runs/
   scores-3f9a0c…/      key.json     what this stage depends on, readable
-                       rows.jsonl   append-only, a checksum a line: what a killed process leaves behind
+                       rows.jsonl   a journal: append-only, a checksum a line (keyed_rows.jsonl where the
+                                    rows have names and may grow in number)
                        done.json    written last: the stage's summary and the sha256 of its files
 ```
 """
@@ -18,10 +19,10 @@ import json
 import logging
 import os
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
+from ceil_jax.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -190,76 +192,77 @@ class Stage:
             what: the progress bar's label.
             cost: a running count (LM tokens read), whose increase is kept with each chunk.
         """
-        chunks = _ChunkLog(self.folder / "rows.jsonl")
+        journal = Journal(self.folder / "rows.jsonl", "start")
         starts = range(0, total, chunk)
-        missing = [start for start in starts if start not in chunks.lines]
+        missing = [start for start in starts if start not in journal.lines]
         if missing:
             bar = tqdm(total=total, initial=total - sum(min(chunk, total - s) for s in missing), desc=what)
             with bar:
                 for start in missing:
                     stop = min(start + chunk, total)
-                    began, before = time.perf_counter(), cost()
-                    rows = work(start, stop)
-                    if len(rows) != stop - start:
-                        raise ValueError(f"{what}: {len(rows)} rows for {stop - start} places")
-                    chunks.append(start, rows, time.perf_counter() - began, cost() - before)
+                    rows, seconds, tokens = _measured(partial(work, start, stop), stop - start, cost, what)
+                    journal.append([{"start": start, "rows": rows, "seconds": seconds, "tokens": tokens}])
                     bar.update(stop - start)
-        lines = [chunks.lines[start] for start in starts]
-        return Rows(
-            [row for line in lines for row in line["rows"]],
-            seconds=sum(line["seconds"] for line in lines),
-            tokens=sum(line["tokens"] for line in lines),
-        )
+        lines = [journal.lines[start] for start in starts]
+        return Rows([row for line in lines for row in line["rows"]], lines)
+
+    def keyed_rows(
+        self,
+        keys: Sequence[str],
+        work: Callable[[list[str]], list[Any]],
+        *,
+        chunk: int,
+        what: str,
+        cost: Callable[[], int] = lambda: 0,
+    ) -> Rows:
+        """The row of each key, in order; `work(some keys)` for those that are not in the log yet.
+
+        For rows that depend on their key alone: other keys may come later, and only they are worked on.
+        A chunk's cost is shared out evenly over its rows; a key that is asked for twice costs once.
+        """
+        journal = Journal(self.folder / "keyed_rows.jsonl", "key")
+        asked = list(dict.fromkeys(keys))
+        missing = [key for key in asked if key not in journal.lines]
+        if missing:
+            with tqdm(total=len(asked), initial=len(asked) - len(missing), desc=what) as bar:
+                for start in range(0, len(missing), chunk):
+                    some = missing[start : start + chunk]
+                    rows, seconds, tokens = _measured(partial(work, some), len(some), cost, what)
+                    each = {"seconds": round(seconds / len(some), 4), "tokens": tokens / len(some)}
+                    journal.append(
+                        [{"key": key, "row": row, **each} for key, row in zip(some, rows, strict=True)]
+                    )
+                    bar.update(len(some))
+        return Rows([journal.lines[key]["row"] for key in keys], [journal.lines[key] for key in asked])
+
+
+def _measured(
+    work: Callable[[], list[Any]], count: int, cost: Callable[[], int], what: str
+) -> tuple[list[Any], float, int]:
+    """The rows that `work` gives, the seconds it took and by how much `cost` grew."""
+    began, before = time.perf_counter(), cost()
+    rows = work()
+    if len(rows) != count:
+        raise ValueError(f"{what}: {len(rows)} rows for {count} places")
+    return rows, round(time.perf_counter() - began, 3), cost() - before
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What work took, over all the processes that took part in it."""
+
+    seconds: float
+    tokens: int = 0
+    """Read by the LM."""
 
 
 class Rows(list):
     """A stage's rows in order, with what they cost over all the processes that made them."""
 
-    def __init__(self, rows: list[Any], *, seconds: float, tokens: int) -> None:
+    def __init__(self, rows: list[Any], lines: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(rows)
-        self.seconds = seconds
-        self.tokens = tokens
-
-
-class _ChunkLog:
-    """Append-only JSON lines, each with the CRC-32 of its text; damaged lines are dropped, and said."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines: dict[int, dict[str, Any]] = {}
-        if not path.exists():
-            return
-        kept: list[bytes] = []
-        damaged = 0
-        for raw in path.read_bytes().splitlines(keepends=True):
-            line = _checked(raw)
-            if line is None:
-                damaged += 1
-            elif line["start"] not in self.lines:
-                self.lines[line["start"]] = line
-                kept.append(raw)
-        if damaged:
-            log.warning("%s: %d damaged or half-written chunk(s); computing them again", path, damaged)
-            beside = path.with_name(path.name + ".part")
-            beside.write_bytes(b"".join(kept))
-            beside.replace(path)
-
-    def append(self, start: int, rows: list[Any], seconds: float, tokens: int) -> None:
-        line = {"start": start, "rows": rows, "seconds": round(seconds, 3), "tokens": tokens}
-        body = json.dumps(line, separators=(",", ":"))
-        with self.path.open("ab") as out:
-            out.write(f"{zlib.crc32(body.encode()):08x} {body}\n".encode())
-            out.flush()
-            os.fsync(out.fileno())
-        # what a resumed process would read, not what this one holds: the two must never differ
-        self.lines[start] = json.loads(body)
-
-
-def _checked(raw: bytes) -> dict[str, Any] | None:
-    checksum, _, body = raw.partition(b" ")
-    if not raw.endswith(b"\n") or checksum != f"{zlib.crc32(body[:-1]):08x}".encode():
-        return None
-    return json.loads(body)
+        self.seconds: float = sum(line["seconds"] for line in lines)
+        self.tokens: int = round(sum(line["tokens"] for line in lines))
 
 
 def _sha256(path: Path) -> str:

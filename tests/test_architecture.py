@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
-    {"errors", "config", "demo", "runs", "packages", "parallel", "intervals"},
-    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index"},
+    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals"},
+    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "skill_similarity"},
     {
         "tokens",
         "hf_names",
@@ -24,7 +24,11 @@ LAYERS = [
         "metrics",
         "lm",
         "prompts",
+        "lexical",
+        "sketches",
+        "skills",
     },
+    {"inputs"},
     {"retrievers"},
     {"selector"},
     {"candidates", "train", "epr", "ceil", "evaluate"},

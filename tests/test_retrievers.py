@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.retrievers import LexicalIndex, build_retriever
+from ceil_jax.lexical import LexicalIndex
+from ceil_jax.retrievers import build_retriever
 from ceil_jax.tasks.base import Example
 
 TEXTS = ["the cat sat", "a dog ran", "the cat ran", "birds fly high", "the cat sat", "fish swim"]

@@ -93,3 +93,5 @@ class Task:
     """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS k-C)."""
     more_metrics: tuple[str, ...] = ()
     """Names of metrics to report beside `metric`."""
+    language: str = ""
+    """The formal language of its answers that Skill-KNN has demonstrations and a sketch for: sql, cogs."""

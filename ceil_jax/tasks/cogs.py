@@ -50,6 +50,7 @@ def _entry(suffix: str, cases: tuple[str, ...]) -> TaskSpec:
         keep=lambda row: row["distribution"] in cases,
         bank_size=2_000,
         max_new_tokens=200,
+        language="cogs",
         note="the answer is the compact function call of `cogs_form`; the bank is 2,000 of train",
     )
 

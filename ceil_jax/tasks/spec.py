@@ -75,6 +75,8 @@ class TaskSpec:
     max_new_tokens: int = 128
     stop: tuple[str, ...] = ("\n",)
     more_metrics: tuple[str, ...] = ()
+    language: str = ""
+    """As in Task."""
     paper: Mapping[str, float] = field(default_factory=lambda: NO_PAPER)
     """CEIL's Table 2, method -> percent, where the paper has the task."""
     note: str = ""

@@ -142,6 +142,7 @@ SPIDER = TaskSpec(
     files={"train": "train_spider", "validation": "dev"},
     deduplicate=False,  # the paper's bank is all 7,000; equal questions are about different databases
     max_new_tokens=200,
+    language="sql",
     note="the hub has neither its schemas nor its databases",
 )
 

@@ -1,0 +1,88 @@
+"""What methods see of an example: its input, or the skills that an LM says it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from ceil_jax.config import RunConfig
+from ceil_jax.errors import UserError
+from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.methods import METHODS
+from ceil_jax.runs import Cost, Store
+from ceil_jax.skills import Rewriter, load_demonstrations
+from ceil_jax.tasks.base import Example, Task
+
+
+class Inputs:
+    """A run's inputs, rewritten when they are first asked for and no more often.
+
+    Args:
+        lm: gives the run's own LM, which rewrites unless `--skills.lm` names another.
+        costs: where rewriting's are noted.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        task: Task,
+        store: Store,
+        lm: Callable[[], LanguageModel],
+        costs: dict[str, Cost],
+    ) -> None:
+        self.config, self.task, self._store, self._lm, self._costs = config, task, store, lm, costs
+
+    @cached_property
+    def rewriter(self) -> Rewriter:
+        """Of `--skills.lm` and `--skills.demonstrations`.
+
+        Raises:
+            UserError: the task has no demonstrations of its own and none are given; an order out of range.
+        """
+        config = self.config.skills
+        source = config.demonstrations or self.task.language
+        if not source:
+            raise UserError(
+                f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations FILE"
+            )
+        if not 0 <= config.order < config.orders:
+            raise UserError(
+                f"--skills.order {config.order}: expected a number from 0 to below --skills.orders ({config.orders})"
+            )
+        if config.lm is None or config.lm == self.config.lm:
+            lm = self._lm()
+        else:
+            lm = load_lm(config.lm, dtype=self.config.dtype)
+        demonstrations = load_demonstrations(source)
+        return Rewriter(lm, demonstrations, self._store, orders=config.orders, seed=self.config.seed)
+
+    def orders(self, name: str) -> list[int]:
+        """The rewriter's orders whose skills a method compares, if any."""
+        method, config = METHODS[name], self.config
+        if method.retriever in ("skill_consistency", "skill_distinct"):
+            return list(range(config.skills.orders))
+        one = method.retriever == "skill_base" or (method.sees_text and config.text == "skill")
+        return [config.skills.order] if one else []
+
+    def rewrite(self, inputs: Sequence[str], orders: Sequence[int]) -> list[list[str]]:
+        """The skills of each input, one for each of the orders."""
+        skills = self.rewriter.rewrite(inputs, orders)
+        self._costs |= {f"rewriting, order {order}": self.rewriter.costs[order] for order in orders}
+        return skills
+
+    def seen(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """The examples as retrievers see them: by `--text`, with a skill in place of the input."""
+        if self.config.text == "input":
+            return examples
+        skills = self.rewrite([example.input for example in examples], [self.config.skills.order])
+        return [replace(example, input=skill) for example, [skill] in zip(examples, skills, strict=True)]
+
+    @cached_property
+    def bank(self) -> Sequence[Example]:
+        """The task's, as retrievers see it."""
+        return self.seen(self.task.train)
+
+    def report(self, methods: Sequence[str]) -> str:
+        """How many rewrites failed, where these methods need any."""
+        return self.rewriter.report() if any(self.orders(method) for method in methods) else ""

@@ -1,0 +1,33 @@
+"""Texts by the words they share: BM25."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def words(text: str) -> list[str]:
+    """Lower-cased words and numbers: what BM25 counts."""
+    return re.findall(r"\w+", text.lower())
+
+
+class LexicalIndex:
+    """Okapi BM25 (k1 1.5, b 0.75) over texts, by bm25s; equal scores go to the lower position."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        import bm25s
+
+        self._index = bm25s.BM25()
+        self._known: set[str] = set()
+        documents = [words(text) for text in texts]
+        self._known = {word for document in documents for word in document}
+        if self._known:
+            self._index.index(documents, show_progress=False)
+        self._size = len(texts)
+
+    def scores(self, text: str) -> np.ndarray:
+        """float [N]: the text against every document."""
+        query = [word for word in words(text) if word in self._known]
+        return self._index.get_scores(query) if query else np.zeros(self._size)

@@ -1,0 +1,52 @@
+"""What a formal answer is built of, without its names and values: Skill-KNN's target-sketch oracle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ceil_jax.tasks.cogs_form import Call, parse_call
+
+Sketch = Callable[[str], frozenset[str]]
+
+SQL_WORDS = frozenset(
+    [
+        *("SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "DESC", "ASC", "LIMIT", "JOIN", "DISTINCT"),
+        *("INTERSECT", "EXCEPT", "UNION", "NOT", "IN", "OR", "AND", "BETWEEN", "EXISTS", "LIKE"),
+        *("COUNT", "AVG", "MIN", "MAX", "SUM"),
+    ]
+)
+SQL_SIGNS = frozenset("*=><!+-")
+
+
+def sql_sketch(query: str) -> frozenset[str]:
+    """The paper's keywords and signs that stand in it, quoted text and names behind a dot left out.
+
+    `>=` counts as > and =, `<>` as < and >.
+    """
+    bare = re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
+    words = {word.upper() for word in re.findall(r"\w+", bare)}
+    return (SQL_WORDS & words) | (SQL_SIGNS & set(bare))
+
+
+def cogs_sketch(form: str) -> frozenset[str]:
+    """The roles of a compact COGS form, each with those above it; words, articles and prepositions left out.
+
+    `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod. The paper says "structural
+    similarity" and no more; a word on its own (`box(a)`, `Paula`) has no structure.
+    """
+    if "=" not in form:
+        return frozenset()
+
+    def roles(call: Call, above: str) -> set[str]:
+        paths = set()
+        for role, inner in call.arguments:
+            path = above + role.partition(".")[0]
+            paths |= {path} | roles(inner, path + "/")
+        return paths
+
+    return frozenset(roles(parse_call(form), ""))
+
+
+SKETCHES: dict[str, Sketch] = {"sql": sql_sketch, "cogs": cogs_sketch}
+"""By `Task.language`."""

@@ -1,0 +1,62 @@
+"""Skill-KNN's similarities between inputs of m skills each: e_i(x) is the embedding of x's i-th skill.
+
+    base               cos(e_1(x), e_1(a))
+    consistency        cos(Σ_i e_i(x) / m, Σ_j e_j(a) / m)
+    distinctiveness    max_ij cos(e_i(x), e_j(a))
+
+(An et al. 2023, section 3.) With one skill each they are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+Similarity = Callable[[Float[Array, "q m d"], Float[Array, "n m d"]], Float[Array, "q n"]]
+
+
+def _cosine(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
+    """0 where a vector is 0."""
+    return jnp.matmul(_unit(queries), _unit(items).T, precision="highest")
+
+
+def _unit(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+    return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+@jax.jit
+def base(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
+    """The cosine of the first skills; others are not looked at."""
+    return _cosine(queries[:, 0], items[:, 0])
+
+
+@jax.jit
+def consistency(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
+    """The cosine of the mean embeddings: what all rewrites of an input say."""
+    return _cosine(queries.mean(axis=1), items.mean(axis=1))
+
+
+@jax.jit
+def distinctiveness(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
+    """The largest cosine of any two of their skills, a pair at a time: memory for q × n whatever m is."""
+    m = queries.shape[1]
+    queries, items = _unit(queries), jnp.moveaxis(_unit(items), 1, 0)
+
+    def step(best: Float[Array, "q n"], pair: Int[Array, ""]) -> tuple[Float[Array, "q n"], None]:
+        new = jnp.matmul(queries[:, pair % m], items[pair // m].T, precision="highest")
+        return jnp.maximum(best, new), None
+
+    start = jnp.full((queries.shape[0], items.shape[1]), -jnp.inf, queries.dtype)
+    best, _ = jax.lax.scan(step, start, jnp.arange(m * items.shape[0]))
+    return best
+
+
+SIMILARITIES: dict[str, Similarity] = {
+    "skill_base": base,
+    "skill_consistency": consistency,
+    "skill_distinct": distinctiveness,
+}
+"""By the names of their retrievers."""

@@ -1,0 +1,156 @@
+"""Skill-KNN and `--text skill` end to end, on the test LM and the test encoder."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ceil_jax.compare import compare
+from ceil_jax.config import CEILConfig, EPRConfig, RunConfig, SkillConfig
+from ceil_jax.errors import UserError
+from ceil_jax.lm import TinyLM
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.report import write_report
+from ceil_jax.tasks.base import Example, Task, Template
+
+ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")
+ANSWER = ("SELECT count(*) FROM NOUN", "SELECT * FROM NOUN", "SELECT max(size) FROM NOUN")
+SHOWN = [
+    {"input": "how many trees", "skill": "counting rows"},
+    {"input": "list every bird", "skill": "all rows"},
+    {"input": "the largest fish", "skill": "maximum of a column"},
+    {"input": "how many stones", "skill": "counting rows"},
+]
+
+
+def question(split, i):
+    return Example(
+        f"{split}-{i}", ASK[i % 3].replace("NOUN", f"thing{i}"), ANSWER[i % 3].replace("NOUN", f"thing{i}")
+    )
+
+
+TASK = Task(
+    "questions",
+    [question("train", i) for i in range(30)],
+    [question("validation", i) for i in range(30, 36)],
+    Template("{input}\t{output}"),
+    "exact_match",
+    max_new_tokens=8,
+    language="sql",
+)
+SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
+
+
+@pytest.fixture
+def config(tmp_path):
+    shown = tmp_path / "shown.json"
+    shown.write_text(json.dumps(SHOWN))
+    return RunConfig(
+        encoder="tiny",
+        lm="tiny",
+        shots=2,
+        shortlist=12,
+        out=tmp_path / "runs",
+        skills=SkillConfig(demonstrations=str(shown), orders=2),
+        epr=EPRConfig(instances=8, candidates=4, positives=2, epochs=1, batch_size=4),
+        ceil=CEILConfig(instances=8, subsets=3, size=2, shortlist=6, epochs=1, batch_size=4),
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Rewriting prompts that the LM is given. It answers as a good rewriter would: by the input's verb."""
+    prompts = []
+    skills = {"how": " counting rows", "list": " all rows", "the": " maximum of a column"}
+    answer = TinyLM.generate
+
+    def generate(self, some, max_new_tokens, stop=(), **options):
+        if max_new_tokens != 200:
+            return answer(self, some, max_new_tokens, stop, **options)
+        prompts.extend(some)
+        self.tokens_read += int(self.count_tokens(some).sum())
+        return [skills[prompt.rpartition("Input: ")[2].split()[0]] for prompt in some]
+
+    monkeypatch.setattr(TinyLM, "generate", generate)
+    return prompts
+
+
+def kinds(picks):
+    return {pick.position % 3 for pick in picks}
+
+
+def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked, tmp_path):
+    pipeline = Pipeline(config, TASK)
+    for method in [*SKILL_METHODS, "target_sketch"]:
+        for i, picks in enumerate(pipeline.retrieve(method, TASK.validation)):
+            assert kinds(picks) == {i % 3}, method
+    assert len(asked) == 2 * 36
+    table = compare(pipeline, ["topk", *SKILL_METHODS, "target_knn", "target_sketch"])
+    assert len(asked) == 2 * 36
+    tokens = {row.method: row.training_tokens for row in table.rows}
+    assert tokens["topk"] == tokens["target_knn"] == tokens["target_sketch"] == 0
+    assert tokens["skill_consistency"] == tokens["skill_distinct"]
+    assert tokens["skill_consistency"] == pytest.approx(2 * tokens["skill_base"], abs=2)
+    assert "0 of 72 rewrites failed" in table.text()
+    assert "0 of 72 rewrites failed" in write_report(tmp_path / "report", pipeline, table).page.read_text()
+    for method in SKILL_METHODS:
+        for row in table.evaluations[method].rows:
+            relevance = [example[1] for example in row["examples"]]
+            assert relevance == sorted(relevance)
+
+
+def test_every_retriever_can_see_the_skill(config, asked):
+    pipeline = Pipeline(replace(config, text="skill"), TASK)
+    for method in ("bm25", "topk", "mmr", "epr", "ceil_topk"):
+        for i, picks in enumerate(pipeline.retrieve(method, TASK.validation)):
+            assert i % 3 in kinds(picks[:1]), method
+    assert len(asked) == 36  # one order, all methods
+    result = pipeline.evaluate("topk")
+    # prompts hold inputs, not skills: the same examples give the same predictions, and nothing else is asked
+    assert [row["gold"] for row in result.rows] == [example.output for example in TASK.validation]
+    chosen = [
+        [pick.id for picks in pipeline.retrieve(method, TASK.validation) for pick in picks]
+        for method in ("topk", "skill_base")
+    ]
+    assert chosen[0] == chosen[1]
+    assert pipeline.inputs.orders("random") == []
+
+
+def test_training_on_skills_is_not_taken_for_training_on_inputs(config, asked):
+    # EPR's candidates are found by the answers, so its scores are the same for both
+    Pipeline(config, TASK).encoders("epr")
+    Pipeline(replace(config, text="skill"), TASK).encoders("epr")
+    assert len(list(config.out.glob("scores-*"))) == 1
+    assert len(list(config.out.glob("epr-*"))) == 2
+
+
+def test_a_bank_that_changed_under_the_cache(config, asked):
+    Pipeline(config, TASK).retrieve("skill_base", TASK.validation)
+    asked.clear()
+    # train-0 now asks for a list and train-30 is new
+    changed = [replace(TASK.train[0], input="list every thing0"), *TASK.train[1:], question("train", 30)]
+    pipeline = Pipeline(config, replace(TASK, train=changed))
+    retriever_picks = pipeline.retrieve("skill_base", TASK.validation)
+    assert sorted(p.rpartition("Input: ")[2] for p in asked) == ["list every thing0\nSkill:"]
+    # validation-31 asks for a list, and equals go to the lower position
+    assert [pick.id for pick in retriever_picks[1]] == ["train-0", "train-1"]
+    assert "train-0" not in {pick.id for pick in retriever_picks[0]}
+
+
+def test_what_a_user_can_mend(config, tmp_path):
+    plain = replace(TASK, language="")
+    without = replace(config, skills=SkillConfig())
+    with pytest.raises(UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"):
+        Pipeline(without, plain).retrieve("skill_base", TASK.validation)
+    with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
+        Pipeline(config, plain).retrieve("target_sketch", TASK.validation)
+    outside = replace(config, skills=replace(config.skills, order=2))
+    with pytest.raises(UserError, match=r"--skills\.order 2: expected a number from 0 to below .*\(2\)"):
+        Pipeline(outside, TASK).retrieve("skill_base", TASK.validation)
+    with pytest.raises(UserError, match=r"16 demonstrations take .* tiny reads 512"):
+        Pipeline(without, TASK).retrieve("skill_base", TASK.validation)
+
+
+def test_another_lm_may_rewrite(config):
+    pipeline = Pipeline(replace(config, skills=replace(config.skills, lm="tiny"), lm="absent"), TASK)
+    assert pipeline.inputs.rewriter.lm.name == "tiny"
