@@ -31,9 +31,9 @@ def read_query(query: str | Row, number: int) -> Example:
     """A query; its id is empty where none is given, its output does not matter."""
     if isinstance(query, str):
         query = {"input": query}
-    elif isinstance(query, Mapping):
+    if isinstance(query, Mapping):
         query = {**query, "output": query.get("output") or ""}
-    return _example(query if isinstance(query, Example) else {"output": "", **query}, f"query {number}")
+    return _example(query, f"query {number}")
 
 
 def _example(row: Row, where: str) -> Example:
