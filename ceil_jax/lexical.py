@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 
@@ -19,6 +20,8 @@ class LexicalIndex:
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
 
+        # importing it sets its logger to DEBUG, which would print a line for every index
+        logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._index = bm25s.BM25()
         self._known: set[str] = set()
         documents = [words(text) for text in texts]
