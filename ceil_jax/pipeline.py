@@ -26,6 +26,7 @@ from ceil_jax.runs import Cost, Rows, Stage, Store, digest
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.sketches import SKETCHES
 from ceil_jax.tasks.base import Example, Task
+from ceil_jax.train import QUALITY
 
 log = logging.getLogger(__name__)
 
@@ -231,6 +232,9 @@ class Pipeline:
     def _note(self, what: str, stage: Stage) -> None:
         assert stage.summary is not None
         self.costs[what] = Cost(stage.summary["seconds"])
+        first, *later = [row[QUALITY] for row in stage.summary["history"]]
+        if first >= max(later):
+            log.warning("%s: no step ranked held-out sets better; the starting weights are kept", what)
 
     def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
         """The examples that a method chooses for each query, in greedy order."""
