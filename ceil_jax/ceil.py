@@ -50,6 +50,8 @@ def train_ceil(
     Returns:
         Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
+    assert config.trade_off != "tuned"
+    trade_off = config.trade_off
     training, held_out = split_held_out(len(queries), seed)
     query_tokens = TokenTable(encoder, [query.input for query in queries])
     rank_loss = _rank_loss(config)
@@ -69,7 +71,7 @@ def train_ceil(
             tokens, shortlist, subsets, dets, _ = batch
             encoded = encoder.apply(params["query"], tokens, key=key)
             similar = jax.vmap(relevance)(encoded, vectors[shortlist])
-            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, config.trade_off)
+            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
 
     else:
         context = "context" if config.train_context == "both" else "query"
@@ -88,7 +90,7 @@ def train_ceil(
             examples = examples.reshape(*items.ids.shape[:2], -1)
             similar = jax.vmap(relevance)(encoded, examples)
             dets = jax.vmap(block_log_dets)(examples, subsets)
-            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, config.trade_off)
+            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
 
     def loss(params, batch, key):
         return jnp.mean(jax.vmap(rank_loss)(log_probs(params, batch, key), batch[-1]))

@@ -41,8 +41,9 @@ class CEILConfig:
     """n: nearest examples that subsets are drawn from."""
     sampler: Literal["random", "k_dpp"] = "random"
     """How subsets are drawn from the shortlist."""
-    trade_off: float = 0.05
-    """λ of the kernel, in training and in MAP inference."""
+    trade_off: float | Literal["tuned"] = 0.05
+    """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
+    tuned for the encoder it starts from."""
     initial: Literal["epr", "base"] = "epr"
     """The weights to start from, and the encoder that shortlists."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
@@ -96,8 +97,9 @@ class RunConfig:
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: int = 100
     """n: nearest examples that MAP and MMR choose from."""
-    trade_off: float = 0.05
-    """λ of MAP on an encoder that was not trained for it."""
+    trade_off: float | Literal["tuned"] = 0.05
+    """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
+    of 100 training queries the highest log P, of 0.001 to 0.1."""
     fit: Literal["greedy", "similarity"] = "greedy"
     """What to drop when not all examples fit: the last of the greedy order, or the least similar."""
     signal: Literal["log_prob", "choice"] = "log_prob"
@@ -105,6 +107,9 @@ class RunConfig:
     log Σ P(choice), which is what decides an answer."""
     text: Literal["input", "skill"] = "input"
     """What retrievers see and encoders are trained on: inputs as they are, or rewritten as skills."""
+    context: Literal["input", "example"] = "input"
+    """What trained encoders see of a bank example: its input, as in the papers, or its output as well, which
+    is known at inference too."""
     seed: int = 0
     """Of every random choice."""
     out: Path = Path("runs")

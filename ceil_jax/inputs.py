@@ -83,6 +83,13 @@ class Inputs:
         """The task's, as retrievers see it."""
         return self.seen(self.task.train)
 
+    @cached_property
+    def context(self) -> Sequence[Example]:
+        """The bank as trained encoders see it: by `--context`, with the output after the input."""
+        if self.config.context == "input":
+            return self.bank
+        return [replace(example, input=f"{example.input} {example.output}") for example in self.bank]
+
     def report(self, methods: Sequence[str]) -> str:
         """How many rewrites failed, where these methods need any."""
         return self.rewriter.report() if any(self.orders(method) for method in methods) else ""

@@ -6,13 +6,13 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ceil_jax import candidates, evaluate
-from ceil_jax.config import RunConfig
+from ceil_jax.config import CEILConfig, RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
@@ -107,10 +107,10 @@ class Pipeline:
     def _epr(self) -> Encoders:
         from ceil_jax.epr import train_epr
 
-        config, bank, encoder = self.config.epr, self.inputs.bank, self.base
+        config, bank, encoder = self.config.epr, self.inputs.context, self.base
         instances = self.instances(config.instances)
         queries = self.inputs.seen(instances)
-        proposal = candidates.propose_single(queries, bank, config.candidates)
+        proposal = candidates.propose_single(queries, self.inputs.bank, config.candidates)
         rows, scored = self._scores(instances, proposal, "EPR candidates")
         scores = self._signal(rows)
 
@@ -133,12 +133,14 @@ class Pipeline:
     def _ceil(self) -> Encoders:
         from ceil_jax.ceil import train_ceil
 
-        config, bank = self.config.ceil, self.inputs.bank
+        config, bank = self.config.ceil, self.inputs.context
         encoder = self.encoders(config.initial).context
         instances = self.instances(config.instances)
         queries = self.inputs.seen(instances)
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
-        proposal = self._propose(encoder, queries)
+        if config.trade_off == "tuned":
+            config = replace(config, trade_off=self._tuned(config.initial))
+        proposal = self._propose(encoder, queries, config)
         rows, scored = self._scores(instances, proposal, "CEIL subsets")
         scores = self._signal(rows)
 
@@ -161,16 +163,16 @@ class Pipeline:
             }[config.train_context]()
         return Encoders(query, context)
 
-    def _propose(self, encoder: Encoder, queries: Sequence[Example]) -> candidates.Proposal:
-        config, bank = self.config.ceil, self.inputs.bank
+    def _propose(
+        self, encoder: Encoder, queries: Sequence[Example], config: CEILConfig
+    ) -> candidates.Proposal:
+        bank = self.inputs.context
         if not config.size <= min(config.shortlist, len(bank) - 1):
             raise UserError(
                 f"--ceil.size {config.size}: subsets are drawn from {min(config.shortlist, len(bank) - 1)} examples; "
                 "lower it or raise --ceil.shortlist"
             )
-        nearest = build_retriever("dense", bank, encoder=encoder, embed=self.embed)
-        n = min(config.shortlist, len(bank) - 1)
-        retrieved = nearest.retrieve(queries, n)
+        retrieved = self._nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         seed = self.config.seed
         if config.sampler == "random":
@@ -180,6 +182,37 @@ class Pipeline:
         return candidates.propose_k_dpp(
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
+
+    def _nearest(
+        self, encoders: Encoders, bank: Sequence[Example], queries: Sequence[Example], n: int
+    ) -> list[list[Retrieved]]:
+        dense = build_retriever(
+            "dense", bank, encoder=encoders.context, query_encoder=encoders.query, embed=self.embed
+        )
+        return dense.retrieve(queries, min(n, len(bank) - 1))
+
+    @cache  # noqa: B019  a pipeline lives as long as its process
+    def _tuned(self, source: str) -> float:
+        """λ for an encoder: the one whose MAP sets the LM likes best, on queries of the bank."""
+        from ceil_jax.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, propose_map
+
+        encoders = self.encoders(source)
+        bank = self.inputs.bank if source == "base" else self.inputs.context
+        # the end of the order that training takes its queries from the beginning of
+        order = np.random.default_rng([self.config.seed, 3]).permutation(len(self.task.train))
+        asked = [self.task.train[i] for i in np.sort(order[-TUNING_QUERIES:])]
+        queries = self.inputs.seen(asked)
+        retrieved = self._nearest(encoders, bank, queries, self.config.shortlist)
+        proposal = propose_map(
+            unit_rows(self.embed(encoders.query, [query.input for query in queries])),
+            unit_rows(self.embed(encoders.context, [example.input for example in bank])),
+            np.array([[pick.position for pick in picks] for picks in retrieved], np.int32),
+            self.config.shots,
+        )
+        rows, _ = self._scores(asked, proposal, f"λ of {source}")
+        chosen = best_trade_off(np.array([row.get("choice", row["log_prob"]) for row in rows]))
+        log.info("%s: λ = %g of %s", source, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
+        return chosen
 
     def _scores(
         self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
@@ -219,7 +252,8 @@ class Pipeline:
 
     def _training_key(self, scored: str, encoder: Encoder, config: Any) -> dict[str, Any]:
         # how many instances there are is in the scores already; the texts are where they are the inputs
-        texts = {} if self.config.text == "input" else {"texts": digest(list(self.inputs.bank))}
+        as_is = self.config.text == self.config.context == "input"
+        texts = {} if as_is else {"texts": digest(list(self.inputs.context))}
         return {
             **texts,
             "scores": scored,
@@ -244,10 +278,10 @@ class Pipeline:
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         retriever = build_retriever(
             method.retriever,
-            self.inputs.bank if method.sees_text else self.task.train,
+            self.bank_of(method),
             encoder=encoders and encoders.context,
             query_encoder=encoders and encoders.query,
-            trade_off=self._trade_off(method),
+            trade_off=self.trade_off_of(method) if method.retriever in ("dpp", "mmr") else 0.0,
             shortlist=config.shortlist,
             seed=config.seed,
             embed=self.embed,
@@ -260,8 +294,19 @@ class Pipeline:
         self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
         return retrieved
 
-    def _trade_off(self, method: Method) -> float:
-        return self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
+    def bank_of(self, method: Method) -> Sequence[Example]:
+        """The bank as a method sees it."""
+        if not method.sees_text:
+            return self.task.train
+        return self.inputs.context if method.encoder in ("epr", "ceil") else self.inputs.bank
+
+    def trade_off_of(self, method: Method) -> float:
+        """λ of a method that ends in MAP or MMR."""
+        given = self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
+        if given != "tuned":
+            return given
+        assert method.encoder is not None
+        return self._tuned(method.encoder)
 
     def selector(self, name: str = "ceil") -> CeilSelector:
         """A method that ends in DPP-MAP (dpp, epr_map, ceil), trained if need be, for an application's use.
@@ -279,8 +324,8 @@ class Pipeline:
             task.train,
             encoder=encoders.context,
             query_encoder=encoders.query,
-            vectors=self.embed(encoders.context, [example.input for example in task.train]),
-            diversity=self._trade_off(method),
+            vectors=self.embed(encoders.context, [example.input for example in self.bank_of(method)]),
+            diversity=self.trade_off_of(method),
             shortlist=config.shortlist,
             template=task.template,
             count_tokens=lambda texts: self.lm.count_tokens(texts),

@@ -74,8 +74,9 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
     from ceil_jax.kernel import conditional_kernel, relevance, similarity_from_features
 
     first, best = _first_and_last(comparison)
-    encoders = pipeline.encoders(METHODS[best].encoder or "base")
-    bank = pipeline.inputs.bank
+    method = METHODS[best]
+    encoders = pipeline.encoders(method.encoder or "base")
+    bank = pipeline.bank_of(method)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
     vector = unit_rows(encoders.query.encode([pipeline.inputs.seen([query])[0].input]))
     _, near = top_k(vector, items, min(_SHOWN, len(bank)), np.array([-1], np.int32))
@@ -85,7 +86,7 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
     positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)
     place = {int(p): i for i, p in enumerate(positions)}
     features = jnp.asarray(items[positions])
-    trade_off = pipeline.config.ceil.trade_off
+    trade_off = pipeline.trade_off_of(method if method.encoder else METHODS["dpp"])
     kernel = np.asarray(
         conditional_kernel(
             relevance(jnp.asarray(vector[0]), features), similarity_from_features(features), trade_off
