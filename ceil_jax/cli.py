@@ -83,7 +83,11 @@ def _load(config: RunConfig, own: OwnData) -> Task:
 
     if own.data is None:
         return load_task(
-            config.task, config.data_dir, limit=config.limit, seed=config.seed, bank_limit=config.bank_limit
+            config.task,
+            config.data_dir,
+            limit=config.limit,
+            seed=config.data_seed,
+            bank_limit=config.bank_limit,
         )
     # a shell passes \\t and \\n as two characters
     pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
@@ -93,7 +97,7 @@ def _load(config: RunConfig, own: OwnData) -> Task:
         output=own.output,
         template=pattern.replace(f"{{{own.output}}}", "{output}"),
         metric=own.metric,
-        seed=config.seed,
+        seed=config.data_seed,
         validation=own.validation or 0.1,
     )
     options: tuple[str, ...] = ()
@@ -101,8 +105,10 @@ def _load(config: RunConfig, own: OwnData) -> Task:
         options = tuple(sorted({example.output for example in task.train}))
     return replace(
         task,
-        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.seed)],
-        validation=[replace(e, choices=options) for e in draw(task.validation, config.limit, config.seed)],
+        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.data_seed)],
+        validation=[
+            replace(e, choices=options) for e in draw(task.validation, config.limit, config.data_seed)
+        ],
     )
 
 
@@ -147,7 +153,23 @@ def tasks(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0, or 2 after one line about what the user can mend."""
+    """`ceil-jax`: 0, or 2 after one line about what the user can mend."""
+
+    def run(config: RunConfig, rest: list[str]) -> None:
+        commands: dict[str, Callable[..., None]] = {
+            "demo": demo,
+            "compare": functools.partial(compare, config=config),
+            "tasks": tasks,
+        }
+        tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
+
+    return command("ceil-jax", run, arguments)
+
+
+def command(
+    name: str, run: Callable[[RunConfig, list[str]], None], arguments: Sequence[str] | None = None
+) -> int:
+    """Run a command on the defaults of its `--scale` and its other arguments; its exit code."""
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # compiled functions outlive the process: a second run starts at once
@@ -157,18 +179,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
-        commands: dict[str, Callable[..., None]] = {
-            "demo": demo,
-            "compare": functools.partial(compare, config=SCALES[scale]),
-            "tasks": tasks,
-        }
-        tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
+        run(SCALES[scale], rest)
     except UserError as error:
-        print(f"ceil-jax: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
-            "ceil-jax: stopped; what was finished is kept, the same command goes on from there",
+            f"{name}: stopped; what was finished is kept, the same command goes on from there",
             file=sys.stderr,
         )
         return 130

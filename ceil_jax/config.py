@@ -111,7 +111,10 @@ class RunConfig:
     """What trained encoders see of a bank example: its input, as in the papers, or its output as well, which
     is known at inference too."""
     seed: int = 0
-    """Of every random choice."""
+    """Of training: what is held out, the order of batches, the positives drawn, dropout."""
+    data_seed: int = 0
+    """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
+    scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
     out: Path = Path("runs")
     """The folder of stages."""
     epr: EPRConfig = field(default_factory=EPRConfig)

@@ -31,10 +31,15 @@ LAYERS = [
     {"inputs"},
     {"retrievers"},
     {"selector"},
-    {"candidates", "train", "epr", "ceil", "evaluate"},
+    {"candidates", "train", "epr", "ceil", "evaluate", "tuning"},
+    {"workspace"},
+    {"training"},
     {"pipeline"},
-    {"compare", "plots", "report"},
+    {"grid", "latency"},
+    {"compare", "plots", "report", "tables"},
+    {"drawing"},
     {"cli"},
+    {"experiment"},
 ]
 STAGES = {"candidates", "evaluate", "report"}
 FLAX = {"encoder", "transformer", "pretrained", "checkpoint"}
