@@ -135,7 +135,12 @@ SCALES: dict[str, RunConfig] = {
         ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
     ),
     # an evening on 2 CPU cores: which way does it point?
-    "small": RunConfig(limit=300),
+    "small": RunConfig(
+        limit=200,
+        shots=6,
+        epr=EPRConfig(epochs=4),
+        ceil=CEILConfig(instances=200, subsets=12, size=6, epochs=4),
+    ),
     # the papers' settings: a GPU and a weekend
     "paper": RunConfig(
         shots=50,
