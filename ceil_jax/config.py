@@ -99,7 +99,7 @@ class RunConfig:
     """n: nearest examples that MAP and MMR choose from."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
-    of 100 training queries the highest log P, of 0.001 to 0.1."""
+    of 64 training queries the highest log P, of 0.001 to 0.1."""
     fit: Literal["greedy", "similarity"] = "greedy"
     """What to drop when not all examples fit: the last of the greedy order, or the least similar."""
     signal: Literal["log_prob", "choice"] = "log_prob"
@@ -138,18 +138,21 @@ SCALES: dict[str, RunConfig] = {
     "small": RunConfig(
         limit=200,
         shots=6,
+        trade_off="tuned",
         epr=EPRConfig(epochs=4),
-        ceil=CEILConfig(instances=200, subsets=12, size=6, epochs=4),
+        ceil=CEILConfig(instances=200, subsets=12, size=6, trade_off="tuned", epochs=4),
     ),
     # the papers' settings: a GPU and a weekend
     "paper": RunConfig(
         shots=50,
+        trade_off="tuned",
         epr=EPRConfig(instances=44_000, candidates=50, epochs=30, batch_size=128, learning_rate=1e-5),
         ceil=CEILConfig(
             instances=44_000,
             subsets=50,
             size=16,
             shortlist=100,
+            trade_off="tuned",
             epochs=30,
             batch_size=128,
             learning_rate=1e-5,

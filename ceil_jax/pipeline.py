@@ -10,6 +10,7 @@ from ceil_jax import evaluate
 from ceil_jax.errors import unknown_name
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.methods import METHODS, Method
+from ceil_jax.mmr import MMR_TRADE_OFF
 from ceil_jax.retrievers import Retrieved, build_retriever
 from ceil_jax.runs import Cost, digest
 from ceil_jax.selector import Card, CeilSelector
@@ -53,6 +54,8 @@ class Pipeline(Training):
 
     def trade_off_of(self, method: Method) -> float:
         """λ of a method that ends in MAP or MMR."""
+        if method.retriever == "mmr":
+            return MMR_TRADE_OFF
         given = self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
         if given != "tuned":
             return given

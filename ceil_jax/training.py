@@ -208,7 +208,12 @@ class Training(Workspace):
 
     @cache  # noqa: B019  a run lives as long as its process
     def tuned_trade_off(self, source: str) -> float:
-        """λ for an encoder: the one whose MAP sets the LM likes best, on queries of the bank."""
+        """λ for an encoder: the one whose MAP sets the LM likes best, on queries of the bank.
+
+        Seeds share the λ of the first one's encoder.
+        """
+        if self._first_seed is not self:
+            return self._first_seed.tuned_trade_off(source)
         from ceil_jax.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, propose_map
 
         encoders = self.encoders(source)
