@@ -60,7 +60,7 @@ class Comparison:
 
     def text(self) -> str:
         """The table for a terminal."""
-        lines = _aligned([_HEADER, *(_cells(row) for row in self.rows)])
+        lines = aligned([_HEADER, *(_cells(row) for row in self.rows)])
         # `len(query)` stands with every number: an accuracy without its n says little
         head = f"{self.task}: {self.metric} in percent on {self.queries} held-out queries, {self.lm}"
         out = [head, "", *lines, ""]
@@ -69,7 +69,7 @@ class Comparison:
             [stage, f"{cost.seconds:.1f} s", f"{cost.tokens:,}" if cost.tokens else ""]
             for stage, cost in self.costs.items()
         ]
-        out += ["", *_aligned([["stage", "seconds", "LM tokens"], *costs])]
+        out += ["", *aligned([["stage", "seconds", "LM tokens"], *costs])]
         out += ["", self.note] if self.note else []
         return "\n".join(out)
 
@@ -181,7 +181,7 @@ def _signed(interval: Interval) -> str:
     return f"{interval.mean:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
 
 
-def _aligned(table: list[list[str]]) -> list[str]:
+def aligned(table: list[list[str]]) -> list[str]:
     """Columns of equal width: the first to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     return [

@@ -60,7 +60,8 @@ class Experiment:
         if options.dry_run:
             from ceil_jax.plan import plan
 
-            print(plan(self.name, [e for c in configs for e in self.entries(c)], options.seeds))
+            cells = [entry.cell for one in configs for entry in self.entries(one)]
+            print(plan(cells, options.seeds).text())
             return config.out
         grid = Grid()
         measured, failed = grid.run([e for c in configs for e in self.entries(c)], options.seeds)

@@ -89,11 +89,15 @@ class Training(Workspace):
         """This run with the seed that subsets are drawn by."""
         if self.config.seed == self.config.data_seed:
             return self
-        first = type(self)(replace(self.config, seed=self.config.data_seed), self.task, self.models)
+        first = self.sibling(replace(self.config, seed=self.config.data_seed))
         # one ledger: what its stages cost belongs to the run that asked for them
         first.costs = self.costs
         first.inputs = self.inputs
         return first
+
+    def sibling(self, config: RunConfig) -> Training:
+        """A run of another configuration on the same task with the same models."""
+        return type(self)(config, self.task, self.models)
 
     @cached_property
     def _ceil_config(self) -> CEILConfig:
