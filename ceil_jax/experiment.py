@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ class Options:
 
     tasks: tuple[str, ...] = ()
     """Names in TASKS; by default --task alone."""
+    lms: tuple[str, ...] = ()
+    """Names as in --lm, for experiments over several; by default --lm alone."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of training; methods that are not trained run once."""
     dry_run: bool = False
@@ -44,8 +47,8 @@ class Experiment:
     name: str
     """Of its script and its files."""
     title: str
-    entries: Callable[[RunConfig], list[Entry]]
-    """The numbers it wants of one task's configuration."""
+    entries: Callable[..., list[Entry]]
+    """The numbers it wants of one task's configuration; what spans tasks or LMs takes the Options as well."""
     draw: Callable[[Table], Figure]
     more: Callable[[Grid, Table], Table] | None = None
     """What is measured besides, such as latencies, from runs that are finished."""
@@ -56,15 +59,16 @@ class Experiment:
         Raises:
             UserError: an unknown task, no seeds, or all tasks failed.
         """
+        spans = len(inspect.signature(self.entries).parameters) > 1
         configs = self._configs(config, options)
+        entries = [e for c in configs for e in (self.entries(c, options) if spans else self.entries(c))]
         if options.dry_run:
             from ceil_jax.plan import plan
 
-            cells = [entry.cell for one in configs for entry in self.entries(one)]
-            print(plan(cells, options.seeds).text())
+            print(plan([entry.cell for entry in entries], options.seeds).text())
             return config.out
         grid = Grid()
-        measured, failed = grid.run([e for c in configs for e in self.entries(c)], options.seeds)
+        measured, failed = grid.run(entries, options.seeds)
         if not measured:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
         lm = measured[0].lm

@@ -290,8 +290,7 @@ class _PlannedStage(Stage):
         cost: Callable[[], int] = lambda: 0,
     ) -> Rows:
         journal = Journal(self.folder / "rows.jsonl", "start")
-        starts = [start for start in range(0, total, chunk)]
-        missing = [start for start in starts if start not in journal.lines]
+        missing = [start for start in range(0, total, chunk) if start not in journal.lines]
         if not missing:
             self._planner.note(self, what, done=True)
             return super().rows(total, work, chunk=chunk, what=what, cost=cost)

@@ -50,6 +50,8 @@ class Training(Workspace):
     ) -> None:
         super().__init__(config, task, models)
         self.trained_by = trained_by
+        self.histories: dict[str, list[dict[str, float]]] = {}
+        """Of the trainings this run has asked for, by EPR and CEIL: one row a held-out evaluation."""
 
     def encoders(self, source: str) -> Encoders:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
@@ -122,7 +124,7 @@ class Training(Workspace):
                 queries,
                 self.inputs.context,
                 scored.proposal.shortlist,
-                self._signal(scored.rows),
+                self.signal(scored.rows),
                 config,
                 self.config.seed,
             )
@@ -143,7 +145,7 @@ class Training(Workspace):
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
-            scores = self._signal(scored.rows)
+            scores = self.signal(scored.rows)
             trained = train_ceil(
                 stage, encoder, queries, bank, vectors, scored.proposal, scores, config, self.config.seed
             )
@@ -177,6 +179,7 @@ class Training(Workspace):
                 shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
             assert stage.summary is not None
             self.costs[f"training {name}"] = Cost(stage.summary["seconds"])
+            self.histories[name] = stage.summary["history"]
             first, *later = [row[QUALITY] for row in stage.summary["history"]]
             if first >= max(later):
                 log.warning(
@@ -201,7 +204,9 @@ class Training(Workspace):
         retrieved = self.nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         seed = self.config.data_seed
-        if config.sampler == "random":
+        if config.sampler == "bank":
+            shortlist = candidates.widened(queries, shortlist, config.size, bank, seed)
+        if config.sampler != "k_dpp":
             return candidates.propose_random(queries, shortlist, config.subsets, config.size, seed)
         assert config.trade_off != "tuned"
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
@@ -232,7 +237,7 @@ class Training(Workspace):
         log.info("%s: λ = %g of %s", source, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
         return chosen
 
-    def _signal(self, rows: Rows) -> np.ndarray:
+    def signal(self, rows: Rows) -> np.ndarray:
         """float32 [Q, M]: the column of scores that training ranks by."""
         signal = self.config.signal
         if signal not in rows[0]:
