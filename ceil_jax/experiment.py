@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import logging
 from collections.abc import Callable, Sequence
@@ -47,8 +46,8 @@ class Experiment:
     name: str
     """Of its script and its files."""
     title: str
-    entries: Callable[..., list[Entry]]
-    """The numbers it wants of one task's configuration; what spans tasks or LMs takes the Options as well."""
+    entries: Callable[[RunConfig, Options], list[Entry]]
+    """The numbers it wants of one task's configuration; the options name the other tasks and LMs."""
     draw: Callable[[Table], Figure]
     more: Callable[[Grid, Table], Table] | None = None
     """What is measured besides, such as latencies, from runs that are finished."""
@@ -59,9 +58,8 @@ class Experiment:
         Raises:
             UserError: an unknown task, no seeds, or all tasks failed.
         """
-        spans = len(inspect.signature(self.entries).parameters) > 1
         configs = self._configs(config, options)
-        entries = [e for c in configs for e in (self.entries(c, options) if spans else self.entries(c))]
+        entries = [entry for one in configs for entry in self.entries(one, options)]
         if options.dry_run:
             from ceil_jax.plan import plan
 

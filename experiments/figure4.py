@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import by_task, panels
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.latency import chosen_ranks
 from ceil_jax.plots import draw_ranks
@@ -22,7 +22,7 @@ SHORTLIST = 800
 EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, SHORTLIST + 1)
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     config = replace(config, shortlist=SHORTLIST)
     return [
         Entry("CEIL", config.task, Cell(config, "ceil")),

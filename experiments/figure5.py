@@ -14,14 +14,14 @@ import numpy as np
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import by_task, panels
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.plots import draw_lines
 from ceil_jax.tables import Table
 from ceil_jax.train import QUALITY
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [Entry("EPR", config.task, Cell(config, "epr")), Entry("CEIL", config.task, Cell(config, "ceil"))]
 
 

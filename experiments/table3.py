@@ -12,14 +12,14 @@ import sys
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
 from ceil_jax.methods import METHODS
 
 ROWS = ("random", "bm25", "topk", "dpp", "epr", "ceil")
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [Entry(METHODS[method].label, config.task, Cell(config, method)) for method in ROWS]
 
 

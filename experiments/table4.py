@@ -14,7 +14,7 @@ from typing import Literal
 from ceil_jax.candidates import top_subset_mrr
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.tables import Table
 
@@ -26,7 +26,7 @@ SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
 SUBSETS = (10, 50)
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [
         Entry(
             row,
@@ -44,10 +44,9 @@ def with_mrr(grid: Grid, table: Table) -> Table:
         cell = one.entry.cell.seeded(one.seeds[0])
         training = grid.pipeline(cell.config)
         scores = training.signal(training.ceil_scores.rows)
-        lines.append(
-            [one.entry.task, one.entry.row, str(scores.shape[1]), str(len(scores))]
-            + [f"{top_subset_mrr(scores):.3f}"]
-        )
+        queries, count = scores.shape
+        mrr = f"{top_subset_mrr(scores):.3f}"
+        lines.append([one.entry.task, one.entry.row, str(count), str(queries), mrr])
     return replace(table, sections=[("Mean reciprocal rank", lines)])
 
 
