@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceil_jax.evaluate import Evaluation
-from ceil_jax.intervals import Interval, bootstrap_interval
+from ceil_jax.intervals import Interval, paired_interval
 from ceil_jax.methods import METHODS
+from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.runs import Cost
 
@@ -23,7 +24,7 @@ class Row:
     value: float
     """The metric, in percent."""
     interval: Interval
-    """95 % bootstrap interval of the mean over queries, in percent."""
+    """95 % bootstrap interval of the metric over resampled queries, in percent."""
     training_tokens: int
     """LM tokens read before any query is answered: to train its encoder, EPR's included where CEIL starts
     from it, and to rewrite inputs as skills."""
@@ -105,18 +106,21 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
                 method,
                 METHODS[method].label,
                 100 * result.value,
-                _percent(result.interval),
+                result.interval.percent(),
                 sum(cost.tokens for cost in needed) - answering,
                 answering,
                 sum(cost.seconds for cost in needed),
             )
         )
+    value = metric_named(pipeline.task.metric).from_sums
     pairs = [("ceil", "epr"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk")]
     differences = tuple(
         Difference(
             METHODS[better].label,
             METHODS[worse].label,
-            _percent(bootstrap_interval(evaluations[better].scores - evaluations[worse].scores)),
+            paired_interval(
+                evaluations[better].statistics[None], evaluations[worse].statistics[None], value
+            ).percent(),
         )
         for better, worse in pairs
         if better in evaluations and worse in evaluations
@@ -171,10 +175,6 @@ def _cells(row: Row) -> list[str]:
         f"{row.answering_tokens:,}",
         f"{row.seconds:.0f}",
     ]
-
-
-def _percent(interval: Interval) -> Interval:
-    return Interval(*(100 * number for number in interval))
 
 
 def _signed(interval: Interval) -> str:
