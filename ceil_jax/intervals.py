@@ -45,10 +45,10 @@ def bootstrap_interval(
         ValueError: no values.
     """
     values = np.asarray(values, np.float64)
-    values = values.reshape(len(values), -1)
-    count = len(values)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
+    count = len(values)
+    values = values.reshape(count, -1)
     here = float(statistic(values.sum(axis=0), count))
     if not np.ptp(values, axis=0).any():
         return Interval(here, here, here)
