@@ -162,12 +162,10 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
 
     elsewhere = plan([cell._replace(config=replace(config, out=tmp_path / "none")) for cell in cells], (0, 1))
     assert not (tmp_path / "none").exists()
-    # the same stages, none of them done; what is not known yet is listed all the same
-    assert sorted(w.what for w in elsewhere.stages.values()) == sorted(w.what for w in done.stages.values())
+    # what is not known yet is listed all the same; runs that chose alike share stages once they are done
+    assert {work.what for work in done.stages.values()} <= {work.what for work in elsewhere.stages.values()}
     assert not any(work.done for work in elsewhere.stages.values())
     read = {work.what: work.read for work in elsewhere.stages.values()}
-    [subsets] = [file for file in config.out.glob("scores-*/rows.jsonl") if len(file.read_text()) > 0][:1]
-    assert subsets.exists()
     assert read["scoring CEIL subsets"] > 24 * 5 * 20
     text = elsewhere.text()
     assert "would run" in text and "H100" in text and "2 CPU cores" in text
