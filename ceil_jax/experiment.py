@@ -31,6 +31,8 @@ class Options:
 
     tasks: tuple[str, ...] = ()
     """Names in TASKS; by default --task alone."""
+    lms: tuple[str, ...] = ()
+    """Names as in --lm, for experiments over several; by default --lm alone."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of training; methods that are not trained run once."""
     dry_run: bool = False
@@ -44,8 +46,8 @@ class Experiment:
     name: str
     """Of its script and its files."""
     title: str
-    entries: Callable[[RunConfig], list[Entry]]
-    """The numbers it wants of one task's configuration."""
+    entries: Callable[[RunConfig, Options], list[Entry]]
+    """The numbers it wants of one task's configuration; the options name the other tasks and LMs."""
     draw: Callable[[Table], Figure]
     more: Callable[[Grid, Table], Table] | None = None
     """What is measured besides, such as latencies, from runs that are finished."""
@@ -57,13 +59,14 @@ class Experiment:
             UserError: an unknown task, no seeds, or all tasks failed.
         """
         configs = self._configs(config, options)
+        entries = [entry for one in configs for entry in self.entries(one, options)]
         if options.dry_run:
             from ceil_jax.plan import plan
 
-            print(plan(self.name, [e for c in configs for e in self.entries(c)], options.seeds))
+            print(plan([entry.cell for entry in entries], options.seeds).text())
             return config.out
         grid = Grid()
-        measured, failed = grid.run([e for c in configs for e in self.entries(c)], options.seeds)
+        measured, failed = grid.run(entries, options.seeds)
         if not measured:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
         lm = measured[0].lm

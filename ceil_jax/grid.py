@@ -14,7 +14,7 @@ from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
 from ceil_jax.data import load_task
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
-from ceil_jax.intervals import Interval, bootstrap_interval
+from ceil_jax.intervals import Interval, paired_interval, seeds_interval
 from ceil_jax.methods import METHODS
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
@@ -83,8 +83,6 @@ class Measured:
     """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
     statistics: np.ndarray = field(repr=False)
     """float [S, N, s], as in Evaluation."""
-    tokens: int = 0
-    """LM tokens read for it, by whichever run came first."""
 
     @property
     def sd(self) -> float | None:
@@ -93,24 +91,8 @@ class Measured:
 
     def minus(self, other: Measured) -> Interval:
         """How much better it is than another on the same queries, in points: paired bootstrap."""
-        statistic = _mean_over_seeds(self.metric, len(self.statistics))
-        theirs = _mean_over_seeds(other.metric, len(other.statistics))
-        columns, others = _columns(self.statistics), _columns(other.statistics)
-        both = np.concatenate([columns, others], axis=1)
-        cut = columns.shape[1]
-        return (
-            bootstrap_interval(both, lambda s, n: statistic(s[..., :cut], n) - theirs(s[..., cut:], n)) * 100
-        )
-
-
-def _columns(statistics: np.ndarray) -> np.ndarray:
-    """[S, N, s] → [N, S · s]."""
-    return statistics.transpose(1, 0, 2).reshape(statistics.shape[1], -1)
-
-
-def _mean_over_seeds(metric: str, seeds: int) -> Callable[[np.ndarray, int], np.ndarray]:
-    value = metric_named(metric).from_sums
-    return lambda sums, n: value(sums.reshape(*sums.shape[:-1], seeds, -1), n).mean(axis=-1)
+        value = metric_named(self.metric).from_sums
+        return paired_interval(self.statistics, other.statistics, value).percent()
 
 
 def summary(
@@ -118,7 +100,7 @@ def summary(
 ) -> Measured:
     """An entry's evaluations, one a seed, to its number."""
     statistics = np.stack([result.statistics for result in results])
-    interval = bootstrap_interval(_columns(statistics), _mean_over_seeds(metric, len(results))) * 100
+    interval = seeds_interval(statistics, metric_named(metric).from_sums).percent()
     return Measured(
         entry,
         metric,
@@ -162,10 +144,9 @@ class Grid:
         """The entry's number: every seed where there is training, one run where there is none."""
         cell = entry.cell
         used = seeds if cell.trains else seeds[:1]
-        results = [self.evaluate(cell.seeded(seed)) for seed in used]
-        pipeline = self.pipeline(
-            cell.seeded(used[0]).essential().config, cell.seeded(used[0]).essential().trained_by
-        )
+        runs = [cell.seeded(seed).essential() for seed in used]
+        results = [self.evaluate(run) for run in runs]
+        pipeline = self.pipeline(runs[0].config, runs[0].trained_by)
         return summary(entry, pipeline.lm.name, used, results, pipeline.task.metric)
 
     def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:

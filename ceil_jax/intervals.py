@@ -23,8 +23,9 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def __mul__(self, factor: float) -> Interval:  # type: ignore[override]
-        return Interval(*(factor * number for number in self))
+    def percent(self) -> Interval:
+        """All three times 100."""
+        return Interval(*(100 * number for number in self))
 
 
 def mean(sums: np.ndarray, count: int) -> np.ndarray:
@@ -44,10 +45,10 @@ def bootstrap_interval(
         ValueError: no values.
     """
     values = np.asarray(values, np.float64)
-    values = values.reshape(len(values), -1)
-    count = len(values)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
+    count = len(values)
+    values = values.reshape(count, -1)
     here = float(statistic(values.sum(axis=0), count))
     if not np.ptp(values, axis=0).any():
         return Interval(here, here, here)
@@ -61,3 +62,34 @@ def bootstrap_interval(
         found.append(statistic(times @ values, count))
     low, high = np.percentile(np.concatenate(found), [2.5, 97.5])
     return Interval(here, float(low), float(high))
+
+
+def seeds_interval(statistics: np.ndarray, statistic: Statistic) -> Interval:
+    """The mean over seeds of a statistic, over resampled examples; all seeds see the same resamples.
+
+    Args:
+        statistics: float [S, N, s].
+    """
+    return bootstrap_interval(_columns(statistics), _over_seeds(statistic, len(statistics)))
+
+
+def paired_interval(ours: np.ndarray, theirs: np.ndarray, statistic: Statistic) -> Interval:
+    """How much higher our mean over seeds is than theirs on the same examples.
+
+    Args:
+        ours: float [S, N, s].
+        theirs: float [S', N, s].
+    """
+    first, second = (_over_seeds(statistic, len(side)) for side in (ours, theirs))
+    cut = ours.shape[0] * ours.shape[2]
+    both = np.concatenate([_columns(ours), _columns(theirs)], axis=1)
+    return bootstrap_interval(both, lambda sums, n: first(sums[..., :cut], n) - second(sums[..., cut:], n))
+
+
+def _columns(statistics: np.ndarray) -> np.ndarray:
+    """[S, N, s] → [N, S · s]."""
+    return statistics.transpose(1, 0, 2).reshape(statistics.shape[1], -1)
+
+
+def _over_seeds(statistic: Statistic, seeds: int) -> Statistic:
+    return lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), n).mean(axis=-1)

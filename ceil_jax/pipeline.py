@@ -12,7 +12,7 @@ from ceil_jax.evaluate import Evaluation
 from ceil_jax.methods import METHODS, Method
 from ceil_jax.mmr import MMR_TRADE_OFF
 from ceil_jax.retrievers import Retrieved, build_retriever
-from ceil_jax.runs import Cost, digest
+from ceil_jax.runs import Cost, Rows, digest
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.sketches import SKETCHES
 from ceil_jax.tasks.base import Example
@@ -90,9 +90,8 @@ class Pipeline(Training):
             ),
         )
 
-    def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
-        """The method's predictions on the queries (the validation examples by default) and their metric."""
-        queries = self.task.validation if queries is None else queries
+    def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
+        """The LM's answer to each query with the method's examples, and the name of their stage."""
         retrieved = self.retrieve(name, queries)
         key = {
             **self.task_key,
@@ -113,12 +112,17 @@ class Pipeline(Training):
                 fit=self.config.fit,
                 what=f"{METHODS[name].label} on {self.task.name}",
             )
-            predictions = stage.name
-        self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
-        measures = {
+            self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
+            return rows, stage.name
+
+    def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
+        """The method's predictions on the queries (the validation examples by default) and their metric."""
+        queries = self.task.validation if queries is None else queries
+        rows, predictions = self.answers(name, queries)
+        key = {
             "predictions": predictions,
             "metrics": [self.task.metric, *self.task.more_metrics],
             "keeps": "scores and statistics",
         }
-        with self.store.stage("metrics", measures) as stage:
+        with self.store.stage("metrics", key) as stage:
             return evaluate.measure(stage, self.task, queries, rows)

@@ -112,6 +112,7 @@ def draw_lines(
     ylabel: str,
     *,
     log: bool = False,
+    ticks: Sequence[float] = (),
 ) -> None:
     """Series of (x, value, low, high): colour and marker differ, the interval is a band."""
     for (name, points), colour, marker in zip(series.items(), PALETTE, MARKERS, strict=False):
@@ -120,7 +121,7 @@ def draw_lines(
         axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
     if log:
         axes.set_xscale("log")
-    ticks = sorted({point[0] for points in series.values() for point in points})
+    ticks = ticks or sorted({point[0] for points in series.values() for point in points})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_xlabel(xlabel)
@@ -142,3 +143,16 @@ def draw_matrix(
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
     axes.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
     axes.set_yticks(range(len(rows)), rows)
+
+
+def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
+    """Histograms side by side: of each method's chosen examples, the share (%) in each bin of ranks."""
+    width = 0.8 / len(shares)
+    for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
+        at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width
+        axes.bar(at, values, width, color=colour, label=name)
+    axes.set_xticks(range(len(bins)), bins, rotation=40, ha="right")
+    axes.set_xlabel("rank by similarity to the query")
+    axes.set_ylabel("share of the chosen examples, %")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize="x-small")

@@ -82,10 +82,8 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         differences = [f"minus_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
-        writer.writerow(
-            ["task", "row", "column", "method", "metric", "lm", "n", "seeds", "value", "sd", "low", "high"]
-            + ["paper", *differences]
-        )
+        header = ["task", "row", "column", "method", "metric", "lm", "n", "seeds"]
+        writer.writerow([*header, "value", "sd", "low", "high", "paper", *differences])
         for one in self.measured:
             entry = one.entry
             found = [self.difference(one, baseline) for baseline in BASELINES]

@@ -50,6 +50,8 @@ class Training(Workspace):
     ) -> None:
         super().__init__(config, task, models)
         self.trained_by = trained_by
+        self.histories: dict[str, list[dict[str, float]]] = {}
+        """Of the trainings this run has asked for, by EPR and CEIL: one row a held-out evaluation."""
 
     def encoders(self, source: str) -> Encoders:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
@@ -89,11 +91,15 @@ class Training(Workspace):
         """This run with the seed that subsets are drawn by."""
         if self.config.seed == self.config.data_seed:
             return self
-        first = type(self)(replace(self.config, seed=self.config.data_seed), self.task, self.models)
+        first = self.sibling(replace(self.config, seed=self.config.data_seed))
         # one ledger: what its stages cost belongs to the run that asked for them
         first.costs = self.costs
         first.inputs = self.inputs
         return first
+
+    def sibling(self, config: RunConfig) -> Training:
+        """A run of another configuration on the same task with the same models."""
+        return type(self)(config, self.task, self.models)
 
     @cached_property
     def _ceil_config(self) -> CEILConfig:
@@ -118,7 +124,7 @@ class Training(Workspace):
                 queries,
                 self.inputs.context,
                 scored.proposal.shortlist,
-                self._signal(scored.rows),
+                self.signal(scored.rows),
                 config,
                 self.config.seed,
             )
@@ -139,7 +145,7 @@ class Training(Workspace):
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
-            scores = self._signal(scored.rows)
+            scores = self.signal(scored.rows)
             trained = train_ceil(
                 stage, encoder, queries, bank, vectors, scored.proposal, scores, config, self.config.seed
             )
@@ -173,6 +179,7 @@ class Training(Workspace):
                 shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
             assert stage.summary is not None
             self.costs[f"training {name}"] = Cost(stage.summary["seconds"])
+            self.histories[name] = stage.summary["history"]
             first, *later = [row[QUALITY] for row in stage.summary["history"]]
             if first >= max(later):
                 log.warning(
@@ -197,7 +204,9 @@ class Training(Workspace):
         retrieved = self.nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         seed = self.config.data_seed
-        if config.sampler == "random":
+        if config.sampler == "bank":
+            shortlist = candidates.widened(queries, shortlist, config.size, bank, seed)
+        if config.sampler != "k_dpp":
             return candidates.propose_random(queries, shortlist, config.subsets, config.size, seed)
         assert config.trade_off != "tuned"
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
@@ -233,7 +242,7 @@ class Training(Workspace):
         log.info("%s: λ = %g of %s", source, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
         return chosen
 
-    def _signal(self, rows: Rows) -> np.ndarray:
+    def signal(self, rows: Rows) -> np.ndarray:
         """float32 [Q, M]: the column of scores that training ranks by."""
         signal = self.config.signal
         if signal not in rows[0]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import by_task, lines_of, panels
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
 from ceil_jax.methods import METHODS
 from ceil_jax.tables import Table
@@ -22,7 +22,7 @@ TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
 METHODS_BY_EXAMPLES = ("topk", "dpp", "epr", "ceil")
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     found = [
         Entry(METHODS[method].label, f"K = {shots}", Cell(replace(config, shots=shots), method))
         for method in METHODS_BY_EXAMPLES

@@ -11,7 +11,7 @@ import sys
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
 from ceil_jax.methods import METHODS
 from ceil_jax.tasks import task_spec
@@ -20,7 +20,7 @@ PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", 
 ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     paper = task_spec(config.task).paper
     return [
         Entry(METHODS[method].label, config.task, Cell(config, method), paper.get(PAPER.get(method, "")))

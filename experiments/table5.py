@@ -12,14 +12,14 @@ from typing import Literal
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
 
 STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}
 LOSSES: dict[str, Literal["info_nce", "pairwise"]] = {"InfoNCE": "info_nce", "pairwise": "pairwise"}
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     untrained = [Entry("base encoder", "no CEIL training, top-k", Cell(config, "topk"))]
     untrained += [Entry("EPR", "no CEIL training, top-k", Cell(config, "epr"))]
     return untrained + [

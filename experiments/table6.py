@@ -10,13 +10,13 @@ import sys
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
 
 ROWS = {"base encoder": ("topk", "dpp"), "EPR": ("epr", "epr_map"), "CEIL": ("ceil_topk", "ceil")}
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [
         Entry(row, inference, Cell(config, method))
         for row, methods in ROWS.items()

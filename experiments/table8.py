@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import by_task, lines_of, panels
-from ceil_jax.experiment import Experiment
+from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.latency import measure_latency
 from ceil_jax.plots import draw_lines
@@ -21,7 +21,7 @@ from ceil_jax.tables import Table
 SHORTLISTS = (50, 100, 200, 400, 800)
 
 
-def entries(config: RunConfig) -> list[Entry]:
+def entries(config: RunConfig, _: Options) -> list[Entry]:
     found = [Entry("EPR", "top-k", Cell(config, "epr"))]
     return found + [Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil")) for n in SHORTLISTS]
 

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
-    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals"},
+    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals", "rates"},
     {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "skill_similarity"},
     {
         "tokens",
@@ -35,8 +35,8 @@ LAYERS = [
     {"workspace"},
     {"training"},
     {"pipeline"},
-    {"grid", "latency"},
-    {"compare", "plots", "report", "tables"},
+    {"compare", "plots", "report", "grid", "latency"},
+    {"tables", "plan"},
     {"drawing"},
     {"cli"},
     {"experiment"},

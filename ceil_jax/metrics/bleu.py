@@ -131,7 +131,9 @@ class Bleu(Metric):
     def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
         def one(row: np.ndarray) -> float:
             numbers = [round(number) for number in row]
-            bleu = _sacrebleu().BLEU.compute_bleu(numbers[:ORDER], numbers[ORDER : 2 * ORDER], *numbers[-2:])
+            bleu = _sacrebleu().BLEU.compute_bleu(
+                numbers[:ORDER], numbers[ORDER : 2 * ORDER], *numbers[-2:], smooth_method="exp"
+            )
             return min(1.0, bleu.score / 100)
 
         return np.apply_along_axis(one, -1, sums)
