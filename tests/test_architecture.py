@@ -31,6 +31,7 @@ LAYERS = [
     {"inputs"},
     {"retrievers"},
     {"selector"},
+    {"adapters"},
     {"candidates", "train", "epr", "ceil", "evaluate"},
     {"pipeline"},
     {"compare", "plots", "report"},
