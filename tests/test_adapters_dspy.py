@@ -6,10 +6,10 @@ import copy
 import dspy
 import pytest
 from dspy.utils import DummyLM
+from selector_words import QUERY, ROWS, Words
 
 from ceil_jax import CeilSelector, UserError
 from ceil_jax.adapters.dspy import CeilFewShot
-from selector_words import QUERY, ROWS, Words
 
 TRAINSET = [
     dspy.Example(place=row["input"], light=row["output"], town=row["town"]).with_inputs("place")

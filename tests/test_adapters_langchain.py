@@ -11,10 +11,10 @@ from langchain_core.prompts import (
     FewShotPromptTemplate,
     PromptTemplate,
 )
+from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, UserError
 from ceil_jax.adapters.langchain import CeilExampleSelector
-from selector_words import QUERY, ROWS, Words, words
 
 BRACES = [
     {"input": "print a set", "output": "{1, 2}"},

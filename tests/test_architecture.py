@@ -34,7 +34,7 @@ LAYERS = [
     {"adapters"},
     {"candidates", "train", "epr", "ceil", "evaluate"},
     {"pipeline"},
-    {"compare", "plots", "report"},
+    {"compare", "plots", "report", "export", "doctor"},
     {"cli"},
 ]
 STAGES = {"candidates", "evaluate", "report"}

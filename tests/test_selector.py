@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, UserError, build_retriever, load_encoder
 from ceil_jax.retrievers import unit_rows
 from ceil_jax.selector.bank import Bank, descending
 from ceil_jax.selector.card import Card
 from ceil_jax.tasks.base import Example, Template
-from selector_words import QUERY, ROWS, Words, words
 
 
 def make(rows=ROWS, **settings):
