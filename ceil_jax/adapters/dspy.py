@@ -85,7 +85,7 @@ class CeilFewShot(Teleprompter):
             _let_choose(predictor, chooser)
             changed += 1
         if not changed:
-            fields = sorted({name for example in trainset or () for name in example.keys()})
+            fields = sorted(set().union(*(example.keys() for example in trainset or ())))
             raise UserError(
                 f"no predictor of {type(student).__name__} has an input and an output among the trainset's fields "
                 f"({', '.join(fields) or 'it is empty'}); compile with examples of its signature"
