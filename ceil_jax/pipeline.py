@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from ceil_jax import evaluate
-from ceil_jax.errors import unknown_name
+from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.methods import METHODS, Method
 from ceil_jax.mmr import MMR_TRADE_OFF
@@ -71,6 +72,10 @@ class Pipeline(Training):
         method = METHODS.get(name)
         if method is None or method.retriever != "dpp":
             raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
+        if self.config.text != "input" or self.config.context != "input":
+            raise UserError(
+                "a selector embeds inputs as they are: train with --text input and --context input for it"
+            )
         assert method.encoder is not None
         encoders, task, config = self.encoders(method.encoder), self.task, self.config
         trained = method.encoder != "base"
@@ -85,22 +90,42 @@ class Pipeline(Training):
             count_tokens=lambda texts: self.lm.count_tokens(texts),
             card=Card(
                 title=f"{method.label} on {task.name}",
-                training_data=task.name if trained else "none: the encoder is as loaded",
+                training_data=self._training_data(method),
                 language_model=config.lm if trained else "",
+                metrics=self.measured(name),
             ),
         )
+
+    def _training_data(self, method: Method) -> str:
+        """A line for the model card."""
+        epr, ceil, name = self.config.epr, self.config.ceil, self.task.name
+        queries = len(self.task.train)
+        singles = f"{name}: {min(epr.instances, queries)} queries × {epr.candidates} single examples"
+        sets = f"{name}: {min(ceil.instances, queries)} queries × {ceil.subsets} sets of {ceil.size}"
+        if method.encoder == "ceil":
+            return f"{singles}; then {sets}" if ceil.initial == "epr" else sets
+        return singles if method.encoder == "epr" else "none: the encoder is as loaded"
+
+    def measured(self, name: str) -> dict[str, float]:
+        """The metrics in percent of a method that this run has evaluated already; none if it has not."""
+        if not any(self.store.root.glob("predictions-*/rows.jsonl")):
+            return {}  # so that an encoder that needs no training needs no LM either
+        queries, task = self.task.validation, self.task
+        key = self._predictions_key(queries, self.retrieve(name, queries))
+        predictions = f"predictions-{digest(key)}"
+        stage = self.store.finished("metrics", self._metrics_key(predictions))
+        if stage is None or stage.summary is None:
+            return {}
+        values = {task.metric: stage.summary["value"], **stage.summary["more"]}
+        settings = (
+            f"percent of {len(queries):,} held-out queries, {self.config.shots} examples, {self.lm.name}"
+        )
+        return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
     def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
         """The LM's answer to each query with the method's examples, and the name of their stage."""
         retrieved = self.retrieve(name, queries)
-        key = {
-            **self.task_key,
-            "queries": digest(list(queries)),
-            "bank": self.bank_digest,
-            "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
-            "answers": [self.task.max_new_tokens, list(self.task.stop)],
-        }
-        with self.store.stage("predictions", key) as stage:
+        with self.store.stage("predictions", self._predictions_key(queries, retrieved)) as stage:
             rows = evaluate.predict(
                 stage,
                 self.task,
@@ -119,10 +144,23 @@ class Pipeline(Training):
         """The method's predictions on the queries (the validation examples by default) and their metric."""
         queries = self.task.validation if queries is None else queries
         rows, predictions = self.answers(name, queries)
-        key = {
+        with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
+            return evaluate.measure(stage, self.task, queries, rows)
+
+    def _predictions_key(
+        self, queries: Sequence[Example], retrieved: Sequence[Sequence[Retrieved]]
+    ) -> dict[str, Any]:
+        return {
+            **self.task_key,
+            "queries": digest(list(queries)),
+            "bank": self.bank_digest,
+            "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
+            "answers": [self.task.max_new_tokens, list(self.task.stop)],
+        }
+
+    def _metrics_key(self, predictions: str) -> dict[str, Any]:
+        return {
             "predictions": predictions,
             "metrics": [self.task.metric, *self.task.more_metrics],
             "keeps": "scores and statistics",
         }
-        with self.store.stage("metrics", key) as stage:
-            return evaluate.measure(stage, self.task, queries, rows)
