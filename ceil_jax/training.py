@@ -50,8 +50,7 @@ class Training(Workspace):
     ) -> None:
         super().__init__(config, task, models)
         self.trained_by = trained_by
-        self.histories: dict[str, list[dict[str, float]]] = {}
-        """Of the trainings this run has asked for, by EPR and CEIL: one row a held-out evaluation."""
+        self._histories: dict[str, list[dict[str, float]]] = {}
 
     def encoders(self, source: str) -> Encoders:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
@@ -62,6 +61,11 @@ class Training(Workspace):
         if self.trained_by is not None:
             return self.trained_by.encoders(source)
         return self._epr if source == "epr" else self._ceil
+
+    def history(self, source: str) -> list[dict[str, float]]:
+        """Of training `epr` or `ceil`, trained if need be: the loss and the held-out ranking, row by row."""
+        self.encoders(source)
+        return (self.trained_by or self)._histories[source]
 
     @cached_property
     def epr_scores(self) -> Scored:
@@ -179,7 +183,7 @@ class Training(Workspace):
                 shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
             assert stage.summary is not None
             self.costs[f"training {name}"] = Cost(stage.summary["seconds"])
-            self.histories[name] = stage.summary["history"]
+            self._histories[name.lower()] = stage.summary["history"]
             first, *later = [row[QUALITY] for row in stage.summary["history"]]
             if first >= max(later):
                 log.warning(
