@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax demo | compare | tasks`."""
+"""The command line: `ceil-jax demo | compare | tasks | report`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.packages import cache_dir
+from ceil_jax.report.command import report
 from ceil_jax.tasks.base import Task
 
 
@@ -63,7 +64,7 @@ def compare(
     from ceil_jax.compare import compare as run
     from ceil_jax.methods import METHODS
     from ceil_jax.pipeline import Pipeline
-    from ceil_jax.report import write_report
+    from ceil_jax.report.write import write_report
     from ceil_jax.runs import digest
 
     for method in retriever:
@@ -161,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "demo": demo,
             "compare": functools.partial(compare, config=SCALES[scale]),
             "tasks": tasks,
+            "report": report,
         }
         tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
     except UserError as error:

@@ -34,6 +34,8 @@ class Evaluation(NamedTuple):
     """Of the mean of `scores`."""
     more: dict[str, float]
     """The task's other metrics over all queries."""
+    run: str = ""
+    """The name of its record."""
 
 
 def predict(

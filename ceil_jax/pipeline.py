@@ -21,6 +21,7 @@ from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.methods import METHODS, Method
 from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
+from ceil_jax.records import record
 from ceil_jax.retrievers import Retrieved, build_retriever, unit_rows
 from ceil_jax.runs import Cost, Rows, Stage, Store, digest
 from ceil_jax.selector import Card, CeilSelector
@@ -318,15 +319,43 @@ class Pipeline:
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
         measures = {"predictions": predictions, "metrics": [self.task.metric, *self.task.more_metrics]}
         with self.store.stage("metrics", measures) as stage:
-            return evaluate.measure(stage, self.task, queries, rows)
+            evaluation = evaluate.measure(stage, self.task, queries, rows)
+            metrics = stage.name
+        answering = self.costs[f"answering: {name}"]
+        needed = self.needed(name)
+        before = [cost for what, cost in self.costs.items() if what in needed and cost is not answering]
+        run = record(
+            self.store,
+            self.config,
+            self.task,
+            queries,
+            name,
+            self.lm.name,
+            predictions=predictions,
+            metrics=metrics,
+            preparing=Cost(sum(cost.seconds for cost in before), sum(cost.tokens for cost in before)),
+            answering=answering,
+        )
+        return evaluation._replace(run=run)
+
+    def needed(self, name: str) -> set[str]:
+        """The names in `costs` of what a method needs."""
+        source = METHODS[name].encoder
+        epr = {"scoring EPR candidates", "training EPR"}
+        ceil = {"scoring CEIL subsets", "training CEIL"} | (
+            epr if self.config.ceil.initial == "epr" else set()
+        )
+        trained = {"epr": epr, "ceil": ceil}.get(source or "", set())
+        rewriting = {f"rewriting, order {order}" for order in self.inputs.orders(name)}
+        return trained | rewriting | {f"retrieving: {name}", f"answering: {name}"}
 
 
 def _finish_training(stage: Stage, encoders: dict[str, Encoder], history: list[Any], began: float) -> None:
-    """Save what was trained and drop the checkpoints it was picked from."""
-    import shutil
-
+    """Save what was trained; with that the checkpoints it was picked from are gone."""
     for name, encoder in encoders.items():
         encoder.save_pretrained(stage.folder / name)
-    files = tuple(f"{name}/model.safetensors" for name in encoders)
-    stage.finish({"seconds": time.perf_counter() - began, "history": history}, files)
-    shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
+    files = [file for name in encoders for file in sorted((stage.folder / name).rglob("*")) if file.is_file()]
+    stage.finish(
+        {"seconds": time.perf_counter() - began, "history": history},
+        tuple(str(file.relative_to(stage.folder)) for file in files),
+    )

@@ -17,7 +17,7 @@ from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
 from ceil_jax.errors import UserError
 from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
-from ceil_jax.report import write_report
+from ceil_jax.report.write import write_report
 from ceil_jax.tasks.base import Example, Task, Template
 
 WORDS = ("bad", "good")
