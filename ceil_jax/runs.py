@@ -327,6 +327,12 @@ class Rows(list):
         self.tokens: int = round(sum(line["tokens"] for line in lines))
 
 
+def folder_sha256(folder: Path) -> str:
+    """Of the names and contents of all files in it."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return digest([[str(file.relative_to(folder)), _sha256(file)] for file in files])
+
+
 def _of(record: Mapping[str, Any]) -> str:
     """The checksum of what done.json says."""
     # as it will be read back: keys are strings by then

@@ -52,7 +52,11 @@ class Table(NamedTuple):
     @property
     def header(self) -> list[str]:
         """The columns' names."""
-        return ["method", "score", "95 % interval", "paper", *self._more, *_COSTS]
+        return ["method", "score", "95 % interval", *["paper"] * self._has_paper, *self._more, *_COSTS]
+
+    @property
+    def _has_paper(self) -> bool:
+        return any(line.paper is not None for line in self.lines)
 
     @property
     def _more(self) -> list[str]:
@@ -65,7 +69,7 @@ class Table(NamedTuple):
                 line.label,
                 f"{line.record.value:.1f}",
                 f"{line.interval.low:.1f} to {line.interval.high:.1f}",
-                "" if line.paper is None else f"{line.paper:.1f}",
+                *["" if line.paper is None else f"{line.paper:.1f}"] * self._has_paper,
                 *(f"{line.record.more[name]:.1f}" for name in self._more),
                 f"{line.record.preparing.tokens:,}",
                 f"{line.record.answering.tokens:,}",

@@ -113,7 +113,9 @@ def _stores(root: Path) -> list[Path]:
 def _figures(store: Path) -> list[Figure]:
     """The pictures that comparisons and tables left beside the stages."""
     files = [file for file in sorted(store.glob("*/*.png")) if not (file.parent / "key.json").exists()]
-    return [Figure(f"{file.parent.name}/{file.name}", file.read_bytes()) for file in files]
+    # two comparisons of the same runs draw the same
+    pictures = {file.read_bytes(): f"{file.parent.name}/{file.name}" for file in reversed(files)}
+    return [Figure(caption, png) for png, caption in reversed(pictures.items())]
 
 
 def _costs(records: Sequence[Record]) -> dict[str, Cost]:
