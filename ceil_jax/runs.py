@@ -38,16 +38,8 @@ from ceil_jax.journal import Journal
 log = logging.getLogger(__name__)
 
 _DISK = {
-    *(
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EIO,
-        errno.ENOTDIR,
-    )
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENOTDIR, errno.EEXIST),
 }
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 """How libraries that write from C++ or Rust say so, in exceptions of their own."""

@@ -34,9 +34,7 @@ CONFIG = RunConfig(
     shots=2,
     shortlist=6,
     epr=EPRConfig(instances=10, candidates=4, positives=2, epochs=2, batch_size=4, learning_rate=1e-2),
-    ceil=CEILConfig(
-        instances=10, subsets=3, size=2, shortlist=6, epochs=2, batch_size=4, learning_rate=1e-2
-    ),
+    ceil=CEILConfig(instances=10, subsets=3, size=2, shortlist=6, epochs=2, batch_size=4, learning_rate=1e-2),
 )
 METHODS = ("bm25", "topk", "epr", "ceil")
 
