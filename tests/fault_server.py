@@ -2,12 +2,14 @@
 
 One JSON line in, one out: {"out": folder, "kill": n or null, "delay": seconds} → {"killed": bool, "events": [...]}.
 An event is Python opening for writing, renaming, making or removing something in the run's folder; a child is
-killed by SIGKILL at its n-th, before that happens, or `delay` seconds after. JAX has not started any thread when
+killed by SIGKILL at its n-th, before that happens, or `delay` seconds after. "largest": no file may grow beyond
+so many bytes, as on a disk that is full. JAX has not started any thread when
 the children fork: nothing is computed here.
 """
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -23,6 +25,7 @@ import orbax.checkpoint  # noqa: E402, F401
 
 from ceil_jax import ceil, compare, epr, pipeline, pretrained  # noqa: E402, F401
 from ceil_jax.config import CEILConfig, EPRConfig, RunConfig  # noqa: E402
+from ceil_jax.errors import UserError  # noqa: E402
 from ceil_jax.lm import tiny  # noqa: E402, F401
 from ceil_jax.report.write import report  # noqa: E402
 from ceil_jax.tasks.base import Example, Task, Template  # noqa: E402
@@ -87,9 +90,14 @@ def child(order: dict, pipe: int) -> None:
     os.dup2(log, 2)
     out = Path(order["out"])
     out.mkdir(exist_ok=True)
+    if "largest" in order:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest"], resource.RLIM_INFINITY))
     watch(order["out"], order.get("kill"), not order.get("delay"), pipe)
     try:
         run(out)
+    except UserError as error:
+        print(f"ceil-jax: {error}", flush=True)
+        os._exit(2)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

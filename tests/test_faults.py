@@ -25,6 +25,7 @@ class Server:
             "PYTHONHASHSEED": str(hash_seed),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "XLA_FLAGS": "",
+            "TQDM_DISABLE": "1",
         }
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "fault_server.py")],
@@ -167,6 +168,20 @@ def test_damage_in_the_middle_of_training(server, undisturbed, tmp_path, what):
         (scratch / name).write_text("".join(lines))
     said = finish(server, out)
     assert "damaged" in said
+    assert differing(files(out), undisturbed[1]) == []
+
+
+@pytest.mark.parametrize("largest", [3_000, 60_000], ids=["rows", "weights"])
+def test_without_room_one_line_and_the_rest_later(server, undisturbed, tmp_path, largest):
+    """No file may be larger than that: what a full disk does, wherever it is met, from Python or from C++."""
+    out = tmp_path / "runs"
+    ran = server.run(out, largest=largest)
+    said = Path(f"{out}.log").read_text()
+    assert ran["status"] == 2, said
+    assert "Traceback" not in said
+    last = said.strip().splitlines()[-1]
+    assert last.startswith("ceil-jax: cannot write to ") and last.endswith("run the same command again")
+    finish(server, out)
     assert differing(files(out), undisturbed[1]) == []
 
 
