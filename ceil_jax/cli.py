@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax doctor | demo | tasks | compare | export`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | report | export`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.packages import cache_path
+from ceil_jax.report.command import report
 from ceil_jax.tasks.base import Task
 
 DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
@@ -89,7 +90,7 @@ def compare(
     from ceil_jax.compare import compare as run
     from ceil_jax.methods import METHODS
     from ceil_jax.pipeline import Pipeline
-    from ceil_jax.report import write_report
+    from ceil_jax.report.write import write_report
     from ceil_jax.runs import digest
 
     for method in retriever:
@@ -211,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "demo": demo,
             "tasks": tasks,
             "compare": functools.partial(compare, config=config),
+            "report": report,
             "export": functools.partial(export, config=config),
         }
         return tyro.extras.subcommand_cli_from_dict(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +15,14 @@ import optax
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
-from ceil_jax.runs import Stage
+from ceil_jax.journal import Journal
+from ceil_jax.runs import Stage, folder_sha256
 from ceil_jax.tokens import Tokens, pad
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
+
+log = logging.getLogger(__name__)
 
 Params = Any
 Batch = Any
@@ -97,16 +101,16 @@ def fit(
     options = ocp.CheckpointManagerOptions(
         best_fn=rank, preservation_policy=keep, enable_async_checkpointing=False
     )
-    history_file = stage.folder / "history.json"
-    with ocp.CheckpointManager((stage.folder / "checkpoints").absolute(), options=options) as checkpoints:
+    kept = _Kept(stage, every)
+    with ocp.CheckpointManager(kept.checkpoints, options=options) as checkpoints:
 
         def save(step: int, params: Params, state: Any, row: dict[str, float]) -> None:
-            history.append({"step": step, **row})
-            # before the checkpoint: what lies beyond the last checkpoint is dropped on resuming
-            stage.write("history.json", json.dumps(history, indent=1).encode())
+            # before the checkpoint: a killed run may have a row too many, never one too few
+            history.append(kept.row({"step": step, **row}))
             args = ocp.args.StandardSave({"params": params, "state": state})
             # of equally good checkpoints the earlier is better
             checkpoints.save(step, args=args, metrics={"rank": row[QUALITY] - 1e-9 * step})
+            kept.seal(step)
 
         def restore(step: int) -> Any:
             return checkpoints.restore(step, args=ocp.args.StandardRestore(abstract))
@@ -122,7 +126,7 @@ def fit(
             last = 0
             save(0, params, state, held_out(params))
         else:
-            history = [row for row in json.loads(history_file.read_text()) if row["step"] <= last]
+            history = kept.history(last)
             restored = restore(last)
             params, state = restored["params"], restored["state"]
 
@@ -144,6 +148,52 @@ def fit(
                     bar.set_postfix(loss=f"{history[-1]['loss']:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
         return Trained(restore(checkpoints.best_step())["params"], history)
+
+
+class _Kept:
+    """What a killed training leaves for the next process: checkpoints, their checksums, the history so far.
+
+    A checkpoint or row that is damaged makes training begin again: the best one may be the one that is lost.
+    A checkpoint that has no checksum yet is whole, for Orbax renames it into place when it is.
+    """
+
+    def __init__(self, stage: Stage, every: int) -> None:
+        self.checkpoints = (stage.scratch / "checkpoints").absolute()
+        stage.scratch.mkdir(exist_ok=True)
+        if not self._sound(stage, every):
+            log.warning("%s: a checkpoint is damaged; training again from the start", stage.name)
+            shutil.rmtree(stage.scratch)
+            stage.scratch.mkdir()
+        self._history = Journal(stage.scratch / "history.jsonl", "step")
+        self._seals = Journal(stage.scratch / "checkpoints.jsonl", "step")
+
+    def _sound(self, stage: Stage, every: int) -> bool:
+        seals = Journal(stage.scratch / "checkpoints.jsonl", "step").lines
+        history = Journal(stage.scratch / "history.jsonl", "step").lines
+        for folder in self.checkpoints.glob("[0-9]*"):
+            if not folder.name.isdigit():  # half-written, which Orbax sweeps away
+                continue
+            step = int(folder.name)
+            if not {*range(0, step, every), step} <= set(history):
+                return False
+            if step in seals and seals[step]["sha256"] != folder_sha256(folder):
+                return False
+        return True
+
+    def row(self, row: dict[str, float]) -> dict[str, float]:
+        """The row as it was first written."""
+        if row["step"] not in self._history.lines:
+            self._history.append([row])
+        return self._history.lines[row["step"]]
+
+    def seal(self, step: int) -> None:
+        """Keep the checksum of a checkpoint that is whole."""
+        if step not in self._seals.lines:
+            self._seals.append([{"step": step, "sha256": folder_sha256(self.checkpoints / str(step))}])
+
+    def history(self, last: int) -> list[dict[str, float]]:
+        """The rows up to a step."""
+        return [row for step, row in self._history.lines.items() if step <= last]  # type: ignore[operator]
 
 
 class TokenTable:

@@ -169,18 +169,20 @@ class Training(Workspace):
         train: Callable[[Stage], tuple[dict[str, Encoder], Trained]],
     ) -> list[Encoder]:
         """The encoders that training leaves in its stage, trained if they are not there."""
-        import shutil
-
         with self.store.stage(name.lower(), key) as stage:
             if stage.summary is None:
                 began = time.perf_counter()
                 encoders, trained = train(stage)
                 for part, encoder in encoders.items():
                     encoder.save_pretrained(stage.folder / part)
-                files = tuple(f"{part}/model.safetensors" for part in encoders)
-                stage.finish({"seconds": time.perf_counter() - began, "history": trained.history}, files)
-                # the checkpoints it was picked from
-                shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
+                files = [
+                    f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()
+                ]
+                # with that the checkpoints it was picked from are gone
+                stage.finish(
+                    {"seconds": time.perf_counter() - began, "history": trained.history},
+                    tuple(str(file.relative_to(stage.folder)) for file in files),
+                )
             assert stage.summary is not None
             self.costs[f"training {name}"] = Cost(stage.summary["seconds"])
             self._histories[name.lower()] = stage.summary["history"]

@@ -27,6 +27,7 @@ LAYERS = [
         "lexical",
         "sketches",
         "skills",
+        "records",
     },
     {"inputs"},
     {"retrievers"},
