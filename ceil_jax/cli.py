@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax demo | compare | tasks`."""
+"""The command line: `ceil-jax demo | compare | tasks | serve-lm`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.packages import cache_dir
+from ceil_jax.serve import serve_lm
 from ceil_jax.tasks.base import Task
 
 
@@ -161,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "demo": demo,
             "compare": functools.partial(compare, config=SCALES[scale]),
             "tasks": tasks,
+            "serve-lm": serve_lm,
         }
         tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
     except UserError as error:

@@ -53,7 +53,7 @@ class Inputs:
         if config.lm is None or config.lm == self.config.lm:
             lm = self._lm()
         else:
-            lm = load_lm(config.lm, dtype=self.config.dtype)
+            lm = load_lm(config.lm, dtype=self.config.dtype, endpoint=self.config.endpoint)
         demonstrations = load_demonstrations(source)
         return Rewriter(lm, demonstrations, self._store, orders=config.orders, seed=self.config.seed)
 

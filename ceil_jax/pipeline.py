@@ -54,11 +54,12 @@ class Pipeline:
 
     @cached_property
     def lm(self) -> LanguageModel:
-        return load_lm(self.config.lm, dtype=self.config.dtype)
+        config = self.config
+        return load_lm(config.lm, dtype=config.dtype, device_map=config.device_map, endpoint=config.endpoint)
 
     @cached_property
     def base(self) -> Encoder:
-        return load_encoder(self.config.encoder)
+        return load_encoder(self.config.encoder, endpoint=self.config.endpoint)
 
     @cached_property
     def _task_key(self) -> dict[str, Any]:

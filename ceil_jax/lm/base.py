@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -56,4 +56,22 @@ class LanguageModel(Protocol):
 
         Greedy at temperature 0; otherwise sampled, reproducible from the seed.
         """
+        ...
+
+
+class TokenScores(NamedTuple):
+    """A text's tokens, in order; a server may have special ones before them."""
+
+    tokens: list[str]
+    """As they stand in the text; "" for all but the last of a character's."""
+    log_probs: list[float | None]
+    """Of each token given those before it; None where none stands before it."""
+
+
+@runtime_checkable
+class TokenScorer(LanguageModel, Protocol):
+    """An LM that can also say what each token of a text costs: what a server needs."""
+
+    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
+        """Each text read whole; the same numbers that `log_likelihood` sums."""
         ...
