@@ -38,12 +38,15 @@ class EndpointEncoder(Encoder):
         self._model, self.name, self._identity = served.model, served.name, served.name
         self.dtype = "float32"
 
+    def require_network(self) -> None:
+        raise UserError(
+            f"encoder {self.name} is behind an endpoint: its vectors can be compared but it cannot be trained or "
+            "saved; EPR and CEIL take a local one, such as all-MiniLM-L6-v2"
+        )
+
     def __getattr__(self, name: str) -> Any:
         if name in _NETWORK:
-            raise UserError(
-                f"encoder {self.name} is behind an endpoint: it can be compared by but not trained or saved; "
-                "EPR and CEIL take a local one, such as all-MiniLM-L6-v2"
-            )
+            self.require_network()
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     @cached_property

@@ -98,6 +98,7 @@ class Pipeline:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
         if source == "base":
             return Encoders(self.base, self.base)
+        self.base.require_network()
         if source == "epr":
             return self._epr
         if source == "ceil":

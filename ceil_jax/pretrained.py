@@ -35,7 +35,7 @@ def load_encoder(
     name_or_path: str | os.PathLike[str],
     *,
     dtype: str = "float32",
-    endpoint: EndpointConfig = EndpointConfig(),
+    endpoint: EndpointConfig | None = None,
 ) -> Encoder:
     """The encoder of that name.
 
@@ -53,7 +53,7 @@ def load_encoder(
     if is_address(name):
         from ceil_jax.endpoint_encoder import EndpointEncoder
 
-        return EndpointEncoder(name, endpoint)
+        return EndpointEncoder(name, endpoint or EndpointConfig())
     folder = Path(name).expanduser()
     if name in _FACTORIES or re.fullmatch(r"[\w.]+:\w+", name):
         encoder = _made_by(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -217,7 +218,7 @@ def serve_lm(
     Args:
         lm: A packaged name, a folder or a hub id, as in compare --lm.
         host: 127.0.0.1 is this machine alone; 0.0.0.0 lets others in, for which a key is wise.
-        port: Where to listen.
+        port: Where to listen; 0 takes a free one.
         encoder: An encoder for /v1/embeddings, as in compare --encoder.
         dtype: Of the LM: auto, bfloat16 or float32.
         device_map: For an LM too large for one device: transformers' device_map, as in "auto".
@@ -236,8 +237,15 @@ def serve_lm(
     if not isinstance(model, TokenScorer):
         raise UserError(f"{lm} is behind an endpoint already; serve a model of this machine")
     service = Service(model, lm, None if encoder is None else load_encoder(encoder), encoder or "")
-    print(f"serving {model.name} at http://{host}:{port}/v1#{lm}", flush=True)
-    uvicorn.run(create_app(service, key), host=host, port=port, log_level="warning")
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        raise UserError(
+            f"cannot listen at {host}:{port}: {error.strerror or error}; try another --port"
+        ) from None
+    print(f"serving {model.name} at http://{host}:{listener.getsockname()[1]}/v1#{lm}", flush=True)
+    config = uvicorn.Config(create_app(service, key), log_level="warning", ws="none", lifespan="off")
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 def _chat_prompt(lm: TokenScorer, messages: list[dict[str, str]]) -> str:

@@ -21,7 +21,7 @@ def load_lm(
     dtype: str = "auto",
     device: str = "auto",
     device_map: str | None = None,
-    endpoint: EndpointConfig = EndpointConfig(),
+    endpoint: EndpointConfig | None = None,
 ) -> LanguageModel:
     """The language model called `spec`: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`), `tiny`
     (the deterministic test LM), a folder with safetensors and a tokenizer, a hub id `owner/name`, or a server
@@ -41,7 +41,7 @@ def load_lm(
     if is_address(spec):
         from ceil_jax.lm.endpoint import EndpointLM
 
-        return EndpointLM(spec, endpoint)
+        return EndpointLM(spec, endpoint or EndpointConfig())
     folder = Path(spec).expanduser()
     if spec in PACKAGED:
         source, name = str(converted(spec)), spec

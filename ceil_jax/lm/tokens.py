@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,9 @@ class Tokeniser:
             end = _end(encoding)
             places = [place for place in range(end) if _ends_after(encoding, place, 0)]
             spans = [encoding.token_to_chars(place) for place in places]
-            cuts = [min(span[1], after[0]) for span, after in zip(spans, spans[1:], strict=False)]
+            cuts = [min(span[1], after[0]) for span, after in pairwise(spans)]
             bounds = [0, *np.maximum.accumulate(np.array(cuts, int)).tolist(), len(text)] if spans else []
-            pieces = [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+            pieces = [text[a:b] for a, b in pairwise(bounds)]
             start = places[0] if places else end
             found.append((self._with_context(encoding.ids[:end], start), pieces))
         return found
