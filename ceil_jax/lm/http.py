@@ -66,7 +66,7 @@ class Client:
         self._config = config
         self._key = read_key(config.api_key_env)
         self._stopped = threading.Event()
-        self._wait = wait or self._stopped.wait
+        self._wait = self._stopped.wait if wait is None else wait
         self._answered = False
         self._errors = httpx2
         self._http = httpx2.Client(
