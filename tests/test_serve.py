@@ -56,8 +56,8 @@ def test_completions_echo_with_offsets_and_log_probs(http):
 
 
 def test_without_echo_only_what_was_written_is_scored(http):
-    answer = ask(http, "/completions", prompt=[" a b a", "x"], logprobs=0, max_tokens=1, temperature=0)
-    assert [choice["logprobs"]["tokens"] for choice in answer["choices"]] == [[" b"], ["x"]]
+    answer = ask(http, "/completions", prompt=[" a b a", " x"], logprobs=0, max_tokens=1, temperature=0)
+    assert [choice["logprobs"]["tokens"] for choice in answer["choices"]] == [[" b"], [" x"]]
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
 
 
