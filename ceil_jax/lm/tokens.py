@@ -75,7 +75,8 @@ class Tokeniser:
         return tokens
 
     def whole(self, texts: Sequence[str]) -> list[tuple[Tokens, list[str]]]:
-        """Each text's tokens, all of them scored, and the piece of the text that each one stands for.
+        """Each text's tokens, scored as far as any stands before them, and the piece of the text that each of
+        the text's own stands for.
 
         The pieces joined are the text. Of a character that several tokens share, the last has it.
         """
@@ -88,7 +89,7 @@ class Tokeniser:
             bounds = [0, *np.maximum.accumulate(np.array(cuts, int)).tolist(), len(text)] if spans else []
             pieces = [text[a:b] for a, b in pairwise(bounds)]
             start = places[0] if places else end
-            found.append((self._with_context(encoding.ids[:end], start), pieces))
+            found.append((Tokens(encoding.ids[:end], min(max(start, 1), end)), pieces))
         return found
 
     def _with_context(self, ids: list[int], start: int) -> Tokens:

@@ -94,12 +94,15 @@ class TorchLM:
         return [writer.text() for writer in writers]
 
     def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
-        """Every token of each text; the first one's given what stands before an empty prompt's."""
+        """Every token of each text; the first has no score unless the tokenizer puts one before it."""
         found = self._tokens.whole(texts)
         self._must_fit([len(tokens.ids) for tokens, _ in found], range(len(found)))
         self.tokens_read += sum(read_once([tokens]) for tokens, _ in found)
         scores = self._reader.each([tokens for tokens, _ in found])
-        return [TokenScores(pieces, list(score)) for (_, pieces), score in zip(found, scores, strict=True)]
+        return [
+            TokenScores(pieces, [*[None] * (len(pieces) - len(score)), *score.tolist()])
+            for (_, pieces), score in zip(found, scores, strict=True)
+        ]
 
     def chat_prompt(self, messages: Sequence[Mapping[str, str]]) -> str:
         """What the model reads of a conversation: by its own template, else the messages line by line."""
