@@ -1,5 +1,6 @@
 """A language model and an encoder over HTTP: the same numbers as without it, or a refusal."""
 
+import logging
 from dataclasses import replace
 
 import lm_models
@@ -225,7 +226,7 @@ def test_the_probe_refuses(server, lm, change, said):
 
 
 def as_vllm(tokens, log_probs, count):
-    return ["<s>", *tokens], [None, None, *log_probs[1:]]
+    return ["<s>", *tokens], [None, *log_probs]
 
 
 def as_sglang(tokens, log_probs, count):
@@ -344,7 +345,8 @@ def over_http(address, out, **changes):
 
 def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     _, address = locked
-    caplog.set_level(0)
+    for logger in ("ceil_jax", "httpx2", "httpcore2"):
+        caplog.set_level(logging.DEBUG, logger)
     methods = ["random", "topk", "dpp"]
     remote = Pipeline(over_http(address, tmp_path / "remote"), TASK)
     found = compare(remote, methods)
@@ -361,21 +363,12 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     host = address.removeprefix("http://").removesuffix("/v1")
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 10
-    for secret in (KEY, host):
-        assert not [path for path in files if secret.encode() in path.read_bytes()]
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    # the page shows the settings; stages, which others may share, do not say where the model was
+    stages = [path for path in files if "report" not in path.parts]
+    assert not [path for path in stages if host.encode() in path.read_bytes()]
     printed = capfd.readouterr()
     assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(remote.config)
-
-
-def test_epr_learns_from_scores_over_http(locked, tmp_path):
-    _, address = locked
-    config = replace(over_http(address, tmp_path / "remote"), encoder="tiny")
-    found = compare(Pipeline(config, TASK), ["epr"])
-    expected = compare(Pipeline(replace(SMALL, out=tmp_path / "local"), TASK), ["epr"])
-    assert found.rows[0].value == expected.rows[0].value
-    assert [row["examples"] for row in found.evaluations["epr"].rows] == [
-        row["examples"] for row in expected.evaluations["epr"].rows
-    ]
 
 
 @pytest.mark.parametrize("method", ["epr", "ceil"])

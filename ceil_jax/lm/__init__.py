@@ -54,7 +54,7 @@ def load_lm(
             "language model",
             spec,
             ["tiny", *PACKAGED],
-            "A folder, a hub id (owner/name) or http://host:port/v1#model will do too.",
+            "A folder or a hub id (owner/name) will do too, or http://host:port/v1#model.",
         )
     try:
         from ceil_jax.lm import torch_lm

@@ -16,8 +16,12 @@ class LanguageModel(Protocol):
     """Says which weights and which dtype: results are cached under it."""
     context_length: int
     """Tokens that fit, prompt and continuation together."""
-    tokens_read: int
-    """Tokens that went through the model since it was loaded, a prefix that several share once."""
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that went through the model since it was loaded, a prefix that several share once; behind an
+        endpoint, those that the server states."""
+        ...
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         """int [N]: tokens of each text, special tokens not counted."""
