@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax doctor | demo | tasks | compare | report | export`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | report | export | serve-lm`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.packages import cache_path
 from ceil_jax.report.command import report
+from ceil_jax.serve import serve_lm
 from ceil_jax.tasks.base import Task
 
 DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
@@ -214,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "compare": functools.partial(compare, config=config),
             "report": report,
             "export": functools.partial(export, config=config),
+            "serve-lm": serve_lm,
         }
         return tyro.extras.subcommand_cli_from_dict(
             commands, prog="ceil-jax", description=DESCRIPTION, args=rest

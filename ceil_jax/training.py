@@ -60,6 +60,7 @@ class Training(Workspace):
             raise unknown_name("encoder source", source, ("base", "epr", "ceil"))
         if self.trained_by is not None:
             return self.trained_by.encoders(source)
+        self.base.require_network()
         return self._epr if source == "epr" else self._ceil
 
     def history(self, source: str) -> list[dict[str, float]]:
