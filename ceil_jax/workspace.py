@@ -38,13 +38,13 @@ class Models:
         return load_lm(spec, dtype=dtype, device_map=device_map, endpoint=endpoint)
 
     @cache  # noqa: B019
-    def encoder(self, name: str, endpoint: EndpointConfig = EndpointConfig()) -> Encoder:
+    def encoder(self, name: str, endpoint: EndpointConfig) -> Encoder:
         return load_encoder(name, endpoint=endpoint)
 
     @cache  # noqa: B019
     def trained(self, folder: Path, start: str, name: str) -> Encoder:
         """The weights in a stage's folder; compiled functions are shared with the encoder training began with."""
-        return self.encoder(start).with_params(load_encoder(folder).params).renamed(name)
+        return self.encoder(start, EndpointConfig()).with_params(load_encoder(folder).params).renamed(name)
 
 
 class Workspace:
