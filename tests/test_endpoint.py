@@ -357,7 +357,7 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     for method in methods:
         assert list(found.evaluations[method].rows) == list(expected.evaluations[method].rows)
 
-    from ceil_jax.report import write_report
+    from ceil_jax.report.write import write_report
 
     write_report(tmp_path / "report", remote, found)
     host = address.removeprefix("http://").removesuffix("/v1")
