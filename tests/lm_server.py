@@ -64,19 +64,14 @@ class Server:
         self.requests.append((scope["path"], json.loads(body) if body else {}))
         self.headers.append(dict(scope["headers"]))
         fault = self.faults.pop(0) if self.faults else None
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            if fault is None:
-                await self._answer(scope, body, send)
-            elif fault == "drop":
-                await _respond(send, 200, {"content-length": "1000"}, b'{"choices": [')
-            elif fault == "slow":
-                await self._trickle(send)
-            else:
-                await _respond(send, *fault)
-        finally:
-            self.at_once -= 1
+        if fault is None:
+            await self._answer(scope, body, send)
+        elif fault == "drop":
+            await _respond(send, 200, {"content-length": "1000"}, b'{"choices": [')
+        elif fault == "slow":
+            await self._trickle(send)
+        else:
+            await _respond(send, *fault)
 
     async def _answer(self, scope, body, send):
         sent = []
@@ -87,7 +82,11 @@ class Server:
         async def keep(message):
             sent.append(message)
 
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
         await self.app(scope, receive, keep)
+        # before the answer leaves: its reader may ask again at once
+        self.at_once -= 1
         answer = json.loads(b"".join(message.get("body", b"") for message in sent))
         answer = self.change(scope["path"], self.requests[-1][1], answer)
         await _respond(send, sent[0]["status"], {}, json.dumps(answer).encode())
