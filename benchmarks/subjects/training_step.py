@@ -47,9 +47,9 @@ def _case(settings: Settings, batch: int, learned: bool, with_peer: bool) -> Cas
     lm_scores = rng.standard_normal((batch, m), np.float32)
     arrays = tuple(map(jnp.asarray, (queries, items[shortlists], subsets, lm_scores)))
     if learned:
-        run = partial(_step, *arrays)
+        run = partial(learned_step, *arrays)
     else:
-        run = partial(_frozen_step, *arrays, jax.vmap(block_log_dets)(arrays[1], arrays[2]))
+        run = partial(frozen_step, *arrays, jax.vmap(block_log_dets)(arrays[1], arrays[2]))
     contenders: dict[str, Any] = {OURS: run}
     if with_peer:
         contenders["all pairs"] = AllPairs(
@@ -67,7 +67,7 @@ def _case(settings: Settings, batch: int, learned: bool, with_peer: bool) -> Cas
 
 
 @jax.jit
-def _frozen_step(
+def frozen_step(
     queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array, log_dets: jax.Array
 ) -> dict[str, Any]:
     loss, gradient = jax.value_and_grad(_loss)(queries, items, subsets, lm_scores, log_dets)
@@ -75,7 +75,9 @@ def _frozen_step(
 
 
 @jax.jit
-def _step(queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array) -> dict[str, Any]:
+def learned_step(
+    queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array
+) -> dict[str, Any]:
     def loss(queries: jax.Array, items: jax.Array) -> jax.Array:
         return _loss(queries, items, subsets, lm_scores, jax.vmap(block_log_dets)(items, subsets))
 
