@@ -17,6 +17,7 @@ def main(
     device: Literal["cpu", "gpu"] = "cpu",
     rounds: int = 5,
     small: bool = False,
+    only: str = "",
     out: Path = Path("runs/benchmarks"),
 ) -> None:
     """Speed, side by side with peers.
@@ -30,6 +31,7 @@ def main(
         device: What JAX computes on; peers that have no GPU version stay on the CPU.
         rounds: Timed rounds.
         small: Tiny sizes, to see that everything runs.
+        only: Cases whose name holds this text.
         out: Folder of the JSON files.
     """
     # JAX reads this when it is first imported
@@ -48,6 +50,8 @@ def main(
         print(f"\n== {subject}")
         rows = []
         for case in harness.load_cases(subject, settings):
+            if only not in case.name:
+                continue
             rows.append(harness.measure(subject, case, settings))
             print(harness.table(rows[-1]), flush=True)
         print(harness.write(out, subject, described, settings, rows))

@@ -27,6 +27,17 @@ import jax
 
 SUBJECTS = tuple(sorted(path.stem for path in (Path(__file__).parent / "subjects").glob("[!_]*.py")))
 
+_compiled: list[float] = []
+"""Seconds of every XLA compilation of this process, and of loading from the persistent cache."""
+
+
+def _on_event(event: str, seconds: float, **_: Any) -> None:
+    if event == "/jax/core/compile/backend_compile_duration":
+        _compiled.append(seconds)
+
+
+jax.monitoring.register_event_duration_secs_listener(_on_event)
+
 OURS = "ceil_jax"
 """What our own contender is called in every case."""
 
@@ -95,6 +106,8 @@ class Measured:
     name: str
     agreement: str
     timings: Mapping[str, Timing]
+    compilations: Mapping[str, int]
+    """XLA compilations in each contender's first run; the rounds must need none."""
     missed: list[str]
     """Targets that were not reached, in words."""
     work: Mapping[str, float]
@@ -114,7 +127,14 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
     Raises:
         Disagreement: the results differ; nothing is timed.
     """
-    agreement = case.agree({name: finished(run()) for name, run in case.contenders.items()})
+    results, compilations = {}, {}
+    for name, run in case.contenders.items():
+        before = len(_compiled)
+        results[name] = finished(run())
+        compilations[name] = len(_compiled) - before
+    agreement = case.agree(results)
+    del results
+    before = len(_compiled)
     seconds: dict[str, list[float]] = {name: [] for name in case.contenders}
     gc.collect()
     gc.disable()
@@ -126,12 +146,14 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
                 seconds[name].append(time.perf_counter() - start)
     finally:
         gc.enable()
+    again = len(_compiled) - before
     timings = {}
     for name, times in seconds.items():
         ratios = [theirs / ours for theirs, ours in zip(times, seconds[OURS], strict=True)]
         peak = peak_memory(subject, case.name, name, settings) if case.memory else None
         timings[name] = Timing(times, None if name == OURS else statistics.median(ratios), peak)
-    return Measured(case.name, agreement, timings, _missed(case, timings), case.work)
+    missed = _missed(case, timings) + ([f"{again} compilations during the rounds"] if again else [])
+    return Measured(case.name, agreement, timings, compilations, missed, case.work)
 
 
 def finished(result: Any) -> Any:
@@ -181,6 +203,7 @@ def table(measured: Measured) -> str:
         ratio = "" if timing.ratio is None else f"{timing.ratio:8.2f} x"
         peak = "" if timing.peak_bytes is None else f"{timing.peak_bytes / 2**20:10,.1f} MiB"
         lines.append(f"  {name:32} {1e3 * timing.median:12,.2f} ms ±{timing.spread / 2:4.0%} {ratio}{peak}")
+    lines.append(f"  {measured.compilations[OURS]} compilations in the first run")
     ours = measured.timings[OURS].median
     rates = [f"{amount / ours:,.4g} {what}/s" for what, amount in measured.work.items()]
     lines += [f"  {OURS}: {', '.join(rates)}"] if rates else []

@@ -2,6 +2,8 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -112,3 +114,11 @@ def test_scaling_draws_every_curve(tmp_path):
     assert scaling.text([curve]).splitlines()[-1] == "|  | 8 | 1,600.0 | 2.0 |"
     for points, _, _ in scaling.CURVES.values():
         assert len(list(points(True))) >= 4
+
+
+def test_compilations_are_counted_and_missed_in_the_rounds():
+    sizes = iter(range(3, 100))
+    case = Case("grows", {OURS: lambda: jax.jit(jnp.cos)(jnp.ones(next(sizes)))}, lambda results: "fine")
+    measured = harness.measure("none", case, Settings(rounds=2))
+    assert measured.compilations[OURS] >= 1
+    assert "compilations during the rounds" in measured.missed[0]

@@ -47,6 +47,16 @@ def from_embeddings(
     return chosen
 
 
+def from_embeddings_one_thread(
+    queries: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int, trade_off: float
+) -> np.ndarray:
+    """`from_embeddings` with one BLAS thread: more of them cost more than they give on small matrices."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return from_embeddings(queries, items, shortlists, k, trade_off)
+
+
 def pool(workers: int, items: np.ndarray) -> Pool:
     """Worker processes that hold the bank; each computes with one thread."""
     return multiprocessing.get_context("spawn").Pool(workers, _start_worker, (items,))

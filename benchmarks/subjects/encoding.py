@@ -30,7 +30,9 @@ def cases(settings: Settings) -> Iterator[Case]:
             f"{len(texts):,} sentences, {ENCODER}, {dtype}",
             {
                 OURS: partial(encoder.encode, texts, BATCH),
-                "sentence-transformers": partial(peer.encode, texts, BATCH, show_progress_bar=False),
+                "sentence-transformers": partial(
+                    peer.encode, texts, batch_size=BATCH, show_progress_bar=False
+                ),
             },
             partial(same_vectors, 1e-4 if dtype == "float32" else 5e-2),
             at_least={"sentence-transformers": wanted},

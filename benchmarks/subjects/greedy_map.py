@@ -43,15 +43,17 @@ def cases(settings: Settings) -> Iterator[Case]:
                 _, shortlists = top_k(queries, items, n)
                 bank = jax.device_put(items)
                 in_pool = partial(numpy_map.from_embeddings_in_pool, pool, workers)
+                arrays = (queries, items, shortlists, k, TRADE_OFF)
                 yield Case(
                     f"n = {n}, K = {k}, d = {items.shape[1]}",
                     {
                         OURS: partial(_ours, queries, bank, shortlists, k),
-                        "numpy": partial(numpy_map.from_embeddings, queries, items, shortlists, k, TRADE_OFF),
+                        "numpy": partial(numpy_map.from_embeddings, *arrays),
+                        "numpy, one BLAS thread": partial(numpy_map.from_embeddings_one_thread, *arrays),
                         "numpy, process pool": partial(in_pool, queries, shortlists, k, TRADE_OFF),
                     },
                     partial(same_sets, queries, items),
-                    at_least={"numpy": wanted},
+                    at_least={"numpy": wanted, "numpy, one BLAS thread": wanted},
                     work={"queries": count},
                 )
 

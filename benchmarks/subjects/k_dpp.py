@@ -16,8 +16,12 @@ from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from ceil_jax.dpp import log_elementary_symmetric, sample_k_dpp
 from ceil_jax.kernel import conditional_kernel, relevance, similarity_from_features
+from ceil_jax.parallel import map_batches
 
 SAMPLES, N, K, DIM, TRADE_OFF = 1000, 100, 16, 384, 0.1
+
+BATCH = 256
+"""Samples in one call on a CPU, where each core makes calls of its own."""
 
 SIGMAS = 5
 """Of an item's frequency, and of the mean log det: beyond, the distributions differ."""
@@ -33,15 +37,22 @@ def cases(settings: Settings) -> Iterator[Case]:
         similarity_from_features(jnp.asarray(items)),
         TRADE_OFF,
     )
-    draw = jax.jit(jax.vmap(partial(sample_k_dpp, k=k), in_axes=(0, None)))
     keys = jax.random.split(jax.random.key(0), count)
+    batch = BATCH if settings.device == "cpu" else count
     yield Case(
         f"{count:,} samples, n = {n}, k = {k}",
-        {OURS: lambda: draw(keys, kernel), "dppy": _dppy(np.asarray(kernel, np.float64), count, k)},
+        {
+            OURS: lambda: map_batches(_draw, (keys,), (kernel,), batch_size=batch, k=k),
+            "dppy": _dppy(np.asarray(kernel, np.float64), count, k),
+        },
         partial(same_distribution, np.asarray(kernel, np.float64), k),
         at_least={"dppy": 10},
         work={"samples": count},
     )
+
+
+def _draw(keys: jax.Array, kernel: jax.Array, *, k: int) -> jax.Array:
+    return jax.vmap(partial(sample_k_dpp, k=k), in_axes=(0, None))(keys, kernel)
 
 
 def _dppy(kernel: np.ndarray, count: int, k: int) -> partial[np.ndarray]:
