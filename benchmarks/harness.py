@@ -31,9 +31,9 @@ _compiled: list[float] = []
 """Seconds of every XLA compilation of this process, and of loading from the persistent cache."""
 
 
-def _on_event(event: str, seconds: float, **_: Any) -> None:
+def _on_event(event: str, duration_secs: float, **_: Any) -> None:
     if event == "/jax/core/compile/backend_compile_duration":
-        _compiled.append(seconds)
+        _compiled.append(duration_secs)
 
 
 jax.monitoring.register_event_duration_secs_listener(_on_event)

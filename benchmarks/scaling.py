@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -92,13 +93,7 @@ def nearest_over_bank(small: bool) -> Iterator[tuple[int, Point]]:
         rng = np.random.default_rng(0)
         items = workloads.bank(rng, n, d)
         queries = workloads.queries(rng, items, count)
-        yield (
-            n,
-            Point(
-                lambda queries=queries, items=items: top_k(queries, items, k),
-                Work(2.0 * count * n * d, 4.0 * n * d),
-            ),
-        )
+        yield n, Point(partial(top_k, queries, items, k), Work(2.0 * count * n * d, 4.0 * n * d))
 
 
 def step_over_subset(small: bool) -> Iterator[tuple[int, Point]]:

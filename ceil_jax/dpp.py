@@ -138,7 +138,7 @@ def _sample_projection(
 
     start = _Draw(jnp.sum(V * V, axis=1), jnp.zeros((columns.size, V.shape[0]), V.dtype))
     steps = jnp.arange(columns.size)
-    _, items = jax.lax.scan(step, start, (steps, jax.random.uniform(key, columns.size, V.dtype)))
+    _, items = jax.lax.scan(step, start, (steps, jax.random.uniform(key, steps.shape, V.dtype)))
     return jnp.pad(items, (0, k - columns.size), constant_values=-1)
 
 

@@ -58,7 +58,8 @@ class AllPairs:
         blocks = kernel[row, self.subsets[..., :, None], self.subsets[..., None, :]]
         loss = pairwise_loss(torch.logdet(blocks), self.lm_scores)
         loss.backward()
-        return {"loss": loss.item(), "queries": self.queries.grad.cpu().numpy()}
+        gradient: Any = self.queries.grad
+        return {"loss": loss.item(), "queries": gradient.cpu().numpy()}
 
 
 def pairwise_loss(log_probs: Any, lm_scores: Any) -> Any:

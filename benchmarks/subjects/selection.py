@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -36,11 +37,15 @@ def cases(settings: Settings) -> Iterator[Case]:
         texts = cycle(map(str, range(16)))
         yield Case(
             f"one query, {count:,} x {d}, k = {K}",
-            {OURS: lambda selector=selector, texts=texts: selector.select(next(texts), k=K)},
+            {OURS: partial(_select, selector, texts)},
             full,
             at_most=0.030,
             work={"bytes of vectors": 4.0 * items.size},
         )
+
+
+def _select(selector: CeilSelector, texts: Iterator[str]) -> Selection:
+    return selector.select(next(texts), k=K)
 
 
 def full(results: Mapping[str, Selection]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 
@@ -17,7 +18,7 @@ HELP = ("-c", "import sys; from ceil_jax.cli import main; sys.argv = ['ceil-jax'
 
 def cases(settings: Settings) -> Iterator[Case]:
     for name, arguments, seconds in (("import ceil_jax", IMPORT, 0.3), ("ceil-jax --help", HELP, 1.0)):
-        yield Case(name, {OURS: lambda arguments=arguments: _run(arguments)}, _succeeded, at_most=seconds)
+        yield Case(name, {OURS: partial(_run, arguments)}, _succeeded, at_most=seconds)
 
 
 def _run(arguments: tuple[str, ...]) -> int:
