@@ -128,8 +128,8 @@ def _sample_projection(
     size = chosen.sum()
 
     def step(state: _Draw, place: tuple[Array, Array]) -> tuple[_Draw, Array]:
-        t, key = place
-        item = jax.random.categorical(key, jnp.log(state.residual))
+        t, uniform = place
+        item = _draw(uniform, state.residual)
         left = state.residual[item]
         row = (V @ V[item] - state.factor[:, item] @ state.factor) * jax.lax.rsqrt(left)
         row = jnp.where(t < size, row, 0)
@@ -138,5 +138,18 @@ def _sample_projection(
 
     start = _Draw(jnp.sum(V * V, axis=1), jnp.zeros((columns.size, V.shape[0]), V.dtype))
     steps = jnp.arange(columns.size)
-    _, items = jax.lax.scan(step, start, (steps, jax.random.split(key, columns.size)))
+    _, items = jax.lax.scan(step, start, (steps, jax.random.uniform(key, steps.shape, V.dtype)))
     return jnp.pad(items, (0, k - columns.size), constant_values=-1)
+
+
+def _draw(uniform: Float[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
+    """The place whose share of [0, Σ weights) holds uniform · Σ weights; never one of weight 0 while another
+    is above, whatever rounding makes of the sums.
+
+    One random number a draw, where `jax.random.categorical` takes n and their logarithms.
+    """
+    n = weights.size
+    # a matrix product: vmapped over samples, faster than a cumulative sum
+    sums = jnp.matmul(weights, jnp.triu(jnp.ones((n, n), weights.dtype)), precision="highest")
+    reached = (sums > uniform * sums[-1]) & (weights > 0)
+    return jnp.where(reached.any(), jnp.argmax(reached), jnp.argmax(weights))

@@ -38,11 +38,14 @@ Rounding leaves d_i² an absolute error near 1e-7 in float32, so that at ε log 
 GRAM_UP_TO = 4
 """All n rows of S in one matrix product take no longer than k ≥ n / 4 of them one by one."""
 
-SHORTLISTS = 64
-"""Queries in one call of the compiled function."""
+SHORTLISTS = 32
+"""Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
 
-FEATURES_AT_ONCE = 2**21
-"""Numbers in the features that one step of it works on: 8 MiB, to stay near the caches."""
+FEATURES_AT_ONCE = 2**19
+"""Numbers in the features that one step of it works on, on a CPU: 2 MiB, to stay near the caches."""
+
+FEATURES_ON_DEVICE = 2**28
+"""The same on a GPU or TPU: 1 GiB, because a step takes there as long for one query as for hundreds."""
 
 
 class MapResult(NamedTuple):
@@ -107,7 +110,7 @@ def greedy_map_shortlists(
         _map_shortlists,
         (queries, shortlists),
         (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=SHORTLISTS,
+        batch_size=SHORTLISTS if jax.default_backend() == "cpu" else _at_once(shortlists, items),
         k=k,
         kind=kind,
     )
@@ -131,8 +134,14 @@ def _map_shortlists(
         chosen, gains = greedy_map_from_features(features, r, k, trade_off, valid, kind)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
-    at_once = max(1, FEATURES_AT_ONCE // (shortlists.shape[1] * items.shape[1]))
-    return jax.lax.map(one, (queries, shortlists), batch_size=1 << (at_once.bit_length() - 1))
+    return jax.lax.map(one, (queries, shortlists), batch_size=_at_once(shortlists, items))
+
+
+def _at_once(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
+    """Queries whose features are worked on together: a power of two."""
+    numbers = FEATURES_AT_ONCE if jax.default_backend() == "cpu" else FEATURES_ON_DEVICE
+    most = max(1, numbers // (shortlists.shape[1] * items.shape[1]))
+    return 1 << (most.bit_length() - 1)
 
 
 class _State(NamedTuple):
@@ -166,8 +175,8 @@ def _greedy(
         found = highest > -jnp.inf
         # argmax, the first of ties: two plain reductions, which XLA vectorises on a CPU as it does not argmax
         best = jnp.where(gain == highest, places, n - 1).min()
-        # Σ_t c_t,best c_t: vmapped, a product and a sum are faster than many small matrix products
-        explained = (_at(state.factor.T, best)[:, None] * state.factor).sum(axis=0)
+        # Σ_t c_t,best c_t
+        explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")
         row = similarity_row(best) / root / _at(root, best) - explained
         row = row * jnp.where(found, jax.lax.rsqrt(_at(state.residual, best)), 0)
         residual = state.residual - row * row

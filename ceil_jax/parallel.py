@@ -49,48 +49,66 @@ def map_batches(
     if total == 0:
         raise ValueError("map_batches needs at least one row")
     mesh = device_mesh()
-    # few rows: no larger shape than they need, in powers of two so that few shapes are ever compiled
-    batch_size = min(batch_size, 1 << (-(-total // mesh.size) - 1).bit_length())
+    # elsewhere a call returns before its work is done, and one thread keeps the devices busy
+    threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" and mesh.size == 1 else 1
+    batch_size = _even(total, batch_size, threads * mesh.size)
     step = batch_size * mesh.size
-    compiled = _compiled(function, mesh, len(rows), len(shared), tuple(sorted(static.items())))
     split, whole = NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())
     shared = [jax.device_put(array, whole) for array in shared]
 
-    def run(start: int) -> Any:
-        batch = [jax.device_put(_filled(array[start : start + step], step), split) for array in rows]
-        return compiled(*batch, *shared)
+    def put(start: int) -> list[jax.Array]:
+        return [jax.device_put(_filled(array[start : start + step], step), split) for array in rows]
 
     starts = range(0, total, step)
-    # elsewhere a call returns before its work is done, and one thread keeps the devices busy
-    threads = os.cpu_count() if jax.default_backend() == "cpu" and mesh.size == 1 else 1
-    first = run(starts[0])  # compiles
+    first = put(0)
+    shapes = tuple((array.shape, array.dtype) for array in (*first, *shared))
+    # compiled before the threads start, or each of them would
+    compiled = _compiled(function, mesh, len(rows), shapes, tuple(sorted(static.items())))
     with ThreadPoolExecutor(threads) as pool:
-        results = [first, *pool.map(run, starts[1:])]
+        results = list(pool.map(lambda start: compiled(*(put(start) if start else first), *shared), starts))
     if len(results) == 1:
         return jax.tree.map(lambda leaf: leaf[:total], results[0])
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:total], *results)
 
 
+def _even(total: int, most: int, workers: int) -> int:
+    """Rows of a batch, `most` at most, such that the workers have as much to do as each other.
+
+    Rounded up, to powers of two and beyond 64 to multiples of eight, so that few shapes are ever compiled.
+    """
+    rounds = -(-total // (workers * most))
+    share = -(-total // (workers * rounds))
+    return min(most, 1 << (share - 1).bit_length() if share <= 64 else -(-share // 8) * 8)
+
+
 def _filled(batch: Any, size: int) -> Any:
-    missing = size - len(batch)
-    if missing == 0:
+    """The batch and copies of its first row. By indexing, which arrays of keys have too."""
+    if len(batch) == size:
         return batch
-    concatenate = jnp.concatenate if isinstance(batch, jax.Array) else np.concatenate
-    return concatenate([batch, batch[:1].repeat(missing, axis=0)])
+    places = np.arange(size)
+    return batch[np.where(places < len(batch), places, 0)]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def _compiled(
-    function: Callable[..., Any], mesh: Mesh, rows: int, shared: int, static: tuple[tuple[str, Any], ...]
+    function: Callable[..., Any],
+    mesh: Mesh,
+    rows: int,
+    shapes: tuple[tuple[tuple[int, ...], Any], ...],
+    static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
     """Kept between calls: `jax.jit` of a new function object would compile anew each time."""
     split, whole = PartitionSpec(AXIS), PartitionSpec()
-    return jax.jit(
-        jax.shard_map(
-            functools.partial(function, **dict(static)),
-            mesh=mesh,
-            in_specs=(split,) * rows + (whole,) * shared,
-            out_specs=split,
-            check_vma=False,  # scans in `function` start from constants, which are the same on every device
-        )
+    specs = (split,) * rows + (whole,) * (len(shapes) - rows)
+    mapped = jax.shard_map(
+        functools.partial(function, **dict(static)),
+        mesh=mesh,
+        in_specs=specs,
+        out_specs=split,
+        check_vma=False,  # scans in `function` start from constants, which are the same on every device
     )
+    arguments = [
+        jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
+        for (shape, dtype), spec in zip(shapes, specs, strict=True)
+    ]
+    return jax.jit(mapped).lower(*arguments).compile()

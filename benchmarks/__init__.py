@@ -1,0 +1,1 @@
+"""Speed, side by side with peers in one process: `python -m benchmarks`."""

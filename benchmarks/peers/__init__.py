@@ -1,0 +1,1 @@
+"""What ours is compared with, where no package has it: written from the papers."""

@@ -1,0 +1,48 @@
+"""Sentences to vectors with all-MiniLM-L6-v2, against sentence-transformers: film reviews of natural length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+
+from benchmarks.harness import OURS, Case, Disagreement, Settings
+from ceil_jax.data import load_task
+from ceil_jax.packages import fetch
+from ceil_jax.pretrained import load_encoder
+
+ENCODER, SENTENCES, BATCH = "all-MiniLM-L6-v2", 5000, 64
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    from sentence_transformers import SentenceTransformer
+
+    task = load_task("movie_reviews", limit=24 if settings.small else None)
+    texts = [example.input for example in (*task.train, *task.validation)][:SENTENCES]
+    gpu = settings.device == "gpu"
+    peer = SentenceTransformer(str(fetch(ENCODER)), device="cuda" if gpu else "cpu")
+    for dtype, wanted in (("float32", 0.9), ("bfloat16", 1.2)) if gpu else (("float32", 0.9),):
+        if dtype == "bfloat16":
+            peer = peer.bfloat16()
+        encoder = load_encoder(ENCODER).with_dtype(dtype)
+        yield Case(
+            f"{len(texts):,} sentences, {ENCODER}, {dtype}",
+            {
+                OURS: partial(encoder.encode, texts, BATCH),
+                "sentence-transformers": partial(
+                    peer.encode, texts, batch_size=BATCH, show_progress_bar=False
+                ),
+            },
+            partial(same_vectors, 1e-4 if dtype == "float32" else 5e-2),
+            at_least={"sentence-transformers": wanted},
+            work={"tokens": sum(map(len, encoder.tokenizer(texts, encoder.max_length)))},
+        )
+
+
+def same_vectors(tolerance: float, results: Mapping[str, np.ndarray]) -> str:
+    """The furthest entry of the unit vectors."""
+    furthest = max(float(np.abs(results[OURS] - theirs).max()) for theirs in results.values())
+    if furthest > tolerance:
+        raise Disagreement(f"vectors differ by {furthest:.2g}")
+    return f"vectors equal to {furthest:.1g}"

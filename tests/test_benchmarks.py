@@ -1,0 +1,124 @@
+"""The benchmarks' agreement checks at small size. No test asserts a time."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import harness, scaling
+from benchmarks.harness import OURS, Case, Disagreement, Settings
+from benchmarks.peers import numpy_map
+from benchmarks.subjects import greedy_map, k_dpp, nearest, training_step
+
+SMALL = Settings(small=True, rounds=1)
+
+
+@pytest.mark.parametrize("subject", ["greedy_map", "k_dpp", "nearest", "selection", "training_step"])
+def test_ours_agrees_with_the_peers(subject):
+    for case in harness.load_cases(subject, SMALL):
+        results = {name: harness.finished(run()) for name, run in case.contenders.items()}
+        assert next(iter(results)) == OURS
+        assert case.agree(results)
+
+
+@pytest.mark.packages
+def test_encoding():
+    (case,) = harness.load_cases("encoding", SMALL)
+    assert case.agree({name: run() for name, run in case.contenders.items()})
+
+
+def test_the_harness_reports_ratios_targets_and_every_round(tmp_path):
+    calls = []
+    case = Case(
+        "count",
+        {OURS: lambda: calls.append("ours"), "peer": lambda: calls.append("peer")},
+        lambda results: "agree",
+        at_least={"peer": 1e9},
+        at_most=0.0,
+        work={"calls": 1},
+    )
+    measured = harness.measure("none", case, Settings(rounds=3))
+    assert calls == ["ours", "peer"] * (1 + 3)
+    assert len(measured.timings["peer"].seconds) == 3
+    assert measured.timings[OURS].ratio is None
+    assert len(measured.missed) == 2
+    assert "calls/s" in harness.table(measured)
+    file = harness.write(tmp_path, "none", {"cores": 1}, Settings(rounds=3), [measured])
+    assert (
+        json.loads(file.read_text())["cases"][0]["timings"]["peer"]["seconds"]
+        == measured.timings["peer"].seconds
+    )
+
+
+def test_nothing_is_timed_after_a_disagreement():
+    calls = []
+
+    def disagree(results):
+        raise Disagreement("1 is not 2")
+
+    case = Case("count", {OURS: lambda: calls.append(1)}, disagree)
+    with pytest.raises(Disagreement, match="1 is not 2"):
+        harness.measure("none", case, Settings(rounds=3))
+    assert calls == [1]
+
+
+def test_greedy_map_notices_another_set():
+    rng = np.random.default_rng(0)
+    items = rng.standard_normal((9, 4)).astype(np.float32)
+    items /= np.linalg.norm(items, axis=1, keepdims=True)
+    good = numpy_map.from_embeddings(items[:1], items, np.arange(9)[None], 3, 0.05)
+    other = np.setdiff1d(np.arange(9), good[0])[None, :3]
+    assert greedy_map.same_sets(items[:1], items, {OURS: good, "numpy": good[:, ::-1]}).startswith("same")
+    with pytest.raises(Disagreement):
+        greedy_map.same_sets(items[:1], items, {OURS: good, "numpy": other})
+
+
+def test_marginals_of_a_k_dpp_by_enumeration():
+    from itertools import combinations
+
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((6, 6))
+    kernel = features @ features.T
+    weights = {S: np.linalg.det(kernel[np.ix_(S, S)]) for S in combinations(range(6), 3)}
+    expected = [sum(w for S, w in weights.items() if i in S) / sum(weights.values()) for i in range(6)]
+    np.testing.assert_allclose(k_dpp.marginals(kernel, 3), expected, rtol=1e-9)
+
+
+def test_k_dpp_notices_samples_of_another_kernel():
+    samples = np.stack([np.random.default_rng(i).permutation(6)[:3] for i in range(500)])
+    kernel = np.diag([1.0, 1, 1, 1, 1, 9])
+    with pytest.raises(Disagreement, match="sigma"):
+        k_dpp.same_distribution(kernel, 3, {OURS: samples})
+
+
+def test_nearest_and_training_notice_other_numbers():
+    scores, items = np.array([[0.9, 0.8]], np.float32), np.array([[3, 1]])
+    assert nearest.same_neighbours({OURS: (scores, items), "peer": (scores, items[:, ::-1])})
+    with pytest.raises(Disagreement):
+        nearest.same_neighbours({OURS: (scores, items), "peer": (scores - 0.1, items)})
+    gradient = {"loss": np.float32(1), "queries": np.ones((2, 2), np.float32)}
+    with pytest.raises(Disagreement):
+        training_step.same_gradients({OURS: gradient, "peer": gradient | {"loss": 1.1}})
+
+
+def test_scaling_draws_every_curve(tmp_path):
+    """With hand-made curves: measuring is the harness's contenders over again."""
+    work = scaling.Work(flop=200.0, bytes=10.0)
+    assert work.floor({"flop_per_second": 100, "bytes_per_second": 1}) == 10
+    assert work.floor({"flop_per_second": 100, "bytes_per_second": 10}) == 2
+    curve = scaling.Curve("a cost", "n", "2 n", [1, 2, 4, 8], [0.2, 0.4, 0.8, 1.6], [0.1, 0.2, 0.4, 0.8])
+    scaling.draw([curve], tmp_path / "figure.svg")
+    assert "a cost" in (tmp_path / "figure.svg").read_text()
+    assert scaling.text([curve]).splitlines()[-1] == "|  | 8 | 1,600.0 | 2.0 |"
+    for points, _, _ in scaling.CURVES.values():
+        assert len(list(points(True))) >= 4
+
+
+def test_compilations_are_counted_and_missed_in_the_rounds():
+    sizes = iter(range(3, 100))
+    case = Case("grows", {OURS: lambda: jax.jit(jnp.cos)(jnp.ones(next(sizes)))}, lambda results: "fine")
+    measured = harness.measure("none", case, Settings(rounds=2))
+    assert measured.compilations[OURS] >= 1
+    assert "compilations during the rounds" in measured.missed[0]
