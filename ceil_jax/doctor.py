@@ -92,10 +92,10 @@ def _extras() -> Iterator[Finding]:
     """Each extra that the installed package names; those that only bundle others are left out."""
     wanted: dict[str, list[str]] = {}
     for requirement in _requirements():
-        name = re.match(r"[\w.-]+", requirement)
+        package = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
-        if name and extra and extra[1] != "dev":
-            wanted.setdefault(extra[1], []).append(name[0] + _with_plugin(requirement))
+        if package and extra and extra[1] != "dev":
+            wanted.setdefault(extra[1], []).append(package[0] + _with_plugin(requirement))
     for extra, names in wanted.items():
         absent = [name for name in names if not _version(name)]
         if "ceil-jax" not in names:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.retrievers import unit_rows
+
+T = TypeVar("T")
 
 REPEATS = 5
 
@@ -43,7 +45,7 @@ def measure_latency(pipeline: Pipeline, method: str) -> Latency:
     return Latency(len(texts), len(bank), encode, shortlist, greedy)
 
 
-def _timed(work: Callable[[], object]):
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
     """(result, median seconds) of what returns numpy arrays; the first call compiles and is not counted."""
     result = work()
     seconds = []

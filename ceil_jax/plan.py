@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +216,7 @@ class _Planner(Pipeline):
         return self._guess(f"{name} {what}", bank, queries, self.config.shots)
 
     @property
-    def epr_scores(self) -> Scored:  # type: ignore[override]
+    def epr_scores(self) -> Scored:
         count = min(self.config.epr.instances, len(self.task.train))
         if count * len(self.task.train) <= _LOOKED_UP:
             return super().epr_scores
@@ -297,7 +297,7 @@ class _PlannedStage(Stage):
             return super().rows(total, work, chunk=chunk, what=what, cost=cost)
         spread = missing[:: max(1, len(missing) // _SAMPLES)][:_SAMPLES]
         rows = self._count(
-            [(lambda start=start: work(start, min(start + chunk, total))) for start in spread],
+            [partial(work, start, min(start + chunk, total)) for start in spread],
             len(missing) * chunk if len(missing) * chunk <= total else total,
             what,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def draw_points(
         axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
         if paper is not None:
             axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)
-    handles = [axes.errorbar([], [], xerr=[], fmt="o", color=BLUE, capsize=3)]
+    handles: list[Any] = [axes.errorbar([], [], xerr=[], fmt="o", color=BLUE, capsize=3)]
     names = ["measured, 95 % bootstrap interval"]
     if any(paper is not None for paper in papers):
         handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ceil_jax.config import RunConfig
 from ceil_jax.journal import Journal
+from ceil_jax.lm.address import is_address, parse_address
 from ceil_jax.runs import Cost, Stage, Store, canonical, digest
 from ceil_jax.tasks.base import Example, Task
 
@@ -58,8 +59,8 @@ class Record:
 
     def rows(self) -> list[dict[str, Any]]:
         """Of each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
-        lines = Journal(self.root / self.predictions / "rows.jsonl", "start").lines
-        return [row for start in sorted(lines, key=int) for row in lines[start]["rows"]]  # type: ignore[call-overload]
+        lines = Journal(self.root / self.predictions / "rows.jsonl", "start").lines.values()
+        return [row for line in sorted(lines, key=lambda line: line["start"]) for row in line["rows"]]
 
     def scores(self) -> np.ndarray:
         """float [N]: the metric of each query."""
@@ -87,8 +88,7 @@ def record(
             stage.write("texts.json", json.dumps(shown, ensure_ascii=False).encode())
             stage.finish({"queries": len(queries), "bank": len(task.train)}, ("texts.json",))
         texts = stage.name
-    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
-    del settings["out"], settings["data_dir"]
+    settings = _settings(config)
     key = {
         "format": FORMAT,
         "task": task.name,
@@ -104,6 +104,18 @@ def record(
         if stage.summary is None:
             stage.finish({"preparing": _plain(preparing), "answering": _plain(answering)})
         return stage.name
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """RunConfig as JSON without what differs between machines: folders, devices, where a model is served."""
+    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
+    for name in ("out", "data_dir", "device_map", "endpoint"):
+        del settings[name]
+    for place in (settings, settings["skills"]):
+        for name in ("lm", "encoder"):
+            if place.get(name) and is_address(place[name]):
+                place[name] = parse_address(place[name]).model or "the model of an endpoint"
+    return settings
 
 
 def _texts(examples: Sequence[Example]) -> dict[str, list[str]]:

@@ -86,12 +86,10 @@ class CharBleu(Metric):
     def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
         matches, totals = sums[..., :ORDER], sums[..., ORDER : 2 * ORDER]
         length, gold_length = sums[..., -2], sums[..., -1]
-        some = (matches > 0).all(axis=-1)
-        precision = np.exp(
-            np.log(np.where(some[..., None], matches / np.maximum(totals, 1), 1)).mean(axis=-1)
-        )
+        some = np.all(matches > 0, axis=-1, keepdims=True)
+        precision = np.exp(np.log(np.where(some, matches / np.maximum(totals, 1), 1)).mean(axis=-1))
         brevity = np.minimum(1.0, np.exp(1 - gold_length / np.maximum(length, 1)))
-        return np.where(some, precision * brevity, 0.0)
+        return np.where(some[..., 0], precision * brevity, 0.0)
 
     def _overlaps(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[Overlap]:
         pairs = zip(predictions, examples, strict=True)
