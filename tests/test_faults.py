@@ -52,6 +52,14 @@ def files(out: Path) -> dict[str, bytes]:
     return {str(f.relative_to(out)): f.read_bytes().replace(out.name.encode(), b"RUNS") for f in found}
 
 
+def in_order(found: dict[str, bytes]) -> dict[str, bytes]:
+    """With the lines of journals sorted: a chunk computed again stands last."""
+    return {
+        name: b"".join(sorted(content.splitlines(True))) if name.endswith(".jsonl") else content
+        for name, content in found.items()
+    }
+
+
 def differing(ours: dict[str, bytes], whole: dict[str, bytes]) -> list[str]:
     return sorted(name for name in ours.keys() | whole.keys() if ours.get(name) != whole.get(name))
 
@@ -96,7 +104,6 @@ def test_a_run_killed_ten_times_ends_with_the_same_files(server, undisturbed, tm
         struck.append(ran["events"][-1].split()[1].partition("-")[0])
     assert len(struck) >= KILLS - 2
     assert {"epr", "ceil"} < set(struck), struck
-    print(struck)
     finish(server, out)
     assert differing(files(out), whole) == []
 
@@ -144,7 +151,7 @@ def test_damaged_files_are_said_and_computed_again(server, undisturbed, tmp_path
     said = finish(server, out)
     quiet = [str(f) for f in harmed if f"{f} is damaged" not in said and f"{f}: 1 damaged" not in said]
     assert quiet == []
-    assert differing(files(out), undisturbed[1]) == []
+    assert differing(in_order(files(out)), in_order(undisturbed[1])) == []
 
 
 def last_event(events: list[str], pattern: str) -> int:
