@@ -13,12 +13,10 @@ runs/
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,20 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
-from ceil_jax.errors import UserError
+from ceil_jax.disk import file_sha256, held
 from ceil_jax.journal import Journal
 
 log = logging.getLogger(__name__)
-
-_DISK = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-    *(errno.ENOTDIR, errno.EEXIST),
-}
-_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-"""How libraries that write from C++ or Rust say so, in exceptions of their own."""
 
 
 def canonical(value: Any) -> str:
@@ -98,50 +88,6 @@ class Store:
             yield stage
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """A folder, made if need be and this process's alone until the block ends; a second one waits, and says so.
-
-    Raises:
-        UserError: the disk is full or the folder cannot be written.
-    """
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
-            yield
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log.warning("another process is working in %s; waiting for it", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """A full or unwritable disk, whoever met it, as one line."""
-    try:
-        yield
-    except Exception as error:
-        known = isinstance(error, OSError) and error.errno in _DISK
-        said = _FULL.search(str(error))
-        if isinstance(error, UserError) or not (known or said):
-            raise
-        why = said.group() if said else error.strerror if isinstance(error, OSError) else None
-        raise UserError(
-            f"cannot write to {folder}: {why or error}; what was finished is safe: "
-            "make room and run the same command again"
-        ) from error
-
-
 class Stage:
     """One stage's folder. Files appear whole or not at all."""
 
@@ -191,7 +137,7 @@ class Stage:
             return None, done
         for file, sha256 in files:
             path = self.folder / file
-            if not path.exists() or _sha256(path) != sha256:
+            if not path.exists() or file_sha256(path) != sha256:
                 return None, path
         return summary, None
 
@@ -224,7 +170,7 @@ class Stage:
         """Mark the stage done; `files` are checked each time it is used again."""
         record = {
             "summary": dict(summary),
-            "files": {file: _sha256(self.folder / file) for file in files},
+            "files": {file: file_sha256(self.folder / file) for file in files},
         }
         content = {**record, "checksum": _of(record)}
         self.write("done.json", (json.dumps(content, indent=1) + "\n").encode())
@@ -324,18 +270,7 @@ class Rows(list):
         self.tokens: int = round(sum(line["tokens"] for line in lines))
 
 
-def folder_sha256(folder: Path) -> str:
-    """Of the names and contents of all files in it."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return digest([[str(file.relative_to(folder)), _sha256(file)] for file in files])
-
-
 def _of(record: Mapping[str, Any]) -> str:
     """The checksum of what done.json says."""
     # as it will be read back: keys are strings by then
     return digest(json.loads(json.dumps([record["summary"], record["files"]])))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

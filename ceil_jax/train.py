@@ -14,9 +14,10 @@ import numpy as np
 import optax
 from tqdm.auto import tqdm
 
+from ceil_jax.disk import check_room, folder_sha256
 from ceil_jax.errors import UserError
 from ceil_jax.journal import Journal
-from ceil_jax.runs import Stage, folder_sha256
+from ceil_jax.runs import Stage
 from ceil_jax.tokens import Tokens, pad
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def fit(
             # before the checkpoint: a killed run may have a row too many, never one too few
             history.append(kept.row({"step": step, **row}))
             args = ocp.args.StandardSave({"params": params, "state": state})
+            # Orbax writes a new checkpoint before it removes an old one
+            check_room(stage.folder, sum(leaf.nbytes for leaf in jax.tree.leaves(args.item)))
             # of equally good checkpoints the earlier is better
             checkpoints.save(step, args=args, metrics={"rank": row[QUALITY] - 1e-9 * step})
             kept.seal(step)

@@ -1,7 +1,7 @@
 """A process with everything imported that forks a child for each run of a tiny pipeline, and kills it on request.
 
 One JSON line in, one out: {"out": folder, "kill": n or null, "delay": seconds} → {"killed": bool, "events": [...]}.
-An event is Python opening for writing, renaming, making or removing something in the run's folder; a child is
+An event is Python opening for writing, renaming or removing something in the run's folder, locks apart; a child is
 killed by SIGKILL at its n-th, before that happens, or `delay` seconds after. "largest": no file may grow beyond
 so many bytes, as on a disk that is full. JAX has not started any thread when
 the children fork: nothing is computed here.
@@ -69,11 +69,11 @@ def watch(out: str, kill: int | None, now: bool, pipe: int) -> None:
 
     def hook(event: str, arguments: tuple) -> None:
         nonlocal seen
-        writes = event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir") or (
+        writes = event in ("os.rename", "os.remove", "os.rmdir") or (
             event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         )
         path = str(arguments[0]) if writes else ""
-        if not path.startswith(out + "/"):
+        if not path.startswith(out + "/") or path.endswith(".lock"):
             return
         seen += 1
         at = f"{event} {path[len(out) + 1 :]}\n".encode()

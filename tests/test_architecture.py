@@ -10,7 +10,19 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
-    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals", "rates"},
+    {
+        "errors",
+        "config",
+        "demo",
+        "methods",
+        "runs",
+        "disk",
+        "journal",
+        "packages",
+        "parallel",
+        "intervals",
+        "rates",
+    },
     {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "skill_similarity"},
     {
         "tokens",

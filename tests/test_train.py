@@ -1,3 +1,5 @@
+import shutil
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -75,6 +77,38 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, stop):
         resumed = run(stage)
     assert np.array_equal(resumed.params["w"], whole.params["w"])
     assert resumed.history == whole.history
+
+
+def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage)
+    # parameters and Adam's two moments, of 6 float32 each, and its step counts
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage._replace(free=3 * 6 * 4))
+    with (
+        pytest.raises(UserError, match=r"No space left on device.*run the same command again"),
+        Store(tmp_path).stage("t", {"again": 1}) as stage,
+    ):
+        run(stage)
+    monkeypatch.undo()
+    with Store(tmp_path).stage("t", {"again": 1}) as stage:
+        assert np.array_equal(run(stage).params["w"], whole.params["w"])
+
+
+def test_a_damaged_checkpoint_or_history_starts_training_again(tmp_path, caplog):
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage)
+        latest = max(stage.scratch.glob("checkpoints/[0-9]*"), key=lambda folder: int(folder.name))
+        file = max((f for f in latest.rglob("*") if f.is_file()), key=lambda f: f.stat().st_size)
+        for harmed in (file, stage.scratch / "history.jsonl"):
+            content = bytearray(harmed.read_bytes())
+            content[len(content) // 2] ^= 1
+            harmed.write_bytes(content)
+            caplog.clear()
+            again = run(stage)
+            assert "a checkpoint is damaged; training again from the start" in caplog.text
+            assert np.array_equal(again.params["w"], whole.params["w"])
+            assert again.history == whole.history
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):
