@@ -150,6 +150,24 @@ def test_greedy_generation_is_the_argmax_loop(lm, network, kind):
     assert [lm.generate([prompt], 7)[0] for prompt in PROMPTS] == expected
 
 
+@pytest.mark.parametrize("budget", [40, 10_000])
+def test_an_opening_that_prompts_share_is_read_once_and_changes_no_text(network, kind, budget):
+    fast = tokenizer(bos=kind[1])
+    opening = "It is good; a film is so so bad;"
+    prompts = [opening + rest for rest in ["", " It is", " a film is so great; It", " bad", " It is"]]
+    ids = [fast(prompt)["input_ids"] for prompt in prompts]
+    expected = [fast.decode(greedy(network, row, 7), skip_special_tokens=True) for row in ids]
+    lm = language_model(network, kind, token_budget=budget)
+    assert lm.generate(prompts, 7) == expected
+    # all begin as the shortest does, whose last token every prompt reads for itself
+    shared = len(ids[0]) - 1
+    before = lm.tokens_read
+    lm.generate(prompts, 1)
+    assert lm.tokens_read - before == shared + sum(len(row) - shared for row in ids)
+    sampled = lm.generate(prompts, 7, temperature=1.0, seed=1)
+    assert sampled == [lm.generate([prompt], 7, temperature=1.0, seed=1)[0] for prompt in prompts]
+
+
 def test_generation_stops_at_strings_cut_exactly(lm):
     [free] = lm.generate(["A film; It is"], 12)
     stop = free[5:7]

@@ -85,14 +85,17 @@ class Tokeniser:
         return Tokens([self._first, *ids], 1)
 
 
+def common_prefix(rows: Sequence[Sequence[int]]) -> int:
+    """How many leading tokens all rows share."""
+    # all rows begin as the first and the last in order do
+    first, last = min(rows), max(rows)
+    limit = min(len(first), len(last))
+    return next((place for place in range(limit) if first[place] != last[place]), limit)
+
+
 def shared_prefix(options: Sequence[Tokens]) -> int:
     """How many leading tokens all options share, none of them scored; 0 is possible."""
-    limit = min(option.start for option in options)
-    first = options[0].ids
-    for place in range(limit):
-        if any(option.ids[place] != first[place] for option in options[1:]):
-            return place
-    return limit
+    return min(common_prefix([option.ids for option in options]), *(option.start for option in options))
 
 
 def read_once(options: Sequence[Tokens]) -> int:

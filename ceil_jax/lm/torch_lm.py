@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import cpu_attention
 from ceil_jax.lm.batching import by_token_budget
 from ceil_jax.lm.stopping import check_sampling
-from ceil_jax.lm.tokens import Tokeniser, Tokens, read_once
+from ceil_jax.lm.tokens import Tokeniser, Tokens, common_prefix, read_once
+from ceil_jax.lm.torch_opening import Opening
 from ceil_jax.lm.torch_reader import CACHED, Reader, positions
 from ceil_jax.lm.writing import Writer
 
@@ -83,12 +83,16 @@ class TorchLM:
         limits = [min(max_new_tokens, self.context_length - len(row)) for row in ids]
         writers = [Writer(self._tokenizer, row, limit, stop) for row, limit in zip(ids, limits, strict=True)]
         draws = [_generator(seed, prompt) for prompt in prompts]
+        opening = self._opening([writer.prompt for writer in writers if not writer.done])
         read = self._reader.side_by_side(
-            lambda rows: self._write([writers[r] for r in rows], [draws[r] for r in rows], temperature),
+            lambda rows: self._write(
+                [writers[r] for r in rows], [draws[r] for r in rows], temperature, opening
+            ),
             by_token_budget(
                 [len(writer.prompt) + max_new_tokens for writer in writers], CACHED * self._reader.budget
             ),
         )
+        self.tokens_read += opening.length
         self.tokens_read += sum(read)
         return [writer.text() for writer in writers]
 
@@ -110,19 +114,33 @@ class TorchLM:
         self.tokens_read += sum(map(read_once, options))
         return self._reader.options(options)
 
+    def _opening(self, prompts: Sequence[list[int]]) -> Opening:
+        """What all prompts begin with, read once; at least a token of each is left."""
+        length = min(common_prefix(prompts), *(len(prompt) - 1 for prompt in prompts)) if prompts else 0
+        return Opening.read(self._model, prompts[0][:length] if length else [])
+
     @torch.inference_mode()
     def _write(
-        self, writers: Sequence[Writer], draws: Sequence[np.random.Generator], temperature: float
+        self,
+        writers: Sequence[Writer],
+        draws: Sequence[np.random.Generator],
+        temperature: float,
+        opening: Opening,
     ) -> int:
-        """Lets a batch of writers write until each is done, and says how many tokens were read. Rows that are
-        done leave the batch once they are half of it."""
+        """Lets a batch of writers write until each is done, and says how many tokens were read behind the
+        opening. Rows that are done leave the batch once they are half of it."""
         alive = [row for row, writer in enumerate(writers) if not writer.done]
-        inputs = self._reader.padded([writers[row].prompt for row in alive], left=True)
-        mask = self._reader.padded([[1] * len(writers[row].prompt) for row in alive], left=True)
-        places = positions(mask)
-        cache = DynamicCache(config=self._model.config)
+        if not alive:
+            return 0
+        lengths = [len(writers[row].prompt) for row in alive]
+        # rows end together: a shorter one reads the opening's last tokens once more in place of padding
+        width = max(lengths) - opening.length
+        inputs = self._reader.padded([writers[row].prompt[-width:] for row in alive], left=True)
+        mask = self._reader.padded([[1] * length for length in lengths], left=True)
+        places = positions(mask)[:, -width:]
+        cache = opening.before([max(length - width, 0) for length in lengths])
         ends = _end_tokens(self._model, self._tokenizer)
-        read = int(mask.sum())
+        read = sum(lengths) - len(lengths) * opening.length
         while alive:
             logits = self._model(
                 input_ids=inputs,
