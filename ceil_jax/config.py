@@ -39,8 +39,9 @@ class CEILConfig:
     """k: examples a subset."""
     shortlist: int = 50
     """n: nearest examples that subsets are drawn from."""
-    sampler: Literal["random", "k_dpp"] = "random"
-    """How subsets are drawn from the shortlist."""
+    sampler: Literal["random", "tree", "k_dpp"] = "random"
+    """How subsets are drawn from the shortlist: uniformly; uniformly, but so that they share the halves that
+    open their prompts, which the LM then reads once; by the k-DPP."""
     trade_off: float = 0.05
     """λ of the kernel, in training and in MAP inference."""
     initial: Literal["epr", "base"] = "epr"

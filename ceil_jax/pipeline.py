@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax import candidates, evaluate
+from ceil_jax import candidates, evaluate, proposals
 from ceil_jax.config import RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
@@ -110,7 +110,7 @@ class Pipeline:
         config, bank, encoder = self.config.epr, self.inputs.bank, self.base
         instances = self.instances(config.instances)
         queries = self.inputs.seen(instances)
-        proposal = candidates.propose_single(queries, bank, config.candidates)
+        proposal = proposals.propose_single(queries, bank, config.candidates)
         rows, scored = self._scores(instances, proposal, "EPR candidates")
         scores = self._signal(rows)
 
@@ -161,7 +161,7 @@ class Pipeline:
             }[config.train_context]()
         return Encoders(query, context)
 
-    def _propose(self, encoder: Encoder, queries: Sequence[Example]) -> candidates.Proposal:
+    def _propose(self, encoder: Encoder, queries: Sequence[Example]) -> proposals.Proposal:
         config, bank = self.config.ceil, self.inputs.bank
         if not config.size <= min(config.shortlist, len(bank) - 1):
             raise UserError(
@@ -173,16 +173,17 @@ class Pipeline:
         retrieved = nearest.retrieve(queries, n)
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         seed = self.config.seed
-        if config.sampler == "random":
-            return candidates.propose_random(queries, shortlist, config.subsets, config.size, seed)
+        if config.sampler != "k_dpp":
+            propose = {"random": proposals.propose_random, "tree": proposals.propose_tree}[config.sampler]
+            return propose(queries, shortlist, config.subsets, config.size, seed)
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
         relevance = np.array([[pick.relevance for pick in picks] for picks in retrieved], np.float32)
-        return candidates.propose_k_dpp(
+        return proposals.propose_k_dpp(
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
 
     def _scores(
-        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
+        self, queries: Sequence[Example], proposal: proposals.Proposal, what: str
     ) -> tuple[Rows, str]:
         """The LM's scores of a proposal and the name of their stage, which stands for all they depend on."""
         key = {

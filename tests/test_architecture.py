@@ -30,7 +30,7 @@ LAYERS = [
     },
     {"inputs"},
     {"retrievers"},
-    {"selector"},
+    {"selector", "proposals"},
     {"candidates", "train", "epr", "ceil", "evaluate"},
     {"pipeline"},
     {"compare", "plots", "report"},
