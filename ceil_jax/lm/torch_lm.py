@@ -41,9 +41,9 @@ class TorchLM:
         self._tokenizer = tokenizer
         self._tokens = Tokeniser(tokenizer)
         # 1,024 on a CPU: what a layer computes on the way stays in the processor's cache
-        reader = Reader if tree_attention.use(model) else PlainReader
-        self._reader: Reader | PlainReader = reader(
-            model, token_budget or (2**14 if model.device.type == "cuda" else 2**10)
+        budget = token_budget or (2**14 if model.device.type == "cuda" else 2**10)
+        self._reader: Reader | PlainReader = (
+            Reader(model, budget) if tree_attention.use(model) else PlainReader(model, budget)
         )
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
