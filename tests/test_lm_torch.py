@@ -129,6 +129,7 @@ def test_choose_takes_the_best_the_first_of_equals_and_the_mean_if_asked(lm):
     assert lm.choose(["It"], [options], per_token=True).tolist() == [int(many / 4 > one / 2)]
 
 
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
 def test_tokens_read_counts_what_options_share_once(network, kind):
     lm = language_model(network, kind)
     bos = int(kind[1])
@@ -159,13 +160,17 @@ def test_an_opening_that_prompts_share_is_read_once_and_changes_no_text(network,
     expected = [fast.decode(greedy(network, row, 7), skip_special_tokens=True) for row in ids]
     lm = language_model(network, kind, token_budget=budget)
     assert lm.generate(prompts, 7) == expected
-    before = lm.tokens_read
-    lm.generate(prompts, 1)
-    beginnings = {tuple(row[:end]) for row in ids for end in range(1, len(row) + 1)}
-    # two batches read what they share twice
-    assert (lm.tokens_read - before == len(beginnings)) == (budget > 5)
     sampled = lm.generate(prompts, 7, temperature=1.0, seed=1)
     assert sampled == [lm.generate([prompt], 7, temperature=1.0, seed=1)[0] for prompt in prompts]
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_generation_counts_what_prompts_share_once(network, kind):
+    lm = language_model(network, kind)
+    prompts = ["It is good; It is", "It is good; film", "It is good; It is"]
+    ids = [tokenizer(bos=kind[1])(prompt)["input_ids"] for prompt in prompts]
+    lm.generate(prompts, 1)
+    assert lm.tokens_read == len({tuple(row[:end]) for row in ids for end in range(1, len(row) + 1)})
 
 
 def test_generation_stops_at_strings_cut_exactly(lm):
@@ -287,3 +292,20 @@ def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
     assert lm.generate(prompts[:1], 8, ["."]) == [" Paris"]
     # digits stand alone, and so does the white space before them
     assert lm.count_tokens(["x  12"]).tolist() == [4]
+
+
+@pytest.mark.packages
+def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
+    lm = load_lm("gemma-3-270m", dtype="float32")
+    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(40) for w in ("dull", "a joy")]
+    prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
+    assert lm.count_tokens(["".join(reviews)])[0] > 512
+    assert lm.generate(prompts, 6) == [lm.generate([prompt], 6)[0] for prompt in prompts]
+    found = lm.log_likelihood(prompts, [" is good", " best"])
+    network, fast = lm._model, lm._tokenizer
+    for prompt, answer, score in zip(prompts, [" is good", " best"], found, strict=True):
+        ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
+        with torch.no_grad():
+            log_probs = network(torch.tensor([ids])).logits[0].log_softmax(-1)
+        expected = sum(float(log_probs[place - 1, ids[place]]) for place in range(start, len(ids)))
+        assert score == pytest.approx(expected, abs=1e-3)

@@ -79,9 +79,10 @@ class PassAttention:
         window: int | None,
         softcap: float | None,
     ) -> torch.Tensor:
-        if self._carried:
-            before = self._carried[layer]
+        before = self._carried.get(layer)
+        if before is not None:
             key, value = torch.cat([before[0], key], 1), torch.cat([before[1], value], 1)
+        key, value = key.contiguous(), value.contiguous()
         self.seen[layer] = key, value
         heads, length, width = query.shape
         mixed = query.new_empty(length, heads, value.shape[2])
