@@ -22,10 +22,6 @@ class Tokens:
         """How many tokens the continuation has."""
         return len(self.ids) - self.start
 
-    def after(self, prefix: int) -> Tokens:
-        """What follows the first `prefix` tokens, none of them scored."""
-        return Tokens(self.ids[prefix:], self.start - prefix)
-
 
 class Tokeniser:
     """A fast tokenizer with its own defaults for plain text: what it puts before a text stays, what it puts
@@ -83,25 +79,6 @@ class Tokeniser:
                 "give every prompt at least one character"
             )
         return Tokens([self._first, *ids], 1)
-
-
-def common_prefix(rows: Sequence[Sequence[int]]) -> int:
-    """How many leading tokens all rows share."""
-    # all rows begin as the first and the last in order do
-    first, last = min(rows), max(rows)
-    limit = min(len(first), len(last))
-    return next((place for place in range(limit) if first[place] != last[place]), limit)
-
-
-def shared_prefix(options: Sequence[Tokens]) -> int:
-    """How many leading tokens all options share, none of them scored; 0 is possible."""
-    return min(common_prefix([option.ids for option in options]), *(option.start for option in options))
-
-
-def read_once(options: Sequence[Tokens]) -> int:
-    """How many tokens a model reads to score the options: what they share once, and no option's last."""
-    prefix = shared_prefix(options)
-    return prefix + sum(max(len(option.ids) - prefix - 1, 0) for option in options)
 
 
 def _end(encoding: Any) -> int:

@@ -27,10 +27,10 @@ budget of tokens: the keys and values that are kept."""
 class TorchLM:
     """The `LanguageModel` protocol by a causal model and a fast tokenizer of transformers.
 
-    In float32 a result does not depend on what it is batched with beyond rounding (1e-4 per continuation); in
-    bfloat16 another batch rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
-    counts what goes in: a continuation's last token is scored, not read. `token_budget` is the size of a
-    batch, padding included.
+    In float32 a result does not depend on what it is read with beyond rounding (1e-4 per continuation); in
+    bfloat16 another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
+    counts what goes in, what rows begin with in common once for each core that reads a share of them; a
+    continuation's last token is scored, not read. `token_budget` is the size of a pass.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, token_budget: int | None = None):
