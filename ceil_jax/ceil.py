@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ceil_jax.candidates import Proposal
 from ceil_jax.config import CEILConfig
 from ceil_jax.dpp import subset_log_probs
 from ceil_jax.epr import ranking_quality
 from ceil_jax.kernel import block_log_dets, relevance
 from ceil_jax.losses import info_nce_loss, pairwise_margin_loss
+from ceil_jax.proposals import Proposal
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
 from ceil_jax.train import TokenTable, Trained, fit, split_held_out

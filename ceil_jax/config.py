@@ -39,8 +39,9 @@ class CEILConfig:
     """k: examples a subset."""
     shortlist: int = 50
     """n: nearest examples that subsets are drawn from."""
-    sampler: Literal["random", "k_dpp", "bank"] = "random"
-    """How subsets are drawn: from the shortlist, uniformly or by a k-DPP, or uniformly from the whole bank."""
+    sampler: Literal["random", "tree", "k_dpp", "bank"] = "random"
+    """How subsets are drawn from the shortlist: uniformly; uniformly, but so that they share the halves that
+    open their prompts, which the LM then reads once; by the k-DPP. Or uniformly from the whole bank."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
     tuned for the encoder it starts from."""

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.candidates import Proposal
 from ceil_jax.config import EndpointConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
@@ -26,6 +25,7 @@ from ceil_jax.journal import Journal
 from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
+from ceil_jax.proposals import Proposal
 from ceil_jax.rates import ONE_H100, TWO_CORES, WRITING, Machine
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Rows, Stage, Store, digest

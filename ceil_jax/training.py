@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax import candidates
+from ceil_jax import proposals
 from ceil_jax.config import CEILConfig, RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
@@ -28,7 +28,7 @@ class Scored(NamedTuple):
     """Training queries, their sets, and the LM's scores of these."""
 
     instances: list[Example]
-    proposal: candidates.Proposal
+    proposal: proposals.Proposal
     rows: Rows
     stage: str
 
@@ -73,7 +73,7 @@ class Training(Workspace):
         """EPR's training queries and candidates with the LM's scores."""
         instances = self.instances(self.config.epr.instances)
         queries = self.inputs.seen(instances)
-        proposal = candidates.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
+        proposal = proposals.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
         return Scored(instances, proposal, *self.scores(instances, proposal, "EPR candidates"))
 
     @cached_property
@@ -201,7 +201,7 @@ class Training(Workspace):
 
     def _propose(
         self, encoder: Encoder, queries: Sequence[Example], config: CEILConfig
-    ) -> candidates.Proposal:
+    ) -> proposals.Proposal:
         bank = self.inputs.context
         if not config.size <= min(config.shortlist, len(bank) - 1):
             raise UserError(
@@ -212,13 +212,14 @@ class Training(Workspace):
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         seed = self.config.data_seed
         if config.sampler == "bank":
-            shortlist = candidates.widened(queries, shortlist, config.size, bank, seed)
+            shortlist = proposals.widened(queries, shortlist, config.size, bank, seed)
         if config.sampler != "k_dpp":
-            return candidates.propose_random(queries, shortlist, config.subsets, config.size, seed)
+            draw = proposals.propose_tree if config.sampler == "tree" else proposals.propose_random
+            return draw(queries, shortlist, config.subsets, config.size, seed)
         assert config.trade_off != "tuned"
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
         relevance = np.array([[pick.relevance for pick in picks] for picks in retrieved], np.float32)
-        return candidates.propose_k_dpp(
+        return proposals.propose_k_dpp(
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
 

@@ -18,6 +18,7 @@ from ceil_jax.inputs import Inputs
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
+from ceil_jax.proposals import Proposal
 from ceil_jax.retrievers import Retrieved, build_retriever
 from ceil_jax.runs import Cost, Rows, Store, digest
 from ceil_jax.tasks.base import Example, Task
@@ -124,9 +125,7 @@ class Workspace:
         )
         return dense.retrieve(queries, min(n, len(bank) - 1))
 
-    def scores(
-        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
-    ) -> tuple[Rows, str]:
+    def scores(self, queries: Sequence[Example], proposal: Proposal, what: str) -> tuple[Rows, str]:
         """The LM's scores of a proposal and the name of their stage, which stands for all they depend on."""
         key = {
             **self.task_key,
