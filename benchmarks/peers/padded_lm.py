@@ -37,7 +37,9 @@ class PaddedLM:
             scored[place, row.start : len(row.ids)] = 1
         ids, real, scored = (part.to(self.model.device) for part in (ids, real, scored))
         logits = self.model(input_ids=ids, attention_mask=real, use_cache=False).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+        ).reshape(len(rows), -1)
         return -(loss * scored[:, 1:]).sum(1).double().cpu().numpy()
 
     def choice_log_likelihood(
