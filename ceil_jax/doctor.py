@@ -96,11 +96,11 @@ def _extras() -> Iterator[Finding]:
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
         if package and extra and extra[1] != "dev":
             wanted.setdefault(extra[1], []).append(package[0] + _with_plugin(requirement))
-    for extra, names in wanted.items():
+    for bundle, names in wanted.items():
         absent = [name for name in names if not _version(name)]
         if "ceil-jax" not in names:
             found = f"without {', '.join(absent)}" if absent else "installed"
-            yield Finding(f"extra {extra}", found, "missing" if absent else "ok")
+            yield Finding(f"extra {bundle}", found, "missing" if absent else "ok")
 
 
 def _requirements() -> list[str]:
