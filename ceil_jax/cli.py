@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax demo | compare | tasks`."""
+"""The command line: `ceil-jax demo | compare | score | tasks`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -76,6 +76,33 @@ def compare(
     key = [replace(config, out=Path()), own, list(retriever)]
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
     print(f"\nreport: {files.page}\nfigure: {files.figure}")
+
+
+def score(
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
+    shard: str | None = None,
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+) -> None:
+    """Let the LM score what EPR or CEIL learns from, in one job or in many, and no more.
+
+    With --shard, only that part of the rows is made. Without, the parts are checked and put together, and
+    what is missing is named; with no parts at all, every row is made here.
+
+    Args:
+        stage: Single candidates for EPR, or sets of examples for CEIL (whose EPR is trained first).
+        shard: i/n with i from 1 to n, or slurm for this task's place in its SLURM array.
+    """
+    from ceil_jax.pipeline import Pipeline
+    from ceil_jax.shards import parse_shard
+
+    part = None if shard is None else parse_shard(shard)
+    task = _load(config, own)
+    rows = Pipeline(replace(config, task=task.name), task).score(stage, part)
+    print(
+        f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
+        f"{rows.tokens:,} LM tokens, {rows.seconds:.1f} s"
+    )
 
 
 def _load(config: RunConfig, own: OwnData) -> Task:
@@ -160,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands: dict[str, Callable[..., None]] = {
             "demo": demo,
             "compare": functools.partial(compare, config=SCALES[scale]),
+            "score": functools.partial(score, config=SCALES[scale]),
             "tasks": tasks,
         }
         tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)

@@ -112,6 +112,10 @@ class RunConfig:
     is known at inference too."""
     seed: int = 0
     """Of every random choice."""
+    engine: Literal["local", "ray"] = "local"
+    """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
+    actors: int = 2
+    """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
     epr: EPRConfig = field(default_factory=EPRConfig)

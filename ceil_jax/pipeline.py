@@ -22,8 +22,9 @@ from ceil_jax.methods import METHODS, Method
 from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
 from ceil_jax.retrievers import Retrieved, build_retriever, unit_rows
-from ceil_jax.runs import Cost, Rows, Stage, Store, digest
+from ceil_jax.runs import Cost, Engine, Rows, Stage, Store, digest
 from ceil_jax.selector import Card, CeilSelector
+from ceil_jax.shards import Shard
 from ceil_jax.sketches import SKETCHES
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.train import QUALITY
@@ -103,14 +104,47 @@ class Pipeline:
             return self._ceil
         raise unknown_name("encoder source", source, ("base", "epr", "ceil"))
 
+    def score(self, source: str, shard: Shard | None = None) -> Rows:
+        """The LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
+
+        CEIL's subsets come from EPR's encoder, so that EPR is trained first, by the first shard that gets there.
+        """
+        if source not in ("epr", "ceil"):
+            raise unknown_name("scores", source, ("epr", "ceil"))
+        sets, what = {
+            "epr": (lambda: self._epr_sets, "EPR candidates"),
+            "ceil": (lambda: self._ceil_sets, "CEIL subsets"),
+        }[source]
+        return self._scores(*sets(), what, shard)[0]
+
+    @cached_property
+    def _epr_sets(self) -> tuple[list[Example], candidates.Proposal]:
+        instances = self.instances(self.config.epr.instances)
+        queries = self.inputs.seen(instances)
+        return instances, candidates.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
+
+    @cached_property
+    def _ceil_sets(self) -> tuple[list[Example], candidates.Proposal]:
+        config = self._ceil_config
+        instances = self.instances(config.instances)
+        encoder = self.encoders(config.initial).context
+        return instances, self._propose(encoder, self.inputs.seen(instances), config)
+
+    @cached_property
+    def _ceil_config(self) -> CEILConfig:
+        """With λ as a number."""
+        config = self.config.ceil
+        if config.trade_off != "tuned":
+            return config
+        return replace(config, trade_off=self._tuned(config.initial))
+
     @cached_property
     def _epr(self) -> Encoders:
         from ceil_jax.epr import train_epr
 
         config, bank, encoder = self.config.epr, self.inputs.context, self.base
-        instances = self.instances(config.instances)
+        instances, proposal = self._epr_sets
         queries = self.inputs.seen(instances)
-        proposal = candidates.propose_single(queries, self.inputs.bank, config.candidates)
         rows, scored = self._scores(instances, proposal, "EPR candidates")
         scores = self._signal(rows)
 
@@ -133,14 +167,11 @@ class Pipeline:
     def _ceil(self) -> Encoders:
         from ceil_jax.ceil import train_ceil
 
-        config, bank = self.config.ceil, self.inputs.context
+        config, bank = self._ceil_config, self.inputs.context
         encoder = self.encoders(config.initial).context
-        instances = self.instances(config.instances)
+        instances, proposal = self._ceil_sets
         queries = self.inputs.seen(instances)
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
-        if config.trade_off == "tuned":
-            config = replace(config, trade_off=self._tuned(config.initial))
-        proposal = self._propose(encoder, queries, config)
         rows, scored = self._scores(instances, proposal, "CEIL subsets")
         scores = self._signal(rows)
 
@@ -215,7 +246,7 @@ class Pipeline:
         return chosen
 
     def _scores(
-        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
+        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str, shard: Shard | None = None
     ) -> tuple[Rows, str]:
         """The LM's scores of a proposal and the name of their stage, which stands for all they depend on."""
         key = {
@@ -225,19 +256,37 @@ class Pipeline:
             "shortlist": proposal.shortlist,
             "subsets": np.ascontiguousarray(proposal.subsets),
         }
-        with self.store.stage("scores", key) as stage:
+        builder = self._builder(queries)
+        with self.store.stage("scores", key, shard) as stage:
             rows = candidates.score(
                 stage,
                 queries,
                 self.task.train,
                 proposal,
                 self.lm,
-                self._builder(queries),
+                builder,
                 fit=self.config.fit,
                 what=f"scoring {what}",
+                shard=shard,
+                engine=self._engine(queries, proposal, builder),
             )
             self.costs[f"scoring {what}"] = Cost(rows.seconds, rows.tokens)
             return rows, stage.name
+
+    def _engine(
+        self, queries: Sequence[Example], proposal: candidates.Proposal, builder: PromptBuilder
+    ) -> Engine | None:
+        if self.config.engine == "local":
+            return None
+        from ceil_jax.ray_scoring import Scorer, actor_pool
+
+        scorer = Scorer(
+            partial(load_lm, self.config.lm, dtype=self.config.dtype),
+            self.lm.name,
+            *(queries, self.task.train, proposal),
+            *(self.task.template, builder.reserve, self.task.few_shot, self.config.fit),
+        )
+        return actor_pool(scorer, self.config.actors)
 
     @cached_property
     def _bank_digest(self) -> str:

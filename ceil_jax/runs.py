@@ -7,6 +7,7 @@ runs/
   scores-3f9a0c…/      key.json     what this stage depends on, readable
                        rows.jsonl   a journal: append-only, a checksum a line (keyed_rows.jsonl where the
                                     rows have names and may grow in number)
+                       shards/      journals of jobs that made a part of the rows each
                        done.json    written last: the stage's summary and the sha256 of its files
 ```
 """
@@ -19,7 +20,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -32,8 +33,15 @@ from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
 from ceil_jax.journal import Journal
+from ceil_jax.shards import Shard, merged
 
 log = logging.getLogger(__name__)
+
+Line = Mapping[str, Any]
+"""A chunk in a journal of rows: start, rows, seconds, tokens."""
+
+Engine = Callable[[Sequence[tuple[int, int]]], Iterable[Line]]
+"""The lines of chunks (start, stop), in any order."""
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR}
 
@@ -68,8 +76,10 @@ class Store:
         self.root = Path(root)
 
     @contextmanager
-    def stage(self, kind: str, key: Mapping[str, Any]) -> Iterator[Stage]:
+    def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
         """The stage's folder, made if need be and held by this process alone until the block ends.
+
+        A shard holds its own part of it only.
 
         Raises:
             UserError: the disk is full or the folder cannot be written.
@@ -77,7 +87,7 @@ class Store:
         folder = self.root / f"{kind}-{digest(key)}"
         with _disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        with _hold(folder):
+        with _hold(folder / (f".lock-{shard.number}-of-{shard.of}" if shard else ".lock")):
             stage = Stage(folder)
             with _disk_errors(folder):
                 if not (folder / "key.json").exists():
@@ -86,12 +96,12 @@ class Store:
 
 
 @contextmanager
-def _hold(folder: Path) -> Iterator[None]:
-    lock = FileLock(folder / ".lock")
+def _hold(file: Path) -> Iterator[None]:
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        log.warning("another process is working in %s; waiting for it", folder)
+        log.warning("another process is working in %s; waiting for it", file.parent)
         lock.acquire()
     try:
         yield
@@ -138,6 +148,10 @@ class Stage:
                 return None
         return record["summary"]
 
+    def read(self, file: str) -> bytes:
+        """A file's content."""
+        return (self.folder / file).read_bytes()
+
     def write(self, file: str, content: bytes) -> None:
         """Write beside its place, flush to the disk, rename."""
         target = self.folder / file
@@ -180,6 +194,8 @@ class Stage:
         chunk: int,
         what: str,
         cost: Callable[[], int] = lambda: 0,
+        shard: Shard | None = None,
+        engine: Engine | None = None,
     ) -> Rows:
         """`work(start, stop)` for each chunk of `range(total)` that is not in the log yet, appended to it.
 
@@ -191,18 +207,34 @@ class Stage:
             chunk: rows a chunk.
             what: the progress bar's label.
             cost: a running count (LM tokens read), whose increase is kept with each chunk.
+            shard: make that part of the rows only, and return it. Without one, the rows that shards made
+                are verified and taken (`shards.merged`).
+            engine: makes the chunks elsewhere, instead of `work`.
         """
-        journal = Journal(self.folder / "rows.jsonl", "start")
-        starts = range(0, total, chunk)
+        if shard:
+            (self.folder / shard.file).parent.mkdir(exist_ok=True)
+        journal = Journal(self.folder / (shard.file if shard else "rows.jsonl"), "start")
+        starts: Sequence[int] = range(0, total, chunk)
+        if shard:
+            starts = shard.chunks(starts)
         missing = [start for start in starts if start not in journal.lines]
+        if missing and not shard:
+            journal.append(
+                [line for line in merged(self.folder, total, chunk) if line["start"] not in journal.lines]
+            )
+            missing = [start for start in missing if start not in journal.lines]
         if missing:
-            bar = tqdm(total=total, initial=total - sum(min(chunk, total - s) for s in missing), desc=what)
-            with bar:
-                for start in missing:
-                    stop = min(start + chunk, total)
-                    rows, seconds, tokens = _measured(partial(work, start, stop), stop - start, cost, what)
-                    journal.append([{"start": start, "rows": rows, "seconds": seconds, "tokens": tokens}])
-                    bar.update(stop - start)
+
+            def here(spans: Sequence[tuple[int, int]]) -> Iterator[Line]:
+                for start, stop in spans:
+                    yield timed_line(work, start, stop, cost)
+
+            rows = {start: min(chunk, total - start) for start in starts}
+            count = sum(rows.values())
+            with tqdm(total=count, initial=count - sum(rows[start] for start in missing), desc=what) as bar:
+                for line in (engine or here)([(start, start + rows[start]) for start in missing]):
+                    journal.append([line])
+                    bar.update(rows[line["start"]])
         lines = [journal.lines[start] for start in starts]
         return Rows([row for line in lines for row in line["rows"]], lines)
 
@@ -227,7 +259,7 @@ class Stage:
             with tqdm(total=len(asked), initial=len(asked) - len(missing), desc=what) as bar:
                 for start in range(0, len(missing), chunk):
                     some = missing[start : start + chunk]
-                    rows, seconds, tokens = _measured(partial(work, some), len(some), cost, what)
+                    rows, seconds, tokens = _measured(partial(work, some), len(some), cost)
                     each = {"seconds": round(seconds / len(some), 4), "tokens": tokens / len(some)}
                     journal.append(
                         [{"key": key, "row": row, **each} for key, row in zip(some, rows, strict=True)]
@@ -236,14 +268,22 @@ class Stage:
         return Rows([journal.lines[key]["row"] for key in keys], [journal.lines[key] for key in asked])
 
 
+def timed_line(
+    work: Callable[[int, int], list[Any]], start: int, stop: int, cost: Callable[[], int]
+) -> dict[str, Any]:
+    """A chunk's line for a journal: its rows, the seconds they took and by how much `cost` grew."""
+    rows, seconds, tokens = _measured(partial(work, start, stop), stop - start, cost)
+    return {"start": start, "rows": rows, "seconds": seconds, "tokens": tokens}
+
+
 def _measured(
-    work: Callable[[], list[Any]], count: int, cost: Callable[[], int], what: str
+    work: Callable[[], list[Any]], count: int, cost: Callable[[], int]
 ) -> tuple[list[Any], float, int]:
     """The rows that `work` gives, the seconds it took and by how much `cost` grew."""
     began, before = time.perf_counter(), cost()
     rows = work()
     if len(rows) != count:
-        raise ValueError(f"{what}: {len(rows)} rows for {count} places")
+        raise ValueError(f"{len(rows)} rows for {count} places")
     return rows, round(time.perf_counter() - began, 3), cost() - before
 
 

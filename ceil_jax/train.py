@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
+from ceil_jax.hosts import together
+from ceil_jax.parallel import global_mesh, jit_whole, whole
 from ceil_jax.runs import Stage
 from ceil_jax.tokens import Tokens, pad
+from ceil_jax.training_state import TrainingState
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
@@ -59,6 +61,9 @@ def fit(
     depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length
     of the run, so that small sets never leave the warm-up; we scale it.
 
+    A step spans all devices of all processes, each of which holds the parameters whole; `loss` says what of it
+    is split over them (`parallel.over_devices`), so that a batch's loss and gradient are those of one device.
+
     Args:
         loss: (params, batch, dropout key) → scalar, jit-able.
         batches: (step, instance numbers int [B]) → batch.
@@ -68,9 +73,7 @@ def fit(
     Raises:
         UserError: the loss is not finite.
     """
-    import orbax.checkpoint as ocp
-    from orbax.checkpoint import checkpoint_managers as policies
-
+    params = jax.device_put(params, whole(global_mesh()))
     batch_size = min(batch_size, instances)
     steps = max(1, math.ceil(instances * epochs / batch_size))
     every = max(1, math.ceil(steps / _EVALUATIONS))
@@ -84,46 +87,31 @@ def fit(
     )
     optimiser = optax.adam(schedule)
 
-    @jax.jit
+    @jit_whole
     def update(params: Params, state: Any, batch: Batch, key: jax.Array) -> tuple[Params, Any, jax.Array]:
         value, gradient = jax.value_and_grad(loss)(params, batch, key)
         change, state = optimiser.update(gradient, state, params)
         return optax.apply_updates(params, change), state, value
 
-    def rank(metrics: dict[str, float]) -> float:
-        return metrics["rank"]
+    def save(step: int, row: dict[str, float]) -> None:
+        history.append({"step": step, **row})
+        # before the checkpoint: what lies beyond the last checkpoint is dropped on resuming
+        stage.write("history.json", json.dumps(history, indent=1).encode())
+        kept.save(step, {"params": params, "state": state}, row[QUALITY])
 
-    keep = policies.AnyPreservationPolicy([policies.LatestN(1), policies.BestN(get_metric_fn=rank, n=1)])
-    options = ocp.CheckpointManagerOptions(
-        best_fn=rank, preservation_policy=keep, enable_async_checkpointing=False
-    )
-    history_file = stage.folder / "history.json"
-    with ocp.CheckpointManager((stage.folder / "checkpoints").absolute(), options=options) as checkpoints:
-
-        def save(step: int, params: Params, state: Any, row: dict[str, float]) -> None:
-            history.append({"step": step, **row})
-            # before the checkpoint: what lies beyond the last checkpoint is dropped on resuming
-            stage.write("history.json", json.dumps(history, indent=1).encode())
-            args = ocp.args.StandardSave({"params": params, "state": state})
-            # of equally good checkpoints the earlier is better
-            checkpoints.save(step, args=args, metrics={"rank": row[QUALITY] - 1e-9 * step})
-
-        def restore(step: int) -> Any:
-            return checkpoints.restore(step, args=ocp.args.StandardRestore(abstract))
-
-        state = optimiser.init(params)
-        abstract = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)),
-            {"params": params, "state": state},
-        )
-        history: list[dict[str, float]] = []
-        last = checkpoints.latest_step()
+    state = optimiser.init(params)
+    history: list[dict[str, float]] = []
+    with (
+        together(what),
+        TrainingState(stage.folder / "checkpoints", {"params": params, "state": state}) as kept,
+    ):
+        last = kept.last_step()
         if last is None:
             last = 0
-            save(0, params, state, held_out(params))
+            save(0, held_out(params))
         else:
-            history = [row for row in json.loads(history_file.read_text()) if row["step"] <= last]
-            restored = restore(last)
+            history = [row for row in json.loads(stage.read("history.json")) if row["step"] <= last]
+            restored = jax.device_put(kept.last(), whole(global_mesh()))
             params, state = restored["params"], restored["state"]
 
         key = jax.random.key(seed)
@@ -139,11 +127,11 @@ def fit(
                     )
                 if (step + 1) % every == 0 or step + 1 == steps:
                     row = held_out(params)
-                    save(step + 1, params, state, {"loss": float(np.mean(losses)), **row})
+                    save(step + 1, {"loss": float(np.mean(losses)), **row})
                     losses = []
                     bar.set_postfix(loss=f"{history[-1]['loss']:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
-        return Trained(restore(checkpoints.best_step())["params"], history)
+        return Trained(kept.best()["params"], history)
 
 
 class TokenTable:

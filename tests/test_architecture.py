@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
-    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals"},
+    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals", "shards"},
     {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "skill_similarity"},
     {
         "tokens",
@@ -31,7 +31,8 @@ LAYERS = [
     {"inputs"},
     {"retrievers"},
     {"selector"},
-    {"candidates", "train", "epr", "ceil", "evaluate"},
+    {"candidates", "train", "epr", "ceil", "evaluate", "tuning"},
+    {"ray_scoring"},
     {"pipeline"},
     {"compare", "plots", "report"},
     {"cli"},
