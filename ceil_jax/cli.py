@@ -16,6 +16,7 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.hosts import Hosts, leads, start
 from ceil_jax.packages import cache_dir
 from ceil_jax.tasks.base import Task
 
@@ -51,6 +52,7 @@ def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     retriever: Sequence[str] = DEMO_RETRIEVERS,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+    hosts: Annotated[Hosts, tyro.conf.arg(name="")] = Hosts(),
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
@@ -60,6 +62,7 @@ def compare(
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
             skill_base skill_consistency skill_distinct target_knn target_sketch.
     """
+    start(hosts)
     from ceil_jax.compare import compare as run
     from ceil_jax.methods import METHODS
     from ceil_jax.pipeline import Pipeline
@@ -72,6 +75,8 @@ def compare(
     task = _load(config, own)
     pipeline = Pipeline(replace(config, task=task.name), task)
     table = run(pipeline, retriever)
+    if not leads():
+        return
     print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(retriever)]
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax import candidates, evaluate
+from ceil_jax import candidates, evaluate, hosts
 from ceil_jax.config import CEILConfig, RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
@@ -45,7 +45,7 @@ class Pipeline:
     def __init__(self, config: RunConfig, task: Task) -> None:
         self.config = config
         self.task = task
-        self.store = Store(config.out)
+        self.store = Store(config.out, leads=hosts.leads())
         self.costs: dict[str, Cost] = {}
         self.inputs = Inputs(config, task, self.store, lambda: self.lm, self.costs)
         if not 1 <= config.shots < len(task.train):
@@ -89,7 +89,8 @@ class Pipeline:
                 began = time.perf_counter()
                 # skills are often the same
                 place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-                vectors = encoder.encode(list(place), progress=True)
+                own = list(place)
+                vectors = hosts.mapped(lambda share: encoder.encode(own[share], progress=True), len(own))
                 stage.save("vectors.npy", vectors[[place[text] for text in texts]])
                 stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
             return np.array(stage.load("vectors.npy"))
@@ -419,8 +420,10 @@ def _finish_training(stage: Stage, encoders: dict[str, Encoder], history: list[A
     """Save what was trained and drop the checkpoints it was picked from."""
     import shutil
 
-    for name, encoder in encoders.items():
-        encoder.save_pretrained(stage.folder / name)
+    if stage.leads:
+        for name, encoder in encoders.items():
+            encoder.save_pretrained(stage.folder / name)
     files = tuple(f"{name}/model.safetensors" for name in encoders)
     stage.finish({"seconds": time.perf_counter() - began, "history": history}, files)
-    shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
+    if stage.leads:
+        shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)

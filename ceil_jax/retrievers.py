@@ -202,7 +202,8 @@ class _Vectors:
 
     def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
-        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products, top_k
+        from ceil_jax.hosts import top_k
+        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products
 
         vectors = self._embedded(queries, self._embed_queries)
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)

@@ -32,7 +32,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
-from ceil_jax.journal import Journal
+from ceil_jax.journal import Journal, read_lines
 from ceil_jax.shards import Shard, merged
 
 log = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ def digest(value: Any) -> str:
 
 
 class Store:
-    """A folder of stages."""
+    """A folder of stages; in a job of several processes one of them `leads` and writes, the others read."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+    def __init__(self, root: Path | str, *, leads: bool = True) -> None:
+        self.root, self._leads = Path(root), leads
 
     @contextmanager
     def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
@@ -85,6 +85,9 @@ class Store:
             UserError: the disk is full or the folder cannot be written.
         """
         folder = self.root / f"{kind}-{digest(key)}"
+        if not self._leads:
+            yield Followed(folder)
+            return
         with _disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with _hold(folder / (f".lock-{shard.number}-of-{shard.of}" if shard else ".lock")):
@@ -124,6 +127,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 class Stage:
     """One stage's folder. Files appear whole or not at all."""
+
+    leads = True
+    """Whether this process is the one that writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -266,6 +272,54 @@ class Stage:
                     )
                     bar.update(len(some))
         return Rows([journal.lines[key]["row"] for key in keys], [journal.lines[key] for key in asked])
+
+
+class Followed(Stage):
+    """A stage as the processes that do not lead see it: they write nothing and wait for what they read."""
+
+    leads = False
+
+    def write(self, file: str, content: bytes) -> None:
+        pass
+
+    def save(self, file: str, array: np.ndarray) -> None:
+        pass
+
+    def load(self, file: str) -> np.ndarray:
+        self._wait(lambda: (self.folder / file).exists())
+        return super().load(file)
+
+    def finish(self, summary: Mapping[str, Any], files: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The leader's summary."""
+        self._wait(lambda: self.summary is not None)
+        found = self.summary
+        assert found is not None
+        return found
+
+    def rows(self, total: int, work: Any, *, chunk: int, **_: Any) -> Rows:
+        lines = self._lines("rows.jsonl", "start", range(0, total, chunk))
+        return Rows([row for line in lines for row in line["rows"]], lines)
+
+    def keyed_rows(self, keys: Sequence[str], work: Any, **_: Any) -> Rows:
+        asked = list(dict.fromkeys(keys))
+        lines = self._lines("keyed_rows.jsonl", "key", asked)
+        row = {line["key"]: line["row"] for line in lines}
+        return Rows([row[key] for key in keys], lines)
+
+    def _lines(self, file: str, key: str, wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
+        found: dict[Any, Mapping[str, Any]] = {}
+
+        def complete() -> bool:
+            found.update(read_lines(self.folder / file, key))
+            return all(place in found for place in wanted)
+
+        self._wait(complete)
+        return [found[place] for place in wanted]
+
+    @staticmethod
+    def _wait(ready: Callable[[], bool]) -> None:
+        while not ready():
+            time.sleep(0.5)
 
 
 def timed_line(

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
     {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals", "shards"},
-    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "skill_similarity"},
+    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "hosts", "skill_similarity"},
     {
         "tokens",
         "hf_names",
@@ -31,7 +31,7 @@ LAYERS = [
     {"inputs"},
     {"retrievers"},
     {"selector"},
-    {"candidates", "train", "epr", "ceil", "evaluate", "tuning"},
+    {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning"},
     {"ray_scoring"},
     {"pipeline"},
     {"compare", "plots", "report"},
