@@ -16,7 +16,7 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.hosts import Hosts, leads, start
+from ceil_jax.hosts import ALONE, Hosts, leads, start
 from ceil_jax.packages import cache_dir
 from ceil_jax.tasks.base import Task
 
@@ -52,7 +52,7 @@ def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     retriever: Sequence[str] = DEMO_RETRIEVERS,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
-    hosts: Annotated[Hosts, tyro.conf.arg(name="")] = Hosts(),
+    hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 

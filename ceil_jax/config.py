@@ -97,6 +97,8 @@ class RunConfig:
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: int = 100
     """n: nearest examples that MAP and MMR choose from."""
+    index: Literal["exact", "approximate"] = "exact"
+    """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
     of 100 training queries the highest log P, of 0.001 to 0.1."""

@@ -33,7 +33,11 @@ class Hosts:
     """This one's number, from 0."""
 
 
-def start(hosts: Hosts = Hosts(), environment: Mapping[str, str] = os.environ) -> None:
+ALONE = Hosts()
+"""No flags."""
+
+
+def start(hosts: Hosts = ALONE, environment: Mapping[str, str] = os.environ) -> None:
     """Join the other processes, if there are any; before JAX is used for anything else.
 
     Raises:

@@ -219,7 +219,12 @@ class Pipeline:
         self, encoders: Encoders, bank: Sequence[Example], queries: Sequence[Example], n: int
     ) -> list[list[Retrieved]]:
         dense = build_retriever(
-            "dense", bank, encoder=encoders.context, query_encoder=encoders.query, embed=self.embed
+            "dense",
+            bank,
+            encoder=encoders.context,
+            query_encoder=encoders.query,
+            embed=self.embed,
+            index=self.config.index,
         )
         return dense.retrieve(queries, min(n, len(bank) - 1))
 
@@ -337,6 +342,7 @@ class Pipeline:
             embed=self.embed,
             rewrite=partial(self.inputs.rewrite, orders=self.inputs.orders(name)),
             sketch=SKETCHES.get(self.task.language),
+            index=config.index,
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()

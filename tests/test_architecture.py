@@ -11,7 +11,19 @@ PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
     {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals", "shards"},
-    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "index", "hosts", "skill_similarity"},
+    {
+        "kernel",
+        "dpp",
+        "greedy",
+        "stepwise",
+        "mmr",
+        "losses",
+        "ranking",
+        "index",
+        "approximate",
+        "hosts",
+        "skill_similarity",
+    },
     {
         "tokens",
         "hf_names",
