@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
-from ceil_jax.journal import Journal
+from ceil_jax.journal import read_lines
 
 FOLDER = "shards"
 
@@ -79,7 +79,7 @@ def merged(folder: Path, total: int, chunk: int) -> list[dict[str, Any]]:
     for file in sorted((folder / FOLDER).glob("*-of-*.jsonl")):
         number, _, of = file.stem.partition("-of-")
         found.add(Shard(int(number), int(of)))
-        for line in Journal(file, "start").lines.values():
+        for line in read_lines(file, "start").values():
             start = line["start"]
             if start not in range(0, total, chunk) or len(line["rows"]) != min(chunk, total - start):
                 raise UserError(

@@ -77,7 +77,7 @@ def test_a_damaged_line_is_missing(tmp_path):
         make(tmp_path, Shard(number, 2))
     [file] = tmp_path.glob("scores-*/shards/2-of-2.jsonl")
     text = file.read_bytes()
-    file.write_bytes(text.replace(b'"square":16', b'"square":17'))
+    file.write_bytes(text.replace(b'"square":16}', b'"square":17}'))
     with pytest.raises(UserError, match=r"4 of 23 rows are missing, row 4 the first; run again --shard 2/2"):
         make(tmp_path)
 
