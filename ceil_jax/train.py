@@ -73,7 +73,7 @@ def fit(
     Raises:
         UserError: the loss is not finite.
     """
-    params = jax.device_put(params, whole(global_mesh()))
+    params = jax.device_put(jax.tree.map(np.asarray, params), whole(global_mesh()))
     batch_size = min(batch_size, instances)
     steps = max(1, math.ceil(instances * epochs / batch_size))
     every = max(1, math.ceil(steps / _EVALUATIONS))
@@ -99,7 +99,7 @@ def fit(
         stage.write("history.json", json.dumps(history, indent=1).encode())
         kept.save(step, {"params": params, "state": state}, row[QUALITY])
 
-    state = optimiser.init(params)
+    state = jit_whole(optimiser.init)(params)
     history: list[dict[str, float]] = []
     with (
         together(what),
