@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -161,6 +162,28 @@ def test_shares_are_all_the_rows(monkeypatch, count, each):
         rows.append(list(range(count)[hosts.share(count)]))
     assert [len(share) for share in rows] == each
     assert [*rows[0], *rows[1]] == list(range(count))
+
+
+def test_a_follower_waits_for_what_the_leader_writes_and_writes_nothing(tmp_path):
+    def use(store):
+        with store.stage("rows", {}) as stage:
+            stage.write("who.txt", b"leader" if stage.leads else b"follower")
+            rows = stage.rows(5, lambda a, b: [i * i for i in range(a, b)], chunk=2, what="squares")
+            keyed = stage.keyed_rows(
+                ["b", "a", "b"], lambda keys: [2 * key for key in keys], chunk=1, what=""
+            )
+            stage.save("array.npy", np.arange(3))
+            return list(rows), list(keyed), stage.load("array.npy").tolist(), stage.finish({"n": 5})
+
+    with ThreadPoolExecutor(1) as pool:
+        follower = pool.submit(use, Store(tmp_path, leads=False))
+        time.sleep(0.2)
+        assert not follower.done()
+        leader = use(Store(tmp_path))
+        assert follower.result(timeout=30) == leader
+    assert leader == ([0, 1, 4, 9, 16], ["bb", "aa", "bb"], [0, 1, 2], {"n": 5})
+    [file] = tmp_path.glob("rows-*/who.txt")
+    assert file.read_bytes() == b"leader"
 
 
 def test_flags_that_do_not_fit():
