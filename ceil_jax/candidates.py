@@ -82,6 +82,35 @@ def propose_random(
     return Proposal(shortlist, subsets)
 
 
+def widened(
+    queries: Sequence[Example], shortlist: np.ndarray, keep: int, bank: Sequence[Example], seed: int
+) -> np.ndarray:
+    """int32 [Q, n]: the first `keep` of each shortlist, the others' places given to examples drawn from the
+    whole bank, never a kept one, one twice or the query itself (Table 4's RAND).
+
+    A query's draw depends on the seed and its id alone.
+    """
+    wide = shortlist.copy()
+    position = {example.id: i for i, example in enumerate(bank)}
+    for row, query in enumerate(queries):
+        generator = np.random.default_rng([seed, 4, zlib.crc32(query.id.encode())])
+        taken = np.append(shortlist[row, :keep], position.get(query.id, -1))
+        others = np.setdiff1d(np.arange(len(bank), dtype=np.int32), taken)
+        wide[row, keep:] = generator.choice(others, size=shortlist.shape[1] - keep, replace=False)
+    return wide
+
+
+def top_subset_mrr(scores: np.ndarray) -> float:
+    """Mean over queries of 1 / rank of subset 0, the top-k, among the M scored ones (Table 4): 1 if the LM
+    likes it best everywhere. Of equal scores all have the best rank.
+
+    Args:
+        scores: float [Q, M].
+    """
+    rank = 1 + (scores > scores[:, :1]).sum(axis=1)
+    return float((1 / rank).mean())
+
+
 def propose_k_dpp(
     shortlist: np.ndarray,
     features: np.ndarray,

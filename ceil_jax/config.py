@@ -39,8 +39,8 @@ class CEILConfig:
     """k: examples a subset."""
     shortlist: int = 50
     """n: nearest examples that subsets are drawn from."""
-    sampler: Literal["random", "k_dpp"] = "random"
-    """How subsets are drawn from the shortlist."""
+    sampler: Literal["random", "k_dpp", "bank"] = "random"
+    """How subsets are drawn: from the shortlist, uniformly or by a k-DPP, or uniformly from the whole bank."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
     tuned for the encoder it starts from."""
@@ -101,7 +101,7 @@ class RunConfig:
     """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
-    of 100 training queries the highest log P, of 0.001 to 0.1."""
+    of 64 training queries the highest log P, of 0.001 to 0.1."""
     fit: Literal["greedy", "similarity"] = "greedy"
     """What to drop when not all examples fit: the last of the greedy order, or the least similar."""
     signal: Literal["log_prob", "choice"] = "log_prob"
@@ -113,7 +113,10 @@ class RunConfig:
     """What trained encoders see of a bank example: its input, as in the papers, or its output as well, which
     is known at inference too."""
     seed: int = 0
-    """Of every random choice."""
+    """Of training: what is held out, the order of batches, the positives drawn, dropout."""
+    data_seed: int = 0
+    """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
+    scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
     engine: Literal["local", "ray"] = "local"
     """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
     actors: int = 2
@@ -138,16 +141,24 @@ SCALES: dict[str, RunConfig] = {
         ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
     ),
     # an evening on 2 CPU cores: which way does it point?
-    "small": RunConfig(limit=300),
+    "small": RunConfig(
+        limit=200,
+        shots=6,
+        trade_off="tuned",
+        epr=EPRConfig(epochs=4),
+        ceil=CEILConfig(instances=200, subsets=12, size=6, trade_off="tuned", epochs=4),
+    ),
     # the papers' settings: a GPU and a weekend
     "paper": RunConfig(
         shots=50,
+        trade_off="tuned",
         epr=EPRConfig(instances=44_000, candidates=50, epochs=30, batch_size=128, learning_rate=1e-5),
         ceil=CEILConfig(
             instances=44_000,
             subsets=50,
             size=16,
             shortlist=100,
+            trade_off="tuned",
             epochs=30,
             batch_size=128,
             learning_rate=1e-5,

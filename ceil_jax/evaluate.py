@@ -31,9 +31,11 @@ class Evaluation(NamedTuple):
     value: float
     """The metric over all queries; for corpus metrics not the mean of `scores`."""
     interval: Interval
-    """Of the mean of `scores`."""
+    """Of `value`, over resampled queries."""
     more: dict[str, float]
     """The task's other metrics over all queries."""
+    statistics: np.ndarray
+    """float [N, s]: what the metric is a function of the sums of; `scores` where it is their mean."""
 
 
 def predict(
@@ -80,19 +82,22 @@ def predict(
 
 def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
     """The task's metrics over predictions, with a row a query in the stage's `examples.csv`."""
+    metric = metric_named(task.metric)
     if stage.summary is None:
         predictions = [row["prediction"] for row in rows]
-        metric = metric_named(task.metric)
         scores = np.asarray(metric.per_example(predictions, queries), np.float64)
         more = {name: float(metric_named(name).corpus(predictions, queries)) for name in task.more_metrics}
         stage.save("scores.npy", scores)
+        stage.save("statistics.npy", metric.statistics(scores, predictions, queries))
         stage.write("examples.csv", _table(rows, scores, task.metric).encode())
         value = float(metric.corpus(predictions, queries))
-        stage.finish({"metric": task.metric, "value": value, "more": more}, ("scores.npy", "examples.csv"))
+        files = ("scores.npy", "statistics.npy", "examples.csv")
+        stage.finish({"metric": task.metric, "value": value, "more": more}, files)
     summary = stage.summary
     assert summary is not None
-    scores = np.array(stage.load("scores.npy"))
-    return Evaluation(rows, scores, summary["value"], bootstrap_interval(scores), summary["more"])
+    scores, statistics = (np.array(stage.load(file)) for file in ("scores.npy", "statistics.npy"))
+    interval = bootstrap_interval(statistics, metric.from_sums)
+    return Evaluation(rows, scores, summary["value"], interval, summary["more"], statistics)
 
 
 def _table(rows: Rows, scores: np.ndarray, metric: str) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ceil_jax.config import RunConfig
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.lm import LanguageModel
 from ceil_jax.methods import METHODS
 from ceil_jax.runs import Cost, Store
 from ceil_jax.skills import Rewriter, load_demonstrations
@@ -19,7 +19,7 @@ class Inputs:
     """A run's inputs, rewritten when they are first asked for and no more often.
 
     Args:
-        lm: gives the run's own LM, which rewrites unless `--skills.lm` names another.
+        lm: gives an LM by its name; the run's own rewrites unless `--skills.lm` names another.
         costs: where rewriting's are noted.
     """
 
@@ -28,7 +28,7 @@ class Inputs:
         config: RunConfig,
         task: Task,
         store: Store,
-        lm: Callable[[], LanguageModel],
+        lm: Callable[[str], LanguageModel],
         costs: dict[str, Cost],
     ) -> None:
         self.config, self.task, self._store, self._lm, self._costs = config, task, store, lm, costs
@@ -50,12 +50,9 @@ class Inputs:
             raise UserError(
                 f"--skills.order {config.order}: expected a number from 0 to below --skills.orders ({config.orders})"
             )
-        if config.lm is None or config.lm == self.config.lm:
-            lm = self._lm()
-        else:
-            lm = load_lm(config.lm, dtype=self.config.dtype)
+        lm = self._lm(config.lm or self.config.lm)
         demonstrations = load_demonstrations(source)
-        return Rewriter(lm, demonstrations, self._store, orders=config.orders, seed=self.config.seed)
+        return Rewriter(lm, demonstrations, self._store, orders=config.orders, seed=self.config.data_seed)
 
     def orders(self, name: str) -> list[int]:
         """The rewriter's orders whose skills a method compares, if any."""

@@ -10,6 +10,9 @@ from jaxtyping import Array, Bool, Float
 from ceil_jax.greedy import SHORTLISTS, MapResult
 from ceil_jax.parallel import map_batches
 
+MMR_TRADE_OFF = 0.5
+"""λ of MMR as a row of a comparison: relevance and novelty weigh the same. DPP-MAP's λ is on another scale."""
+
 
 def maximal_marginal_relevance(
     features: Float[Array, "n d"],

@@ -122,9 +122,14 @@ ASSETS = {
 }
 
 
+def cache_path() -> Path:
+    """`$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`."""
+    return Path(os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax").expanduser()
+
+
 def cache_dir() -> Path:
-    """`$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`; made if it is not there."""
-    folder = Path(os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax").expanduser()
+    """`cache_path`, made if it is not there."""
+    folder = cache_path()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

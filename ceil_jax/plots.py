@@ -73,3 +73,86 @@ def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:
     axes.legend(fontsize="x-small", loc="upper right")
     axes.set_xlabel("candidate, most relevant first")
     axes.set_ylabel("candidate")
+
+
+PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKERS = "osD^vPX*"
+
+
+def draw_points(
+    axes: Axes,
+    labels: Sequence[str],
+    values: Sequence[tuple[float, float, float]],
+    papers: Sequence[float | None],
+    xlabel: str,
+) -> None:
+    """Values with intervals (value, low, high), the first on top; the paper's as open diamonds."""
+    for place, (value, paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
+        mean, low, high = value
+        axes.errorbar(mean, place, xerr=[[mean - low], [high - mean]], fmt="o", color=BLUE, capsize=3)
+        axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
+        if paper is not None:
+            axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)
+    handles = [axes.errorbar([], [], xerr=[], fmt="o", color=BLUE, capsize=3)]
+    names = ["measured, 95 % bootstrap interval"]
+    if any(paper is not None for paper in papers):
+        handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)
+        names.append("the paper's LM and data")
+    axes.legend(handles, names, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    axes.set_yticks(range(len(labels)), list(labels)[::-1])
+    axes.set_ylim(-0.6, len(labels) - 0.2)
+    axes.set_xlabel(xlabel)
+    axes.grid(axis="x", alpha=0.3)
+
+
+def draw_lines(
+    axes: Axes,
+    series: Mapping[str, Sequence[tuple[float, float, float, float]]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: bool = False,
+    ticks: Sequence[float] = (),
+) -> None:
+    """Series of (x, value, low, high): colour and marker differ, the interval is a band."""
+    for (name, points), colour, marker in zip(series.items(), PALETTE, MARKERS, strict=False):
+        x, value, low, high = map(np.array, zip(*sorted(points), strict=True))
+        axes.plot(x, value, marker=marker, color=colour, label=name, markersize=5)
+        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+    if log:
+        axes.set_xscale("log")
+    ticks = ticks or sorted({point[0] for points in series.values() for point in points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="x-small")
+
+
+def draw_matrix(
+    axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str
+) -> None:
+    """A heat map [rows, columns] with the number in each cell; nan stays white."""
+    image = axes.imshow(np.ma.masked_invalid(values), cmap="cividis", aspect="auto")
+    axes.figure.colorbar(image, ax=axes, label=label)
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "white" if value < middle else "black"
+            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
+
+
+def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
+    """Histograms side by side: of each method's chosen examples, the share (%) in each bin of ranks."""
+    width = 0.8 / len(shares)
+    for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
+        at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width
+        axes.bar(at, values, width, color=colour, label=name)
+    axes.set_xticks(range(len(bins)), bins, rotation=40, ha="right")
+    axes.set_xlabel("rank by similarity to the query")
+    axes.set_ylabel("share of the chosen examples, %")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize="x-small")

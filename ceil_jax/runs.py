@@ -75,6 +75,11 @@ class Store:
     def __init__(self, root: Path | str, *, leads: bool = True) -> None:
         self.root, self._leads = Path(root), leads
 
+    def finished(self, kind: str, key: Mapping[str, Any]) -> Stage | None:
+        """The stage if it is there and done; nothing is made, and nothing waited for."""
+        stage = Stage(self.root / f"{kind}-{digest(key)}")
+        return stage if stage.summary is not None else None
+
     @contextmanager
     def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
         """The stage's folder, made if need be and held by this process alone until the block ends.

@@ -11,7 +11,7 @@ from ceil_jax.candidates import Proposal
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
 """The papers' grid for λ is {0.01, 0.05, 0.1}; with few examples a prompt the best can lie far below it."""
 
-TUNING_QUERIES = 100
+TUNING_QUERIES = 64
 """Training queries whose answers are scored with the MAP set of every λ."""
 
 

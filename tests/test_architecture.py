@@ -10,20 +10,22 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "ceil_jax"
 
 LAYERS = [
-    {"errors", "config", "demo", "methods", "runs", "journal", "packages", "parallel", "intervals", "shards"},
     {
-        "kernel",
-        "dpp",
-        "greedy",
-        "stepwise",
-        "mmr",
-        "losses",
-        "ranking",
-        "index",
-        "approximate",
-        "hosts",
-        "skill_similarity",
+        "errors",
+        "config",
+        "demo",
+        "methods",
+        "runs",
+        "journal",
+        "packages",
+        "parallel",
+        "intervals",
+        "rates",
+        "shards",
     },
+    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
+    {"index", "approximate"},
+    {"hosts"},
     {
         "tokens",
         "hf_names",
@@ -43,11 +45,17 @@ LAYERS = [
     {"inputs"},
     {"retrievers"},
     {"selector"},
+    {"adapters"},
     {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning"},
     {"ray_scoring"},
+    {"workspace"},
+    {"training"},
     {"pipeline"},
-    {"compare", "plots", "report"},
+    {"compare", "plots", "report", "grid", "latency", "export", "doctor"},
+    {"tables", "plan"},
+    {"drawing"},
     {"cli"},
+    {"experiment"},
 ]
 STAGES = {"candidates", "evaluate", "report"}
 FLAX = {"encoder", "transformer", "pretrained", "checkpoint"}

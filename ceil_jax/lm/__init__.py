@@ -26,22 +26,30 @@ def load_lm(spec: str, *, dtype: str = "auto", device: str = "auto") -> Language
     """
     if spec == "tiny":
         return TinyLM()
-    folder = Path(spec).expanduser()
-    if spec in PACKAGED:
-        source, name = str(converted(spec)), spec
-    elif folder.is_dir():
-        source, name = str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
-    elif spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
-        source = name = spec
-    else:
-        raise unknown_name(
-            "language model", spec, ["tiny", *PACKAGED], "A folder or a hub id (owner/name) will do too."
-        )
+    source, name = source_of(spec)
     try:
         from ceil_jax.lm import torch_lm
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
     return torch_lm.load(source, name, dtype, device)
+
+
+def source_of(spec: str) -> tuple[str, str]:
+    """(folder or hub id, name without dtype) of an LM of transformers.
+
+    Raises:
+        UserError: neither a packaged name, a folder nor a hub id.
+    """
+    folder = Path(spec).expanduser()
+    if spec in PACKAGED:
+        return str(converted(spec)), spec
+    if folder.is_dir():
+        return str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
+    if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
+        return spec, spec
+    raise unknown_name(
+        "language model", spec, ["tiny", *PACKAGED], "A folder or a hub id (owner/name) will do too."
+    )
 
 
 def _fingerprint(folder: Path) -> str:

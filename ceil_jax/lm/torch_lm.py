@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,34 @@ def load(source: str, name: str, dtype: str, device: str) -> TorchLM:
     if place.type == "cpu" and precision == torch.bfloat16:
         cpu_attention.use(model)
     model.to(place)
-    return TorchLM(model, tokenizer, name=f"{name}@{str(precision).removeprefix('torch.')}")
+    return TorchLM(model, tokenizer, name=_full_name(name, precision))
+
+
+def outline(
+    source: str, name: str, dtype: str
+) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
+    """What is known of a model without its weights: the name that `load` would give it, its context length,
+    its number of parameters, and a counter of tokens."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    precision = _dtype(dtype, _device("auto"))
+    try:
+        tokenizer = Tokeniser(AutoTokenizer.from_pretrained(source))
+        config = AutoConfig.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"cannot read the tokenizer of {source}: {reason}") from None
+    with torch.device("meta"):
+        parameters = AutoModelForCausalLM.from_config(config).num_parameters()
+
+    def count(texts: Sequence[str]) -> np.ndarray:
+        return np.array(tokenizer.count(texts), dtype=np.int64)
+
+    return _full_name(name, precision), _context_length(config), parameters, count
+
+
+def _full_name(name: str, precision: torch.dtype) -> str:
+    return f"{name}@{str(precision).removeprefix('torch.')}"
 
 
 def _device(device: str) -> torch.device:

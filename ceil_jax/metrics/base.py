@@ -25,6 +25,20 @@ class Metric(ABC):
         scores = self.per_example(predictions, examples)
         return float(scores.mean()) if len(scores) else float("nan")
 
+    def statistics(
+        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
+    ) -> np.ndarray:
+        """float64 [N, s]: of each prediction what `corpus` needs and what adds up over a corpus.
+
+        Args:
+            scores: what `per_example` gave; the statistic itself, where `corpus` is their mean.
+        """
+        return np.asarray(scores, np.float64)[:, None]
+
+    def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
+        """[...]: `corpus` of `count` examples from the sums [..., s] of their statistics."""
+        return sums[..., 0] / count
+
 
 @dataclass(frozen=True)
 class PerExample(Metric):

@@ -76,6 +76,23 @@ class CharBleu(Metric):
             return float("nan")
         return sum(overlaps[1:], overlaps[0]).bleu()
 
+    def statistics(
+        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
+    ) -> np.ndarray:
+        overlaps = self._overlaps(predictions, examples)
+        columns = [(*o.matches, *o.totals, o.length, o.gold_length) for o in overlaps]
+        return np.array(columns, np.float64).reshape(len(overlaps), 2 * ORDER + 2)
+
+    def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
+        matches, totals = sums[..., :ORDER], sums[..., ORDER : 2 * ORDER]
+        length, gold_length = sums[..., -2], sums[..., -1]
+        some = (matches > 0).all(axis=-1)
+        precision = np.exp(
+            np.log(np.where(some[..., None], matches / np.maximum(totals, 1), 1)).mean(axis=-1)
+        )
+        brevity = np.minimum(1.0, np.exp(1 - gold_length / np.maximum(length, 1)))
+        return np.where(some, precision * brevity, 0.0)
+
     def _overlaps(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[Overlap]:
         pairs = zip(predictions, examples, strict=True)
         return [character_overlap(prediction, example.output) for prediction, example in pairs]
@@ -101,6 +118,25 @@ class Bleu(Metric):
             for i in range(max(map(len, references)))
         ]
         return min(1.0, _sacrebleu().BLEU().corpus_score(list(predictions), streams).score / 100)
+
+    def statistics(
+        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
+    ) -> np.ndarray:
+        sentence_bleu = _sacrebleu().BLEU(effective_order=True).sentence_score
+        pairs = zip(predictions, examples, strict=True)
+        found = [sentence_bleu(prediction, list(golds(example))) for prediction, example in pairs]
+        columns = [(*bleu.counts, *bleu.totals, bleu.sys_len, bleu.ref_len) for bleu in found]
+        return np.array(columns, np.float64).reshape(len(found), 2 * ORDER + 2)
+
+    def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
+        def one(row: np.ndarray) -> float:
+            numbers = [round(number) for number in row]
+            bleu = _sacrebleu().BLEU.compute_bleu(
+                numbers[:ORDER], numbers[ORDER : 2 * ORDER], *numbers[-2:], smooth_method="exp"
+            )
+            return min(1.0, bleu.score / 100)
+
+        return np.apply_along_axis(one, -1, sums)
 
 
 def _sacrebleu():

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 
+PROGRESS_FROM = 2000
+"""Texts; encoding so many takes long enough for a progress bar."""
+
 QUERIES_AT_ONCE = 64
 """Queries scored against the bank in one matrix product."""
 
@@ -239,7 +242,9 @@ def _loaded(encoder: Any) -> Encoder:
 def _embed(encoder: Encoder, texts: Sequence[str], dim: int | None) -> np.ndarray:
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
-    return _checked(encoder.encode(texts), texts, dim)
+    # a small bank, and any encoder with no more than `encode(texts)`, needs no bar
+    shown = {"progress": True} if len(texts) >= PROGRESS_FROM and hasattr(encoder, "fingerprint") else {}
+    return _checked(encoder.encode(texts, **shown), texts, dim)
 
 
 def _checked(vectors: np.ndarray, texts: Sequence[str], dim: int | None) -> np.ndarray:

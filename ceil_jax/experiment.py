@@ -1,0 +1,119 @@
+"""Experiments: a table or a figure of the paper as one command, on a grid of runs."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ceil_jax.cli import command
+from ceil_jax.config import RunConfig
+from ceil_jax.errors import UserError
+from ceil_jax.grid import Entry, Grid
+from ceil_jax.runs import Stage, digest
+from ceil_jax.tables import Table
+from ceil_jax.tasks import task_spec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an experiment is run on."""
+
+    tasks: tuple[str, ...] = ()
+    """Names in TASKS; by default --task alone."""
+    lms: tuple[str, ...] = ()
+    """Names as in --lm, for experiments over several; by default --lm alone."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Of training; methods that are not trained run once."""
+    dry_run: bool = False
+    """Print what would run, its LM tokens and its time, and do nothing."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure."""
+
+    name: str
+    """Of its script and its files."""
+    title: str
+    entries: Callable[[RunConfig, Options], list[Entry]]
+    """The numbers it wants of one task's configuration; the options name the other tasks and LMs."""
+    draw: Callable[[Table], Figure]
+    more: Callable[[Grid, Table], Table] | None = None
+    """What is measured besides, such as latencies, from runs that are finished."""
+
+    def run(self, config: RunConfig, options: Options) -> Path:
+        """Compute what is not on disk; the folder with `name`.md, .csv, .png and .pdf.
+
+        Raises:
+            UserError: an unknown task, no seeds, or all tasks failed.
+        """
+        configs = self._configs(config, options)
+        entries = [entry for one in configs for entry in self.entries(one, options)]
+        if options.dry_run:
+            from ceil_jax.plan import plan
+
+            print(plan([entry.cell for entry in entries], options.seeds).text())
+            return config.out
+        grid = Grid()
+        measured, failed = grid.run(entries, options.seeds)
+        if not measured:
+            raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
+        lm = measured[0].lm
+        shots = config.shots
+        title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"
+        table = Table(title, measured, failed)
+        if self.more is not None:
+            table = self.more(grid, table)
+        folder = config.out / f"{self.name}-{digest([replace(config, out=Path()), options])[:8]}"
+        write(folder, self.name, table, self.draw(table))
+        print(f"\n{table.markdown()}\nwritten: {folder}/{self.name}.md, .csv, .png, .pdf")
+        if failed:
+            raise UserError(f"without {', '.join(failed)}: {'; '.join(failed.values())}")
+        return folder
+
+    def _configs(self, config: RunConfig, options: Options) -> list[RunConfig]:
+        if not options.seeds:
+            raise UserError("--seeds: give at least one")
+        tasks = options.tasks or (config.task,)
+        return [replace(config, task=task_spec(task).name) for task in tasks]
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """The script's command line; 0, or 2 after one line about what the user can mend."""
+
+        def parsed(config: RunConfig, rest: list[str]) -> None:
+            def parse(
+                options: Annotated[Options, tyro.conf.arg(name="")] = Options(),
+                config: Annotated[RunConfig, tyro.conf.arg(name="")] = config,
+            ) -> tuple[Options, RunConfig]:
+                return options, config
+
+            options, config = tyro.cli(parse, prog=f"{self.name}.py", description=self.title, args=rest)
+            self.run(config, options)
+
+        return command(self.name, parsed, arguments)
+
+
+def write(folder: Path, name: str, table: Table, figure: Figure) -> None:
+    """The table as Markdown and CSV, the figure as PNG and PDF, each file whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stage = Stage(folder)
+    stage.write(f"{name}.md", table.markdown().encode())
+    stage.write(f"{name}.csv", table.csv().encode())
+    for suffix in ("png", "pdf"):
+        out = io.BytesIO()
+        figure.savefig(out, format=suffix, dpi=130, metadata=_UNDATED if suffix == "pdf" else None)
+        stage.write(f"{name}.{suffix}", out.getvalue())
+
+
+_UNDATED: dict[str, Any] = {"CreationDate": None}

@@ -1,0 +1,174 @@
+"""Grids of runs: cells of tables, each a configuration and a method, computed once however often asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
+from ceil_jax.data import load_task
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.evaluate import Evaluation
+from ceil_jax.intervals import Interval, paired_interval, seeds_interval
+from ceil_jax.methods import METHODS
+from ceil_jax.metrics import metric_named
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.tasks.base import Task
+from ceil_jax.workspace import Models
+
+log = logging.getLogger(__name__)
+
+
+class Cell(NamedTuple):
+    """One run of one method; `config.seed` is its seed."""
+
+    config: RunConfig
+    method: str
+    trained_by: RunConfig | None = None
+    """The run whose trained encoders it takes, where that is not itself."""
+
+    @property
+    def trains(self) -> bool:
+        return METHODS[self.method].encoder in ("epr", "ceil")
+
+    def seeded(self, seed: int) -> Cell:
+        """This cell with a seed of training, its encoders' too where another run trained them."""
+        other = self.trained_by and replace(self.trained_by, seed=seed)
+        return Cell(replace(self.config, seed=seed), self.method, other)
+
+    def essential(self) -> Cell:
+        """Without what the method does not depend on, so that equal work is an equal cell."""
+        config, source = self.config, METHODS[self.method].encoder
+        if not self.trains:
+            config = replace(config, seed=config.data_seed, epr=EPRConfig(), ceil=CEILConfig())
+            return Cell(config, self.method)
+        if source == "epr":
+            config = replace(config, ceil=CEILConfig())
+        return Cell(config, self.method, None if self.trained_by == self.config else self.trained_by)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell's place in a table."""
+
+    row: str
+    column: str
+    cell: Cell
+    paper: float | None = None
+    """What the paper has there, in percent."""
+
+    @property
+    def task(self) -> str:
+        return self.cell.config.task
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An entry's number over seeds of training, in percent of its metric."""
+
+    entry: Entry
+    metric: str
+    lm: str
+    seeds: tuple[int, ...]
+    """One for what is not trained."""
+    queries: int
+    values: tuple[float, ...]
+    """By seed."""
+    interval: Interval
+    """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
+    statistics: np.ndarray = field(repr=False)
+    """float [S, N, s], as in Evaluation."""
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over seeds (n − 1); None for one seed."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    def minus(self, other: Measured) -> Interval:
+        """How much better it is than another on the same queries, in points: paired bootstrap."""
+        value = metric_named(self.metric).from_sums
+        return paired_interval(self.statistics, other.statistics, value).percent()
+
+
+def summary(
+    entry: Entry, lm: str, seeds: Sequence[int], results: Sequence[Evaluation], metric: str
+) -> Measured:
+    """An entry's evaluations, one a seed, to its number."""
+    statistics = np.stack([result.statistics for result in results])
+    interval = seeds_interval(statistics, metric_named(metric).from_sums).percent()
+    return Measured(
+        entry,
+        metric,
+        lm,
+        tuple(seeds),
+        statistics.shape[1],
+        tuple(100 * result.value for result in results),
+        interval,
+        statistics,
+    )
+
+
+class Grid:
+    """Runs that share models, tasks and stages."""
+
+    def __init__(self, models: Models | None = None, make: Callable[..., Pipeline] = Pipeline) -> None:
+        self.models = models or Models()
+        self._make = make
+
+    @cache  # noqa: B019  a grid lives as long as its process
+    def task(self, config: RunConfig) -> Task:
+        """The configuration's task, as `ceil-jax compare` loads it."""
+        return _task(config.task, config.data_dir, config.limit, config.bank_limit, config.data_seed)
+
+    @cache  # noqa: B019
+    def pipeline(self, config: RunConfig, trained_by: RunConfig | None = None) -> Pipeline:
+        other = None if trained_by is None else self.pipeline(trained_by)
+        return self._make(config, self.task(config), self.models, other)
+
+    def evaluate(self, cell: Cell) -> Evaluation:
+        """The cell's evaluation, computed the first time."""
+        if cell.method not in METHODS:
+            raise unknown_name("method", cell.method, METHODS)
+        return self._evaluate(cell.essential())
+
+    @cache  # noqa: B019
+    def _evaluate(self, cell: Cell) -> Evaluation:
+        return self.pipeline(cell.config, cell.trained_by).evaluate(cell.method)
+
+    def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
+        """The entry's number: every seed where there is training, one run where there is none."""
+        cell = entry.cell
+        used = seeds if cell.trains else seeds[:1]
+        runs = [cell.seeded(seed).essential() for seed in used]
+        results = [self.evaluate(run) for run in runs]
+        pipeline = self.pipeline(runs[0].config, runs[0].trained_by)
+        return summary(entry, pipeline.lm.name, used, results, pipeline.task.metric)
+
+    def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:
+        """All entries, task by task; a task that fails takes none of the others with it.
+
+        Returns:
+            What was measured, in the entries' order, and the message of each task that failed.
+        """
+        measured: list[Measured] = []
+        failed: dict[str, str] = {}
+        for entry in entries:
+            if entry.task in failed:
+                continue
+            try:
+                measured.append(self.measure(entry, seeds))
+            except UserError as error:
+                failed[entry.task] = str(error)
+                log.warning("%s failed, the others go on: %s", entry.task, error)
+        return measured, failed
+
+
+@cache
+def _task(name: str, *where: object) -> Task:
+    data_dir, limit, bank_limit, seed = where
+    return load_task(name, data_dir, limit=limit, seed=seed, bank_limit=bank_limit)  # type: ignore[arg-type]

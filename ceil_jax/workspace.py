@@ -1,0 +1,179 @@
+"""What all stages of a run share: its LM, its encoders, its store of finished work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax import candidates, hosts
+from ceil_jax.config import RunConfig
+from ceil_jax.encoder import Encoder
+from ceil_jax.errors import UserError
+from ceil_jax.inputs import Inputs
+from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.pretrained import load_encoder
+from ceil_jax.prompts import PromptBuilder, answer_reserve
+from ceil_jax.retrievers import Retrieved, build_retriever
+from ceil_jax.runs import Cost, Engine, Rows, Store, digest
+from ceil_jax.shards import Shard
+from ceil_jax.tasks.base import Example, Task
+
+
+class Encoders(NamedTuple):
+    """What embeds queries and what embeds examples; one and the same unless CEIL froze the latter."""
+
+    query: Encoder
+    context: Encoder
+
+
+class Models:
+    """LMs and encoders by name, each loaded when first asked for; runs that are given one `Models` share them."""
+
+    @cache  # noqa: B019  models live as long as their runs
+    def lm(self, spec: str, dtype: str) -> LanguageModel:
+        return load_lm(spec, dtype=dtype)
+
+    @cache  # noqa: B019
+    def encoder(self, name: str) -> Encoder:
+        return load_encoder(name)
+
+    @cache  # noqa: B019
+    def trained(self, folder: Path, start: str, name: str) -> Encoder:
+        """The weights in a stage's folder; compiled functions are shared with the encoder training began with."""
+        return self.encoder(start).with_params(load_encoder(folder).params).renamed(name)
+
+
+class Workspace:
+    """One run's task, models and store; `Pipeline` is what works with them."""
+
+    def __init__(self, config: RunConfig, task: Task, models: Models | None = None) -> None:
+        self.config = config
+        self.task = task
+        self.models = models or Models()
+        self.store = Store(config.out, leads=hosts.leads())
+        self.costs: dict[str, Cost] = {}
+        self.inputs = Inputs(
+            config, task, self.store, lambda spec: self.models.lm(spec, config.dtype), self.costs
+        )
+        if not 1 <= config.shots < len(task.train):
+            raise UserError(
+                f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; ask for fewer"
+            )
+
+    @cached_property
+    def lm(self) -> LanguageModel:
+        return self.models.lm(self.config.lm, self.config.dtype)
+
+    @cached_property
+    def base(self) -> Encoder:
+        return self.models.encoder(self.config.encoder)
+
+    @cached_property
+    def task_key(self) -> dict[str, Any]:
+        """What scores and predictions depend on besides the examples chosen."""
+        return {
+            "template": self.task.template,
+            "few_shot": list(self.task.few_shot),
+            "lm": self.lm.name,
+            "fit": self.config.fit,
+        }
+
+    @cached_property
+    def bank_digest(self) -> str:
+        return digest(list(self.task.train))
+
+    def builder(self, queries: Sequence[Example]) -> PromptBuilder:
+        """Of prompts for these queries."""
+        reserve = answer_reserve(self.lm, self.task.template, queries, self.task.max_new_tokens)
+        return PromptBuilder(self.lm, self.task.template, reserve, self.task.few_shot)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The bank's positions in the order in which training takes its queries; tuning takes the last."""
+        return np.random.default_rng([self.config.data_seed, 3]).permutation(len(self.task.train))
+
+    def instances(self, count: int) -> list[Example]:
+        """Training queries: `count` of the bank, in bank order."""
+        return [self.task.train[i] for i in np.sort(self.order[:count])]
+
+    def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
+        """`encoder.encode(texts)`, remembered on disk."""
+        key = {"encoder": encoder.fingerprint, "texts": digest(list(texts))}
+        with self.store.stage("vectors", key) as stage:
+            if stage.summary is None:
+                began = time.perf_counter()
+                # skills are often the same
+                place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+                own = list(place)
+                vectors = hosts.mapped(lambda share: encoder.encode(own[share], progress=True), len(own))
+                stage.save("vectors.npy", vectors[[place[text] for text in texts]])
+                stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
+            return np.array(stage.load("vectors.npy"))
+
+    def nearest(
+        self, encoders: Encoders, bank: Sequence[Example], queries: Sequence[Example], n: int
+    ) -> list[list[Retrieved]]:
+        """The n nearest of the bank to each query, never itself."""
+        dense = build_retriever(
+            "dense",
+            bank,
+            encoder=encoders.context,
+            query_encoder=encoders.query,
+            embed=self.embed,
+            index=self.config.index,
+        )
+        return dense.retrieve(queries, min(n, len(bank) - 1))
+
+    def scores(
+        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str, shard: Shard | None = None
+    ) -> tuple[Rows, str]:
+        """The LM's scores of a proposal and the name of their stage, which stands for all they depend on; of a
+        shard only its part."""
+        key = {
+            **self.task_key,
+            "queries": digest(list(queries)),
+            "bank": self.bank_digest,
+            "shortlist": proposal.shortlist,
+            "subsets": np.ascontiguousarray(proposal.subsets),
+        }
+        builder = self.builder(queries)
+        with self.store.stage("scores", key, shard) as stage:
+            rows = candidates.score(
+                stage,
+                queries,
+                self.task.train,
+                proposal,
+                self.lm,
+                builder,
+                fit=self.config.fit,
+                what=f"scoring {what}",
+                shard=shard,
+                engine=self._engine(queries, proposal, builder),
+            )
+            self.costs[f"scoring {what}"] = Cost(rows.seconds, rows.tokens)
+            return rows, stage.name
+
+    def _engine(
+        self, queries: Sequence[Example], proposal: candidates.Proposal, builder: PromptBuilder
+    ) -> Engine | None:
+        if self.config.engine == "local":
+            return None
+        from ceil_jax.ray_scoring import Scorer, actor_pool
+
+        scorer = Scorer(
+            partial(load_lm, self.config.lm, dtype=self.config.dtype),
+            self.lm.name,
+            queries,
+            self.task.train,
+            proposal,
+            self.task.template,
+            builder.reserve,
+            self.task.few_shot,
+            self.config.fit,
+        )
+        return actor_pool(scorer, self.config.actors)

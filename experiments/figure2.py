@@ -1,0 +1,64 @@
+"""Figure 2: does a trained retriever serve another LM, or another task?
+
+    python experiments/figure2.py --tasks geoquery movie_reviews --lms SmolLM2-135M-Instruct gemma-3-270m \
+        --scale tiny --data-dir DATA
+
+Heat maps of CEIL: rows say where it was trained, columns where it is used. Across LMs, one map a task: trained on
+one LM's scores, answered by another. Across tasks, one map: the encoder of one task, the bank and queries of
+another; the last row is the encoder as loaded, without training. With one LM or one task that map is left out.
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import panels
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry
+from ceil_jax.plots import draw_matrix
+from ceil_jax.tables import Table
+
+ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"
+UNTRAINED = "not trained"
+
+
+def entries(config: RunConfig, options: Options) -> list[Entry]:
+    lms = options.lms or (config.lm,)
+    found = []
+    for source in options.tasks or (config.task,):
+        by = replace(config, task=source)
+        found.append(Entry(f"{ACROSS_TASKS} {source}", f"used on {config.task}", Cell(config, "ceil", by)))
+    found.append(Entry(UNTRAINED, f"used on {config.task}", Cell(config, "dpp")))
+    for source in lms if len(lms) > 1 else ():
+        for target in lms:
+            to, by = replace(config, lm=target), replace(config, lm=source)
+            found.append(Entry(f"{ACROSS_LMS} {source}", f"answered by {target}", Cell(to, "ceil", by)))
+    return found
+
+
+def draw(table: Table):
+    across = [one for one in table.measured if not one.entry.row.startswith(ACROSS_LMS)]
+    maps = {"across tasks": across}
+    for one in table.measured:
+        if one.entry.row.startswith(ACROSS_LMS):
+            maps.setdefault(f"{one.entry.task}, across LMs", []).append(one)
+    figure, axes = panels(len(maps), 5.6, 4.2)
+    for panel, (title, members) in zip(axes, maps.items(), strict=True):
+        rows = list(dict.fromkeys(one.entry.row for one in members))
+        columns = list(dict.fromkeys(one.entry.column for one in members))
+        values = np.full((len(rows), len(columns)), np.nan)
+        for one in members:
+            values[rows.index(one.entry.row), columns.index(one.entry.column)] = one.interval.mean
+        short = [row.removeprefix(f"{ACROSS_TASKS} ").removeprefix(f"{ACROSS_LMS} ") for row in rows]
+        draw_matrix(panel, short, columns, values, "metric of the task, %")
+        panel.set_ylabel("trained on")
+        panel.set_title(title, fontsize="medium")
+    return figure
+
+
+EXPERIMENT = Experiment("figure2", "Figure 2: transfer of CEIL", entries, draw)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

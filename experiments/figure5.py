@@ -1,0 +1,70 @@
+"""Figure 5 here: how training goes.
+
+    python experiments/figure5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
+
+What the paper's figure 5 holds could not be looked up. This one shows Kendall's τ on held-out training queries,
+between our scores of their candidates or subsets and the LM's, from before the first step to the last; one line
+for EPR and one for CEIL, means over seeds, with the range over seeds. Its maximum picks the weights that are kept.
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import by_task, panels
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry, Grid
+from ceil_jax.plots import draw_lines
+from ceil_jax.tables import Table
+from ceil_jax.train import QUALITY
+
+
+def entries(config: RunConfig, _: Options) -> list[Entry]:
+    return [Entry("EPR", config.task, Cell(config, "epr")), Entry("CEIL", config.task, Cell(config, "ceil"))]
+
+
+def with_histories(grid: Grid, table: Table) -> Table:
+    lines = [["task", "method", "step", "share of the steps", "τ", "lowest seed", "highest seed"]]
+    for one in table.measured:
+        histories = []
+        for seed in one.seeds:
+            pipeline = grid.pipeline(one.entry.cell.seeded(seed).essential().config)
+            histories.append(pipeline.histories[one.entry.row])
+        last = histories[0][-1]["step"]
+        for rows in zip(*histories, strict=True):
+            taus = [row[QUALITY] for row in rows]
+            step = rows[0]["step"]
+            lines.append(
+                [one.entry.task, one.entry.row, str(int(step)), f"{step / last:.3f}"]
+                + [f"{number:.3f}" for number in (float(np.mean(taus)), min(taus), max(taus))]
+            )
+    return replace(table, sections=[("Held-out ranking", lines)])
+
+
+def draw(table: Table):
+    [(_, (_, *lines))] = table.sections
+    tasks = by_task(table)
+    figure, axes = panels(len(tasks))
+    for panel, task in zip(axes, tasks, strict=True):
+        series: dict[str, list[tuple[float, float, float, float]]] = {}
+        for where, method, _, share, *numbers in lines:
+            if where == task:
+                tau, low, high = map(float, numbers)
+                series.setdefault(method, []).append((float(share), tau, low, high))
+        draw_lines(
+            panel,
+            series,
+            "share of the training steps",
+            "held-out Kendall's τ",
+            ticks=(0, 0.25, 0.5, 0.75, 1),
+        )
+        panel.set_title(task, fontsize="medium")
+    return figure
+
+
+EXPERIMENT = Experiment("figure5", "Figure 5: held-out ranking in training", entries, draw, with_histories)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

@@ -1,0 +1,34 @@
+"""Table 2: every way of choosing examples on every task.
+
+    python experiments/table2.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
+
+The paper's twelve: --tasks sst5 mrpc qnli mnli cmsqa hellaswag webqs geoquery nl2bash break mtop smcalflow.
+The paper's column is GPT-Neo 2.7B with 50 examples cut to its context; its BERT and DPP-BERT embed with
+bert-base, ours with --encoder.
+"""
+
+import sys
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import points
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry
+from ceil_jax.methods import METHODS
+from ceil_jax.tasks import task_spec
+
+PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
+ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
+
+
+def entries(config: RunConfig, _: Options) -> list[Entry]:
+    paper = task_spec(config.task).paper
+    return [
+        Entry(METHODS[method].label, config.task, Cell(config, method), paper.get(PAPER.get(method, "")))
+        for method in ROWS
+    ]
+
+
+EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

@@ -1,0 +1,37 @@
+"""Table 5: what CEIL starts from, and its loss.
+
+    python experiments/table5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
+
+Rows: the encoder as loaded (the paper's BERT) or EPR's weights; columns: InfoNCE with the best-scored subset as
+the positive, or the pairwise margin loss. The four share the LM's scores of subsets within a row.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Literal
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import points
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry
+
+STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}
+LOSSES: dict[str, Literal["info_nce", "pairwise"]] = {"InfoNCE": "info_nce", "pairwise": "pairwise"}
+
+
+def entries(config: RunConfig, _: Options) -> list[Entry]:
+    untrained = [Entry("base encoder", "no CEIL training, top-k", Cell(config, "topk"))]
+    untrained += [Entry("EPR", "no CEIL training, top-k", Cell(config, "epr"))]
+    return untrained + [
+        Entry(
+            start, loss, Cell(replace(config, ceil=replace(config.ceil, initial=initial, loss=name)), "ceil")
+        )
+        for start, initial in STARTS.items()
+        for loss, name in LOSSES.items()
+    ]
+
+
+EXPERIMENT = Experiment("table5", "Table 5: initialisation and loss of CEIL", entries, points)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

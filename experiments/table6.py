@@ -1,0 +1,30 @@
+"""Table 6: inference by top-k or by MAP, with every encoder.
+
+    python experiments/table6.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
+
+Rows: the encoder as loaded (the paper's BERT), EPR's, CEIL's; columns: the nearest examples, or the greedy MAP
+set of the DPP. All six numbers are Table 2's.
+"""
+
+import sys
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import points
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry
+
+ROWS = {"base encoder": ("topk", "dpp"), "EPR": ("epr", "epr_map"), "CEIL": ("ceil_topk", "ceil")}
+
+
+def entries(config: RunConfig, _: Options) -> list[Entry]:
+    return [
+        Entry(row, inference, Cell(config, method))
+        for row, methods in ROWS.items()
+        for inference, method in zip(("top-k", "MAP"), methods, strict=True)
+    ]
+
+
+EXPERIMENT = Experiment("table6", "Table 6: top-k or MAP", entries, points)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

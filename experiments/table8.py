@@ -1,0 +1,65 @@
+"""Table 8: the size n of the shortlist that MAP chooses from: quality, and where the time goes.
+
+    python experiments/table8.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
+
+Latencies are of all validation queries together, the bank's vectors at hand, split into encoding the queries,
+shortlisting, and greedy MAP: medians of five after compilation.
+Paper (SST-5 validation, 1,101 queries): MAP adds about 6 s to top-k at n = 100 and 88 s at n = 800.
+"""
+
+import sys
+from dataclasses import replace
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import by_task, lines_of, panels
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry, Grid
+from ceil_jax.latency import measure_latency
+from ceil_jax.plots import draw_lines
+from ceil_jax.tables import Table
+
+SHORTLISTS = (50, 100, 200, 400, 800)
+
+
+def entries(config: RunConfig, _: Options) -> list[Entry]:
+    found = [Entry("EPR", "top-k", Cell(config, "epr"))]
+    return found + [Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil")) for n in SHORTLISTS]
+
+
+def with_latencies(grid: Grid, table: Table) -> Table:
+    lines = [["task", "n", "queries", "bank", "encode, s", "shortlist, s", "MAP, s", "ms a query"]]
+    for one in table.measured:
+        cell = one.entry.cell
+        if cell.method == "ceil":
+            seconds = measure_latency(grid.pipeline(cell.seeded(one.seeds[0]).config), "ceil")
+            total = 1000 * (seconds.encode + seconds.shortlist + seconds.map) / seconds.queries
+            lines.append(
+                [one.entry.task, str(cell.config.shortlist), str(seconds.queries), str(seconds.bank)]
+                + [f"{number:.3f}" for number in (seconds.encode, seconds.shortlist, seconds.map, total)]
+            )
+    return replace(table, sections=[("Latency", lines)])
+
+
+def draw(table: Table):
+    tasks = by_task(table)
+    figure, axes = panels(2 * len(tasks), columns=len(tasks))
+    [(_, (_, *lines))] = table.sections
+    for above, below, (task, members) in zip(
+        axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
+    ):
+        sizes = [one for one in members if one.entry.cell.method == "ceil"]
+        lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
+        timed = [line for line in lines if line[0] == task]
+        series = {
+            name: [(float(line[1]), *[1000 * float(line[at]) / int(line[2])] * 3) for line in timed]
+            for name, at in (("encode", 4), ("shortlist", 5), ("MAP", 6))
+        }
+        draw_lines(below, series, "shortlist n", "ms a query", log=True)
+        above.set_title(task, fontsize="medium")
+    return figure
+
+
+EXPERIMENT = Experiment("table8", "Table 8: size of the shortlist", entries, draw, with_latencies)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

@@ -1,0 +1,69 @@
+"""A trained run as a selector's folder, end to end, on the test LM and the test encoder."""
+
+from dataclasses import replace
+
+import pytest
+from test_pipeline import SMALL, TASK
+
+from ceil_jax import CeilSelector, UserError
+from ceil_jax.export import export
+from ceil_jax.pipeline import Pipeline
+
+FAST = replace(SMALL.ceil, initial="base", epochs=4, learning_rate=0.05, train_context="both")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of CEIL whose query and context encoders both learned, exported before and after it was measured."""
+    root = tmp_path_factory.mktemp("export")
+    pipeline = Pipeline(replace(SMALL, ceil=FAST, out=root / "runs"), TASK)
+    said = [export(pipeline, "ceil", root / "selector")]
+    value = pipeline.evaluate("ceil").value
+    said.append(export(Pipeline(pipeline.config, TASK), "ceil", root / "selector", license="mit"))
+    return pipeline, root / "selector", said, value
+
+
+def test_two_trained_encoders_choose_as_the_run_does(trained):
+    pipeline, folder, _, _ = trained
+    selector = CeilSelector.from_pretrained(folder)
+    prints = {selector.encoder.fingerprint, selector.query_encoder.fingerprint, pipeline.base.fingerprint}
+    assert len(prints) == 3
+    expected = pipeline.retrieve("ceil", TASK.validation[:8])
+    for query, picks in zip(TASK.validation[:8], expected, strict=True):
+        by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
+        assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
+    added = selector.add([{"input": TASK.validation[0].input, "output": "good"}])
+    assert added[0] in [e.id for e in selector.select(TASK.validation[0].input, k=3, diversity=1e-3).examples]
+
+
+def test_the_card_has_the_runs_metrics(trained):
+    _, folder, said, value = trained
+    card = CeilSelector.from_pretrained(folder).card
+    [(name, measured)] = card.metrics.items()
+    assert name.startswith("accuracy (percent of 30 held-out queries, 3 examples, tiny")
+    assert measured == pytest.approx(100 * value)
+    assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
+    assert card.training_data == "films: 24 queries × 5 sets of 3"
+    assert "not evaluated: `ceil-jax compare` with the same flags measures it" in said[0]
+    assert f"{100 * value:.1f}\nin Python: CeilSelector.from_pretrained" in said[1]
+    assert f"| {100 * value:g} |" in (folder / "README.md").read_text()
+
+
+def test_an_encoder_as_loaded_needs_no_lm(tmp_path):
+    pipeline = Pipeline(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), TASK)
+    assert "DPP-MAP on films, 60 examples" in export(pipeline, "dpp", tmp_path / "selector")
+
+
+def test_what_cannot_be_exported(tmp_path):
+    pipeline = Pipeline(replace(SMALL, out=tmp_path / "runs"), TASK)
+    (tmp_path / "letter").write_text("dear")
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter").write_text("dear")
+    for folder in (tmp_path / "letter", tmp_path / "letters"):
+        with pytest.raises(UserError, match="is there already and is no selector; choose another folder"):
+            export(pipeline, "dpp", folder)
+    with pytest.raises(UserError, match=r"unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
+        export(pipeline, "topk", tmp_path / "new")
+    skills = Pipeline(replace(SMALL, text="skill", out=tmp_path / "runs"), TASK)
+    with pytest.raises(UserError, match="a selector embeds inputs as they are"):
+        export(skills, "dpp", tmp_path / "new")
