@@ -16,7 +16,7 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.hosts import ALONE, Hosts, leads, start
+from ceil_jax.hosts import ALONE, HostLost, Hosts, leads, start
 from ceil_jax.packages import cache_path
 from ceil_jax.tasks.base import Task
 
@@ -268,6 +268,9 @@ def command(
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
         code = run(SCALES[scale], rest)
+    except HostLost as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

@@ -37,6 +37,11 @@ ALONE = Hosts()
 """No flags."""
 
 
+class HostLost(UserError):
+    """Another process of this job died. End this one with `os._exit`: an ordinary exit would wait for the other
+    and then abort."""
+
+
 def start(hosts: Hosts = ALONE, environment: Mapping[str, str] = os.environ) -> None:
     """Join the other processes, if there are any; before JAX is used for anything else.
 
@@ -96,7 +101,7 @@ def together(what: str) -> Iterator[None]:
     """Work that needs all processes: when another one dies, say so.
 
     Raises:
-        UserError: a collective operation failed in a job of several processes.
+        HostLost: a collective operation failed in a job of several processes.
     """
     import jax
 
@@ -105,7 +110,7 @@ def together(what: str) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise
-        raise UserError(
+        raise HostLost(
             f"{what}: lost another process of this job ({str(error).splitlines()[0][:160]}); start the job again: "
             "it goes on from its last checkpoint"
         ) from error

@@ -86,16 +86,16 @@ def actor_pool(scorer: Scorer, actors: int) -> Engine:
                 )
             ray.data.DataContext.get_current().enable_progress_bars = False
             items = [{"start": start, "stop": stop} for start, stop in spans]
-            # a block a chunk: no more is lost with an actor than the chunk that it was at
+            # a block a chunk: no more is lost with an actor than the chunk that it was at; Ray Data starts lost
+            # actors again, and their chunks
             chunks = ray.data.from_items(items, override_num_blocks=len(items))
             lines = chunks.map_batches(
                 _Actor,
                 fn_constructor_args=(scorer,),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(actors, len(items))),
-                max_restarts=-1,
-                max_task_retries=-1,
-                **{"num_gpus": 1} if what == "GPU" else {"num_cpus": 1},
+                num_gpus=1 if what == "GPU" else None,
+                num_cpus=1 if what == "CPU" else None,
             )
             for row in lines.iter_rows():
                 yield json.loads(row["line"])

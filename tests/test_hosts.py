@@ -202,6 +202,6 @@ if __name__ == "__main__":
     out, number, which, dying = sys.argv[1:]
     try:
         member(out, int(number), int(which), bool(int(dying)))
-    except UserError as error:
+    except hosts.HostLost as error:
         print(f"ceil-jax: {error}", file=sys.stderr, flush=True)
-        sys.exit(2)
+        os._exit(2)

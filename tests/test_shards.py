@@ -138,19 +138,19 @@ def test_not_in_an_array():
         parse_shard("slurm", ARRAY | {"SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MAX": "41"})
 
 
-def test_a_sharded_run_gives_the_same_scores_and_encoders(tmp_path):
+def test_a_sharded_run_gives_the_same_scores(tmp_path):
     from test_pipeline import SMALL, TASK
 
     from ceil_jax.pipeline import Pipeline
 
-    # four queries of 40 subsets are a chunk: 24 of them make six
-    config = replace(SMALL, ceil=replace(SMALL.ceil, subsets=40, initial="base"))
-    whole = Pipeline(replace(config, out=tmp_path / "whole"), TASK).score("ceil")
+    # four queries of 40 candidates are a chunk: 24 of them make six
+    config = replace(SMALL, epr=replace(SMALL.epr, candidates=40))
+    whole = Pipeline(replace(config, out=tmp_path / "whole"), TASK).score("epr")
     for number in (2, 1):
-        part = Pipeline(replace(config, out=tmp_path / "parts"), TASK).score("ceil", Shard(number, 2))
+        part = Pipeline(replace(config, out=tmp_path / "parts"), TASK).score("epr", Shard(number, 2))
         assert len(part) == 12
     pipeline = Pipeline(replace(config, out=tmp_path / "parts"), TASK)
     pipeline.lm.choice_log_likelihood = None  # not asked again
-    assert json.dumps(pipeline.score("ceil")) == json.dumps(whole)
+    assert json.dumps(pipeline.score("epr")) == json.dumps(whole)
     with pytest.raises(UserError, match="unknown scores 'dpp'"):
         pipeline.score("dpp")
