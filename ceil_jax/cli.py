@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax doctor | demo | tasks | compare | score | export`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | score | report | export | serve-lm`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.hosts import ALONE, HostLost, Hosts, leads, start
 from ceil_jax.packages import cache_path
+from ceil_jax.report.command import report
+from ceil_jax.serve import serve_lm
 from ceil_jax.tasks.base import Task
 
 DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
@@ -92,7 +94,7 @@ def compare(
     from ceil_jax.compare import compare as run
     from ceil_jax.methods import METHODS
     from ceil_jax.pipeline import Pipeline
-    from ceil_jax.report import write_report
+    from ceil_jax.report.write import write_report
     from ceil_jax.runs import digest
 
     for method in retriever:
@@ -244,7 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "tasks": tasks,
             "compare": functools.partial(compare, config=config),
             "score": functools.partial(score, config=config),
+            "report": report,
             "export": functools.partial(export, config=config),
+            "serve-lm": serve_lm,
         }
         return tyro.extras.subcommand_cli_from_dict(
             commands, prog="ceil-jax", description=DESCRIPTION, args=rest

@@ -99,7 +99,7 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
     costs = pipeline.costs
     rows = []
     for method, result in evaluations.items():
-        needed = [cost for stage, cost in costs.items() if stage in _stages(pipeline, method)]
+        needed = [cost for stage, cost in costs.items() if stage in pipeline.needed(method)]
         answering = costs[f"answering: {method}"].tokens
         rows.append(
             Row(
@@ -136,18 +136,6 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
         evaluations,
         pipeline.inputs.report(methods),
     )
-
-
-def _stages(pipeline: Pipeline, method: str) -> set[str]:
-    """The names in `Pipeline.costs` of what a method needs."""
-    source = METHODS[method].encoder
-    epr = {"scoring EPR candidates", "training EPR"}
-    ceil = {"scoring CEIL subsets", "training CEIL"} | (
-        epr if pipeline.config.ceil.initial == "epr" else set()
-    )
-    trained = {"epr": epr, "ceil": ceil}.get(source or "", set())
-    rewriting = {f"rewriting, order {order}" for order in pipeline.inputs.orders(method)}
-    return trained | rewriting | {f"retrieving: {method}", f"answering: {method}"}
 
 
 _COLUMNS = [

@@ -76,6 +76,34 @@ class SkillConfig:
 
 
 @dataclass(frozen=True)
+class EndpointConfig:
+    """Servers of an OpenAI-compatible interface, where `lm` or `encoder` is an address."""
+
+    api_key_env: str | None = None
+    """The environment variable that holds the key; it is read from nowhere else and written nowhere."""
+    concurrency: int = 8
+    """Requests under way at a time."""
+    batch: int = 8
+    """Prompts a request; vectors are asked for eight times as many at a time."""
+    timeout: float = 120.0
+    """Seconds until a request must be answered in full."""
+    attempts: int = 6
+    """Of a request that fails in passing: 408, 429, 5xx, time-outs, dropped connections, torn answers."""
+    back_off: float = 0.5
+    """Seconds before the second attempt, doubled before each one after it; a server's Retry-After goes first."""
+    max_requests: int | None = None
+    """Stop before a server of this run is asked more often, retries counted."""
+    max_tokens: int | None = None
+    """Stop once a server of this run has read and written so many tokens."""
+    chat: bool = False
+    """Generate through /chat/completions, each prompt a user's message; scoring needs /completions."""
+    tokenizer: str | None = None
+    """A folder or hub id with the model's tokenizer, for counting tokens where the server has no /tokenize."""
+    context_length: int | None = None
+    """Tokens the model reads, where the server does not say."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """One task, one LM, one encoder: everything that a number depends on."""
 
@@ -88,11 +116,13 @@ class RunConfig:
     bank_limit: int | None = None
     """Bank examples at most."""
     encoder: str = "all-MiniLM-L6-v2"
-    """A registered or packaged name, a folder, a hub id, or module:function."""
+    """A registered or packaged name, a folder, a hub id, module:function, or http://host:port/v1#model."""
     lm: str = "SmolLM2-135M-Instruct"
-    """A packaged name, a folder or a hub id; "tiny" for tests."""
+    """A packaged name, a folder, a hub id or http://host:port/v1#model; "tiny" for tests."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Of the LM: auto is bfloat16 where the machine has it."""
+    device_map: str | None = None
+    """For an LM too large for one device: transformers' device_map, as in "auto"."""
     shots: int = 8
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: int = 100
@@ -126,6 +156,7 @@ class RunConfig:
     epr: EPRConfig = field(default_factory=EPRConfig)
     ceil: CEILConfig = field(default_factory=CEILConfig)
     skills: SkillConfig = field(default_factory=SkillConfig)
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
 
 
 Scale = Literal["tiny", "small", "paper"]

@@ -131,6 +131,9 @@ class Encoder:
         cast = {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
         return jax.device_put(cast, whole(device_mesh()))
 
+    def require_network(self) -> None:
+        """Nothing here; an encoder whose network is elsewhere says that it cannot be trained or saved."""
+
     def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
         """The texts cut and padded to `length` tokens, or to `max_length` if that is less; with no `length`,
         padded to the batch length that their longest needs."""

@@ -36,6 +36,8 @@ class Evaluation(NamedTuple):
     """The task's other metrics over all queries."""
     statistics: np.ndarray
     """float [N, s]: what the metric is a function of the sums of; `scores` where it is their mean."""
+    run: str = ""
+    """The name of its record."""
 
 
 def predict(

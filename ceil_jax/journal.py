@@ -16,12 +16,14 @@ log = logging.getLogger(__name__)
 class Journal:
     """A file's lines by the value of one of their fields; the first of equals counts.
 
-    Every line begins with the CRC-32 of its text. Damaged lines are dropped, and said.
+    Every line begins with the CRC-32 of its text. Damaged lines are not read, which is said, and are gone from
+    the file at the next `append`: reading alone changes nothing.
     """
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
         self.lines: dict[Hashable, dict[str, Any]] = {}
+        self._kept: list[bytes] | None = None
         if not path.exists():
             return
         kept: list[bytes] = []
@@ -35,12 +37,15 @@ class Journal:
                 kept.append(raw)
         if damaged:
             log.warning("%s: %d damaged or half-written chunk(s); computing them again", path, damaged)
-            beside = path.with_name(path.name + ".part")
-            beside.write_bytes(b"".join(kept))
-            beside.replace(path)
+            self._kept = kept
 
     def append(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """All of them are on the disk when this returns."""
+        if self._kept is not None:
+            beside = self.path.with_name(self.path.name + ".part")
+            beside.write_bytes(b"".join(self._kept))
+            beside.replace(self.path)
+            self._kept = None
         bodies = [json.dumps(line, separators=(",", ":")) for line in lines]
         with self.path.open("ab") as out:
             out.writelines(f"{zlib.crc32(body.encode()):08x} {body}\n".encode() for body in bodies)

@@ -12,6 +12,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.methods import METHODS, Method
 from ceil_jax.mmr import MMR_TRADE_OFF
+from ceil_jax.records import record
 from ceil_jax.retrievers import Retrieved, build_retriever
 from ceil_jax.runs import Cost, Rows, digest
 from ceil_jax.selector import Card, CeilSelector
@@ -146,7 +147,37 @@ class Pipeline(Training):
         queries = self.task.validation if queries is None else queries
         rows, predictions = self.answers(name, queries)
         with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
-            return evaluate.measure(stage, self.task, queries, rows)
+            evaluation = evaluate.measure(stage, self.task, queries, rows)
+            metrics = stage.name
+        answering = self.costs[f"answering: {name}"]
+        needed = self.needed(name)
+        before = [cost for what, cost in self.costs.items() if what in needed and cost is not answering]
+        run = record(
+            self.store,
+            self.config,
+            self.task,
+            queries,
+            name,
+            self.lm.name,
+            predictions=predictions,
+            metrics=metrics,
+            preparing=Cost(sum(cost.seconds for cost in before), sum(cost.tokens for cost in before)),
+            answering=answering,
+        )
+        return evaluation._replace(run=run)
+
+    def needed(self, name: str) -> set[str]:
+        """The names in `costs` of what a method needs."""
+        source = METHODS[name].encoder
+        epr = {"scoring EPR candidates", "training EPR"}
+        initial = self.config.ceil.initial
+        ceil = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"} | (
+            epr if initial == "epr" else set()
+        )
+        trained = {"epr": epr, "ceil": ceil}.get(source or "", set())
+        rewriting = {f"rewriting, order {order}" for order in self.inputs.orders(name)}
+        tuning = {f"scoring λ of {source}"} if METHODS[name].retriever == "dpp" else set()
+        return trained | rewriting | tuning | {f"retrieving: {name}", f"answering: {name}"}
 
     def _predictions_key(
         self, queries: Sequence[Example], retrieved: Sequence[Sequence[Retrieved]]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.candidates import Proposal
+from ceil_jax.config import EndpointConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.grid import Cell, Grid
@@ -117,7 +118,7 @@ class CountingModels(Models):
     """LMs that only count, and encoders as they are."""
 
     @cache  # noqa: B019  as in Models
-    def lm(self, spec: str, dtype: str) -> CountingLM:
+    def lm(self, spec: str, dtype: str, device_map: str | None, endpoint: EndpointConfig) -> CountingLM:
         return counting_lm(spec, dtype)
 
 

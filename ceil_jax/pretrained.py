@@ -17,8 +17,10 @@ import numpy as np
 from flax import nnx
 
 from ceil_jax.checkpoint import read_folder, read_json, read_tensors, write_folder, write_json
+from ceil_jax.config import EndpointConfig
 from ceil_jax.encoder import Encoder, fits
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.address import is_address
 from ceil_jax.packages import fetch
 from ceil_jax.tokens import HashingTokenizer, Tokenizer
 from ceil_jax.transformer import Transformer, TransformerConfig
@@ -29,12 +31,18 @@ FACTORY_FILE = "ceil_jax.json"
 """In the folder of a saved encoder that is not of a Hugging Face family: the name of its factory."""
 
 
-def load_encoder(name_or_path: str | os.PathLike[str], *, dtype: str = "float32") -> Encoder:
+def load_encoder(
+    name_or_path: str | os.PathLike[str],
+    *,
+    dtype: str = "float32",
+    endpoint: EndpointConfig | None = None,
+) -> Encoder:
     """The encoder of that name.
 
     In this order: a registered name ("tiny", "all-MiniLM-L6-v2", "all-mpnet-base-v2" and those added with
     `register_encoder`); a folder, from `save_pretrained`, transformers or sentence-transformers;
-    `module:function`, a function of the user's own that returns an Encoder; a Hugging Face hub id.
+    `module:function`, a function of the user's own that returns an Encoder; a Hugging Face hub id; a server's
+    model, `http://host:8000/v1#model-name`, which embeds but cannot be trained (`endpoint` says how to ask).
     Pooling and normalisation are the checkpoint's own; a plain Hugging Face folder, which does not say, gets
     mean pooling and vectors of any length. dtype is what it computes in: "float32" or "bfloat16".
 
@@ -42,6 +50,10 @@ def load_encoder(name_or_path: str | os.PathLike[str], *, dtype: str = "float32"
         UserError: none of these, or a checkpoint that cannot be read or is of another architecture.
     """
     name = os.fspath(name_or_path)
+    if is_address(name):
+        from ceil_jax.endpoint_encoder import EndpointEncoder
+
+        return EndpointEncoder(name, endpoint or EndpointConfig())
     folder = Path(name).expanduser()
     if name in _FACTORIES or re.fullmatch(r"[\w.]+:\w+", name):
         encoder = _made_by(name)

@@ -19,6 +19,8 @@ import hashlib
 import json
 import logging
 import os
+import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +45,12 @@ Line = Mapping[str, Any]
 Engine = Callable[[Sequence[tuple[int, int]]], Iterable[Line]]
 """The lines of chunks (start, stop), in any order."""
 
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR}
+_DISK = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENOTDIR, errno.EEXIST),
+}
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+"""How libraries that write from C++ or Rust say so, in exceptions of their own."""
 
 
 def canonical(value: Any) -> str:
@@ -93,18 +100,34 @@ class Store:
         if not self._leads:
             yield Followed(folder)
             return
-        with _disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        with _hold(folder / (f".lock-{shard.number}-of-{shard.of}" if shard else ".lock")):
+        with held(folder, f".lock-{shard.number}-of-{shard.of}" if shard else ".lock"):
             stage = Stage(folder)
-            with _disk_errors(folder):
-                if not (folder / "key.json").exists():
-                    stage.write("key.json", (canonical(key) + "\n").encode())
-                yield stage
+            content = (canonical(key) + "\n").encode()
+            file = folder / "key.json"
+            if not file.exists() or file.read_bytes() != content:
+                if file.exists():
+                    log.warning("%s is damaged; writing it again", file)
+                stage.write("key.json", content)
+            yield stage
 
 
 @contextmanager
-def _hold(file: Path) -> Iterator[None]:
+def held(folder: Path, name: str = ".lock") -> Iterator[None]:
+    """A folder, made if need be and this process's alone until the block ends; a second one waits, and says so.
+
+    Under different names of the lock, parts of it are.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / name):
+            yield
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
     lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
@@ -118,14 +141,18 @@ def _hold(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path) -> Iterator[None]:
+    """A full or unwritable disk, whoever met it, as one line."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in _DISK:
+    except Exception as error:
+        known = isinstance(error, OSError) and error.errno in _DISK
+        said = _FULL.search(str(error))
+        if isinstance(error, UserError) or not (known or said):
             raise
+        why = said.group() if said else error.strerror if isinstance(error, OSError) else None
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; what was finished is safe: "
+            f"cannot write to {folder}: {why or error}; what was finished is safe: "
             "make room and run the same command again"
         ) from error
 
@@ -145,23 +172,46 @@ class Stage:
         return self.folder.name
 
     @property
+    def scratch(self) -> Path:
+        """The folder of what only the unfinished stage needs; gone when it is done."""
+        return self.folder / "scratch"
+
+    @property
     def summary(self) -> dict[str, Any] | None:
         """What `finish` was given, or None while the stage is unfinished or one of its files is damaged."""
         done = self.folder / "done.json"
         if not done.exists():
             return None
-        record = json.loads(done.read_text())
-        for file, sha256 in record["files"].items():
+        summary, damaged = self._checked()
+        if damaged is not None:
+            log.warning("%s is damaged; computing %s again", damaged, self.name)
+            done.unlink()
+            return None
+        # a process may have been killed after it finished and before it tidied up
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return summary
+
+    def peek(self) -> dict[str, Any] | None:
+        """`summary` for a reader that does not hold the stage: nothing on disk changes."""
+        return self._checked()[0]
+
+    def _checked(self) -> tuple[dict[str, Any] | None, Path | None]:
+        """(summary, None), or (None, the first file that is missing or damaged)."""
+        done = self.folder / "done.json"
+        try:
+            record = json.loads(done.read_bytes())
+            files, summary = record["files"].items(), record["summary"]
+            # stages of before there was a checksum are taken as they are
+            sound = record.get("checksum", _of(record)) == _of(record)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            sound = False
+        if not sound:
+            return None, done
+        for file, sha256 in files:
             path = self.folder / file
             if not path.exists() or _sha256(path) != sha256:
-                log.warning("%s is damaged; computing %s again", path, self.name)
-                done.unlink()
-                return None
-        return record["summary"]
-
-    def read(self, file: str) -> bytes:
-        """A file's content."""
-        return (self.folder / file).read_bytes()
+                return None, path
+        return summary, None
 
     def write(self, file: str, content: bytes) -> None:
         """Write beside its place, flush to the disk, rename."""
@@ -194,7 +244,9 @@ class Stage:
             "summary": dict(summary),
             "files": {file: _sha256(self.folder / file) for file in files},
         }
-        self.write("done.json", (json.dumps(record, indent=1) + "\n").encode())
+        content = {**record, "checksum": _of(record)}
+        self.write("done.json", (json.dumps(content, indent=1) + "\n").encode())
+        shutil.rmtree(self.scratch, ignore_errors=True)
         return record["summary"]
 
     def rows(
@@ -284,6 +336,10 @@ class Followed(Stage):
 
     leads = False
 
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        return self.peek()
+
     def write(self, file: str, content: bytes) -> None:
         pass
 
@@ -362,6 +418,18 @@ class Rows(list):
         super().__init__(rows)
         self.seconds: float = sum(line["seconds"] for line in lines)
         self.tokens: int = round(sum(line["tokens"] for line in lines))
+
+
+def folder_sha256(folder: Path) -> str:
+    """Of the names and contents of all files in it."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return digest([[str(file.relative_to(folder)), _sha256(file)] for file in files])
+
+
+def _of(record: Mapping[str, Any]) -> str:
+    """The checksum of what done.json says."""
+    # as it will be read back: keys are strings by then
+    return digest(json.loads(json.dumps([record["summary"], record["files"]])))
 
 
 def _sha256(path: Path) -> str:

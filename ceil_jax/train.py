@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -94,23 +93,15 @@ def fit(
         return optax.apply_updates(params, change), state, value
 
     def save(step: int, row: dict[str, float]) -> None:
-        history.append({"step": step, **row})
-        # before the checkpoint: what lies beyond the last checkpoint is dropped on resuming
-        stage.write("history.json", json.dumps(history, indent=1).encode())
-        kept.save(step, {"params": params, "state": state}, row[QUALITY])
+        kept.save(step, {"params": params, "state": state}, row, row[QUALITY])
 
     state = jit_whole(optimiser.init)(params)
-    history: list[dict[str, float]] = []
-    with (
-        together(what),
-        TrainingState(stage.folder / "checkpoints", {"params": params, "state": state}) as kept,
-    ):
-        last = kept.last_step()
+    with together(what), TrainingState(stage, every, {"params": params, "state": state}) as kept:
+        last = kept.step
         if last is None:
             last = 0
             save(0, held_out(params))
         else:
-            history = [row for row in json.loads(stage.read("history.json")) if row["step"] <= last]
             restored = jax.device_put(kept.last(), whole(global_mesh()))
             params, state = restored["params"], restored["state"]
 
@@ -127,11 +118,12 @@ def fit(
                     )
                 if (step + 1) % every == 0 or step + 1 == steps:
                     row = held_out(params)
-                    save(step + 1, {"loss": float(np.mean(losses)), **row})
+                    mean = float(np.mean(losses))
+                    save(step + 1, {"loss": mean, **row})
                     losses = []
-                    bar.set_postfix(loss=f"{history[-1]['loss']:.4f}", tau=f"{row[QUALITY]:.3f}")
+                    bar.set_postfix(loss=f"{mean:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
-        return Trained(kept.best()["params"], history)
+        return Trained(kept.best()["params"], kept.history)
 
 
 class TokenTable:

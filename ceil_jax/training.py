@@ -51,8 +51,7 @@ class Training(Workspace):
     ) -> None:
         super().__init__(config, task, models)
         self.trained_by = trained_by
-        self.histories: dict[str, list[dict[str, float]]] = {}
-        """Of the trainings this run has asked for, by EPR and CEIL: one row a held-out evaluation."""
+        self._histories: dict[str, list[dict[str, float]]] = {}
 
     def encoders(self, source: str) -> Encoders:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
@@ -62,7 +61,13 @@ class Training(Workspace):
             raise unknown_name("encoder source", source, ("base", "epr", "ceil"))
         if self.trained_by is not None:
             return self.trained_by.encoders(source)
+        self.base.require_network()
         return self._epr if source == "epr" else self._ceil
+
+    def history(self, source: str) -> list[dict[str, float]]:
+        """Of training `epr` or `ceil`, trained if need be: the loss and the held-out ranking, row by row."""
+        self.encoders(source)
+        return (self.trained_by or self)._histories[source]
 
     @cached_property
     def epr_scores(self) -> Scored:
@@ -185,8 +190,6 @@ class Training(Workspace):
         train: Callable[[Stage], tuple[dict[str, Encoder], Trained]],
     ) -> list[Encoder]:
         """The encoders that training leaves in its stage, trained if they are not there."""
-        import shutil
-
         with self.store.stage(name.lower(), key) as stage:
             if stage.summary is None:
                 began = time.perf_counter()
@@ -194,13 +197,17 @@ class Training(Workspace):
                 if stage.leads:
                     for part, encoder in encoders.items():
                         encoder.save_pretrained(stage.folder / part)
-                files = tuple(f"{part}/model.safetensors" for part in encoders)
-                stage.finish({"seconds": time.perf_counter() - began, "history": trained.history}, files)
-                if stage.leads:  # drop the checkpoints it was picked from
-                    shutil.rmtree(stage.folder / "checkpoints", ignore_errors=True)
+                files = [
+                    f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()
+                ]
+                # with that the checkpoints it was picked from are gone
+                stage.finish(
+                    {"seconds": time.perf_counter() - began, "history": trained.history},
+                    tuple(str(file.relative_to(stage.folder)) for file in files),
+                )
             assert stage.summary is not None
             self.costs[f"training {name}"] = Cost(stage.summary["seconds"])
-            self.histories[name] = stage.summary["history"]
+            self._histories[name.lower()] = stage.summary["history"]
             first, *later = [row[QUALITY] for row in stage.summary["history"]]
             if first >= max(later):
                 log.warning(

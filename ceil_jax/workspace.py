@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax import candidates, hosts
-from ceil_jax.config import RunConfig
+from ceil_jax.config import EndpointConfig, RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.inputs import Inputs
@@ -35,17 +35,17 @@ class Models:
     """LMs and encoders by name, each loaded when first asked for; runs that are given one `Models` share them."""
 
     @cache  # noqa: B019  models live as long as their runs
-    def lm(self, spec: str, dtype: str) -> LanguageModel:
-        return load_lm(spec, dtype=dtype)
+    def lm(self, spec: str, dtype: str, device_map: str | None, endpoint: EndpointConfig) -> LanguageModel:
+        return load_lm(spec, dtype=dtype, device_map=device_map, endpoint=endpoint)
 
     @cache  # noqa: B019
-    def encoder(self, name: str) -> Encoder:
-        return load_encoder(name)
+    def encoder(self, name: str, endpoint: EndpointConfig) -> Encoder:
+        return load_encoder(name, endpoint=endpoint)
 
     @cache  # noqa: B019
     def trained(self, folder: Path, start: str, name: str) -> Encoder:
         """The weights in a stage's folder; compiled functions are shared with the encoder training began with."""
-        return self.encoder(start).with_params(load_encoder(folder).params).renamed(name)
+        return self.encoder(start, EndpointConfig()).with_params(load_encoder(folder).params).renamed(name)
 
 
 class Workspace:
@@ -57,21 +57,23 @@ class Workspace:
         self.models = models or Models()
         self.store = Store(config.out, leads=hosts.leads())
         self.costs: dict[str, Cost] = {}
-        self.inputs = Inputs(
-            config, task, self.store, lambda spec: self.models.lm(spec, config.dtype), self.costs
-        )
+        self.inputs = Inputs(config, task, self.store, self._lm, self.costs)
         if not 1 <= config.shots < len(task.train):
             raise UserError(
                 f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; ask for fewer"
             )
 
+    def _lm(self, spec: str) -> LanguageModel:
+        config = self.config
+        return self.models.lm(spec, config.dtype, config.device_map, config.endpoint)
+
     @cached_property
     def lm(self) -> LanguageModel:
-        return self.models.lm(self.config.lm, self.config.dtype)
+        return self._lm(self.config.lm)
 
     @cached_property
     def base(self) -> Encoder:
-        return self.models.encoder(self.config.encoder)
+        return self.models.encoder(self.config.encoder, self.config.endpoint)
 
     @cached_property
     def task_key(self) -> dict[str, Any]:
@@ -166,7 +168,13 @@ class Workspace:
         from ceil_jax.ray_scoring import Scorer, actor_pool
 
         scorer = Scorer(
-            partial(load_lm, self.config.lm, dtype=self.config.dtype),
+            partial(
+                load_lm,
+                self.config.lm,
+                dtype=self.config.dtype,
+                device_map=self.config.device_map,
+                endpoint=self.config.endpoint,
+            ),
             self.lm.name,
             queries,
             self.task.train,

@@ -31,7 +31,7 @@ def with_histories(grid: Grid, table: Table) -> Table:
         histories = []
         for seed in one.seeds:
             pipeline = grid.pipeline(one.entry.cell.seeded(seed).essential().config)
-            histories.append(pipeline.histories[one.entry.row])
+            histories.append(pipeline.history(one.entry.cell.method))
         last = histories[0][-1]["step"]
         for rows in zip(*histories, strict=True):
             taus = [row[QUALITY] for row in rows]

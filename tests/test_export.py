@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from test_pipeline import SMALL, TASK
 
@@ -33,7 +34,13 @@ def test_two_trained_encoders_choose_as_the_run_does(trained):
         by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
         assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
     added = selector.add([{"input": TASK.validation[0].input, "output": "good"}])
-    assert added[0] in [e.id for e in selector.select(TASK.validation[0].input, k=3, diversity=1e-3).examples]
+    [query], [example] = (
+        encoder.encode([TASK.validation[0].input]) for encoder in (selector.query_encoder, selector.encoder)
+    )
+    cosine = query @ example / np.linalg.norm(query) / np.linalg.norm(example)
+    chosen = selector.select(TASK.validation[0].input, k=len(TASK.train) + 1, diversity=1.0).picks
+    [relevance] = [pick.relevance for pick in chosen if pick.example.id == added[0]]
+    assert relevance == pytest.approx((1 + cosine) / 2, abs=1e-5)
 
 
 def test_the_card_has_the_runs_metrics(trained):

@@ -10,7 +10,7 @@ from ceil_jax.config import CEILConfig, EPRConfig, RunConfig, SkillConfig
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline import Pipeline
-from ceil_jax.report import write_report
+from ceil_jax.report.write import write_report
 from ceil_jax.tasks.base import Example, Task, Template
 
 ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")

@@ -51,7 +51,7 @@ def scored(folder, engine=None):
     with Store(folder).stage("scores", {}) as stage:
         options = {"fit": "greedy", "what": "scoring", "engine": engine}
         rows = score(stage, QUERIES, BANK, proposal(), lm, builder, **options)
-        return list(rows), stage.read("rows.jsonl").splitlines()
+        return list(rows), (stage.folder / "rows.jsonl").read_bytes().splitlines()
 
 
 @pytest.mark.filterwarnings("ignore")  # ray's own

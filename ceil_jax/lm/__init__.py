@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from ceil_jax.config import EndpointConfig
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.address import is_address
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.gguf import PACKAGED, converted
 from ceil_jax.lm.tiny import TinyLM
@@ -13,25 +15,39 @@ from ceil_jax.lm.tiny import TinyLM
 __all__ = ["LanguageModel", "TinyLM", "load_lm"]
 
 
-def load_lm(spec: str, *, dtype: str = "auto", device: str = "auto") -> LanguageModel:
+def load_lm(
+    spec: str,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    device_map: str | None = None,
+    endpoint: EndpointConfig | None = None,
+) -> LanguageModel:
     """The language model called `spec`: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`), `tiny`
-    (the deterministic test LM), a folder with safetensors and a tokenizer, or a hub id `owner/name`.
+    (the deterministic test LM), a folder with safetensors and a tokenizer, a hub id `owner/name`, or a server
+    and its model, `http://host:8000/v1#model-name` (no name: the only one it serves).
 
     `dtype` is auto, float32, bfloat16 or float16; auto is bfloat16 where the device computes in it. `device`
-    is auto (CUDA if there is one) or torch's name of one. The dtype is part of the LM's name, because results
-    are cached under it.
+    is auto (CUDA if there is one) or torch's name of one; `device_map`, in its place, spreads a large model
+    over devices as transformers does. The dtype is part of the LM's name, because results are cached under
+    it. `endpoint` is for servers: the key's variable, retries, the budget.
 
     Raises:
-        UserError: unknown name, dtype or device; a folder that holds no such model; torch is not installed.
+        UserError: unknown name, dtype or device; a folder that holds no such model; torch is not installed;
+            a server that cannot be reached or does not know the model.
     """
     if spec == "tiny":
         return TinyLM()
+    if is_address(spec):
+        from ceil_jax.lm.endpoint import EndpointLM
+
+        return EndpointLM(spec, endpoint or EndpointConfig())
     source, name = source_of(spec)
     try:
         from ceil_jax.lm import torch_lm
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
-    return torch_lm.load(source, name, dtype, device)
+    return torch_lm.load(source, name, dtype, device, device_map)
 
 
 def source_of(spec: str) -> tuple[str, str]:
@@ -48,7 +64,10 @@ def source_of(spec: str) -> tuple[str, str]:
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return spec, spec
     raise unknown_name(
-        "language model", spec, ["tiny", *PACKAGED], "A folder or a hub id (owner/name) will do too."
+        "language model",
+        spec,
+        ["tiny", *PACKAGED],
+        "A folder or a hub id (owner/name) will do too, or http://host:port/v1#model.",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,8 +16,12 @@ class LanguageModel(Protocol):
     """Says which weights and which dtype: results are cached under it."""
     context_length: int
     """Tokens that fit, prompt and continuation together."""
-    tokens_read: int
-    """Tokens that went through the model since it was loaded, a prefix that several share once."""
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that went through the model since it was loaded, a prefix that several share once; behind an
+        endpoint, those that the server states."""
+        ...
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         """int [N]: tokens of each text, special tokens not counted."""
@@ -56,4 +60,22 @@ class LanguageModel(Protocol):
 
         Greedy at temperature 0; otherwise sampled, reproducible from the seed.
         """
+        ...
+
+
+class TokenScores(NamedTuple):
+    """A text's tokens, in order; a server may have special ones before them."""
+
+    tokens: list[str]
+    """As they stand in the text; "" for all but the last of a character's."""
+    log_probs: list[float | None]
+    """Of each token given those before it; None where none stands before it."""
+
+
+@runtime_checkable
+class TokenScorer(LanguageModel, Protocol):
+    """An LM that can also say what each token of a text costs: what a server needs."""
+
+    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
+        """Each text read whole; the same numbers that `log_likelihood` sums."""
         ...

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.stopping import check_sampling, cut, first_stop
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
@@ -79,6 +80,15 @@ class TinyLM:
             draw = np.random.default_rng([seed, zlib.crc32(prompt.encode())])
             texts.append(self._continued(read, max_new_tokens, stop, temperature, draw))
         return texts
+
+    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
+        scores = []
+        for row, text in enumerate(texts):
+            tokens = _TOKEN.findall(text)
+            self._must_fit(row, len(tokens))
+            self.tokens_read += len(tokens)
+            scores.append(TokenScores(tokens, [_log_prob(tokens, place) for place in range(len(tokens))]))
+        return scores
 
     def _choices(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]]

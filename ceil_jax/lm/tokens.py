@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from ceil_jax.errors import UserError
 
@@ -70,6 +73,24 @@ class Tokeniser:
                 start -= 1
             tokens.append(self._with_context(encoding.ids[:end], start))
         return tokens
+
+    def whole(self, texts: Sequence[str]) -> list[tuple[Tokens, list[str]]]:
+        """Each text's tokens, scored as far as any stands before them, and the piece of the text that each of
+        the text's own stands for.
+
+        The pieces joined are the text. Of a character that several tokens share, the last has it.
+        """
+        found = []
+        for text, encoding in zip(texts, self._backend.encode_batch(list(texts)), strict=True):
+            end = _end(encoding)
+            places = [place for place in range(end) if _ends_after(encoding, place, 0)]
+            spans = [encoding.token_to_chars(place) for place in places]
+            cuts = [min(span[1], after[0]) for span, after in pairwise(spans)]
+            bounds = [0, *np.maximum.accumulate(np.array(cuts, int)).tolist(), len(text)] if spans else []
+            pieces = [text[a:b] for a, b in pairwise(bounds)]
+            start = places[0] if places else end
+            found.append((Tokens(encoding.ids[:end], min(max(start, 1), end)), pieces))
+        return found
 
     def _with_context(self, ids: list[int], start: int) -> Tokens:
         """The first token of all has nothing to be predicted from. Where the continuation begins with it (an

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from transformers import DynamicCache
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import cpu_attention
+from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.batching import by_token_budget
 from ceil_jax.lm.stopping import check_sampling
 from ceil_jax.lm.tokens import Tokeniser, Tokens, read_once
@@ -92,6 +93,26 @@ class TorchLM:
         self.tokens_read += sum(read)
         return [writer.text() for writer in writers]
 
+    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
+        """Every token of each text; the first has no score unless the tokenizer puts one before it."""
+        found = self._tokens.whole(texts)
+        self._must_fit([len(tokens.ids) for tokens, _ in found], range(len(found)))
+        self.tokens_read += sum(read_once([tokens]) for tokens, _ in found)
+        scores = self._reader.each([tokens for tokens, _ in found])
+        return [
+            TokenScores(pieces, [*[None] * (len(pieces) - len(score)), *score.tolist()])
+            for (_, pieces), score in zip(found, scores, strict=True)
+        ]
+
+    def chat_prompt(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """What the model reads of a conversation: by its own template, else the messages line by line."""
+        if self._tokenizer.chat_template is None:
+            return "\n".join(message["content"] for message in messages)
+        text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        # a tokenizer that puts a start-of-text itself would put a second one
+        opened = self._tokenizer.bos_token if self._tokenizer("").input_ids else ""
+        return text.removeprefix(opened)
+
     def _options(self, prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> list[list[Tokens]]:
         """Each prompt's options, each tokenised with the prompt."""
         pairs = list(zip(prompts, choices, strict=True))
@@ -160,21 +181,25 @@ class TorchLM:
                 )
 
 
-def load(source: str, name: str, dtype: str, device: str) -> TorchLM:
-    """A folder's or hub id's model and tokenizer; safetensors only, no code of the repository's."""
+def load(source: str, name: str, dtype: str, device: str, device_map: str | None = None) -> TorchLM:
+    """A folder's or hub id's model and tokenizer; safetensors only, no code of the repository's. A device_map
+    places the weights, in `device`'s stead."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     place = _device(device)
     precision = _dtype(dtype, place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=precision, use_safetensors=True)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=precision, device_map=device_map, use_safetensors=True
+        )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"cannot load the language model {source}: {reason}") from None
     if place.type == "cpu" and precision == torch.bfloat16:
         cpu_attention.use(model)
-    model.to(place)
+    if device_map is None:
+        model.to(place)
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
 
 

@@ -51,6 +51,18 @@ class Reader:
             scores[rows] = found
         return scores
 
+    def each(self, pairs: Sequence[Tokens]) -> list[np.ndarray]:
+        """The log-probability of each pair's every scored token."""
+        scores = [np.zeros(0)] * len(pairs)
+        asked = [row for row, pair in enumerate(pairs) if pair.scored]
+        lengths, logits = [len(pairs[row].ids) for row in asked], [pairs[row].scored for row in asked]
+        for rows, (owners, found) in self._side_by_side(
+            lambda rows: self._read_each([pairs[row] for row in rows]), self._batches(asked, lengths, logits)
+        ):
+            for place, row in enumerate(rows):
+                scores[row] = found[np.array(owners) == place]
+        return scores
+
     def options(self, groups: Sequence[Sequence[Tokens]]) -> list[np.ndarray]:
         """Log-likelihoods of each prompt's options, the tokens they share read once.
 
@@ -140,7 +152,15 @@ class Reader:
 
     @torch.inference_mode()
     def _read(self, rows: Sequence[Tokens], behind: _Prefix | None = None) -> np.ndarray:
-        """Σ log P of each row's scored tokens but its very first, which nothing in the row stands before.
+        """Σ log P of each row's scored tokens but its very first, which nothing in the row stands before."""
+        owners, found = self._read_each(rows, behind)
+        return np.bincount(owners, weights=found, minlength=len(rows))
+
+    @torch.inference_mode()
+    def _read_each(
+        self, rows: Sequence[Tokens], behind: _Prefix | None = None
+    ) -> tuple[list[int], np.ndarray]:
+        """The row of each scored token but a row's very first, and its log-probability.
 
         Pad tokens follow a row's own, where a causal LM cannot see them, so no mask is needed. Behind a
         prefix there is one: the prefix is padded on the left, so that tokens lie at their true distance
@@ -156,7 +176,7 @@ class Reader:
         scored = [(r, c) for r, row in enumerate(rows) for c in range(max(row.start, 1), len(row.ids))]
         log_probs = self._log_probs([(r, c - 1) for r, c in scored], **inputs)
         found = _picked(log_probs, range(len(scored)), [rows[r].ids[c] for r, c in scored])
-        return np.bincount([r for r, _ in scored], weights=found, minlength=len(rows))
+        return [r for r, _ in scored], found
 
     def _log_probs(self, wanted: Sequence[tuple[int, int]], **inputs: Any) -> torch.Tensor:
         """float32 [n, vocabulary]: what the model predicts after each wanted (row, column) of its input."""

@@ -1,0 +1,89 @@
+"""Which tokens of a server's answer belong to a continuation.
+
+Servers give tokens as strings. Their offsets are of no use: SGLang's are all −1, vLLM's count the characters
+of a start-of-text token that is not in the text. So the tokens are laid along the text anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
+"""Part of a character's bytes, as servers spell it; "" where a later token has the whole character."""
+
+
+class Misaligned(Exception):
+    """The tokens do not spell the text, or do not say where in it they end."""
+
+
+def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
+    """The places of the tokens that end after character `start` of the text they read, none that was written
+    after it.
+
+    Tokens before the text (start-of-text) end at 0. Some tokenizers' tokens have lost the space before them.
+    A character of several tokens ends with each of them, as offsets of Hugging Face's tokenizers have it.
+
+    Raises:
+        Misaligned: the tokens spell something else, or `start` lies among characters whose tokens nothing
+            tells apart.
+    """
+    ends: list[int] = []
+    position = 0
+    while len(ends) < len(tokens) and position < len(text):
+        token = tokens[len(ends)]
+        after = None if _NAMELESS.search(token) else _after(token, text, position)
+        if after is not None:
+            ends.append(after)
+            position = after
+            continue
+        stop = len(ends)
+        while stop < len(tokens) and _NAMELESS.search(tokens[stop]):
+            stop += 1
+        if stop > len(ends):
+            begin, position = (
+                position,
+                _end_of_nameless(tokens[len(ends) :], stop - len(ends), text, position),
+            )
+            if begin < start < position:
+                raise Misaligned(f"the tokens of {text[begin:position]!r} have no names of their own")
+            # a character that a later token names as a whole ends after this place; before a text stands none
+            end = position + (position == begin > 0)
+            ends += [end] * (stop - len(ends))
+        elif position == 0:
+            ends.append(0)
+        else:
+            raise Misaligned(
+                f"token {len(ends)} is {token[:40]!r} where the text has {text[position:][:20]!r}"
+            )
+    if position < len(text):
+        raise Misaligned(f"the tokens end at character {position} of {len(text)}")
+    first = next((place for place, end in enumerate(ends) if end > start), len(ends))
+    return range(first, len(ends))
+
+
+def _after(token: str, text: str, position: int) -> int | None:
+    """Where the token ends if it stands here, perhaps behind a space."""
+    for spelt in (token, " " + token):
+        if text.startswith(spelt, position):
+            return position + len(spelt)
+    return None
+
+
+def _end_of_nameless(tokens: Sequence[str], count: int, text: str, position: int) -> int:
+    """Where the first `count` tokens end: the first place at which those behind them go on."""
+    following: list[str] = []
+    for token in tokens[count:]:
+        if _NAMELESS.search(token):
+            break
+        following.append(token)
+    shortest = position if not any(tokens[:count]) else position + 1
+    for end in range(shortest, min(position + count, len(text)) + 1):
+        place: int | None = end
+        for token in following:
+            if place is None or place == len(text):
+                break
+            place = _after(token, text, place)
+        if place is not None and (following or end == len(text)):
+            return end
+    raise Misaligned(f"tokens without a name have no place at character {position}, {text[position:][:20]!r}")

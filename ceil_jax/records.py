@@ -1,0 +1,157 @@
+"""What was run: for every evaluation its task, method and settings, and the texts that its rows name.
+
+Stages are keyed by what they depend on, so that runs share them; a stage cannot say whose it is. A record can:
+
+```
+run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions, metrics and texts
+               done.json    what it took
+texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.config import RunConfig
+from ceil_jax.journal import Journal
+from ceil_jax.runs import Cost, Stage, Store, canonical, digest
+from ceil_jax.tasks.base import Example, Task
+
+FORMAT = 1
+"""Of records; a reader refuses any other."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One method on one task, as it lies on disk."""
+
+    root: Path
+    """The store it was found in."""
+    name: str
+    """Of its stage: `run-hash`."""
+    task: str
+    method: str
+    metric: str
+    lm: str
+    config: Mapping[str, Any]
+    """RunConfig as JSON, without the folders that differ between machines."""
+    predictions: str
+    metrics: str
+    texts: str
+    """Names of stages."""
+    bank: int
+    """Examples in it."""
+    value: float
+    """The metric over all queries, in percent."""
+    more: Mapping[str, float]
+    """The task's other metrics, in percent."""
+    preparing: Cost
+    """LM scoring, rewriting and training before any query is answered."""
+    answering: Cost
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Of each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
+        lines = Journal(self.root / self.predictions / "rows.jsonl", "start").lines
+        return [row for start in sorted(lines, key=int) for row in lines[start]["rows"]]  # type: ignore[call-overload]
+
+    def scores(self) -> np.ndarray:
+        """float [N]: the metric of each query."""
+        return np.load(self.root / self.metrics / "scores.npy")
+
+
+def record(
+    store: Store,
+    config: RunConfig,
+    task: Task,
+    queries: Sequence[Example],
+    method: str,
+    lm: str,
+    *,
+    predictions: str,
+    metrics: str,
+    preparing: Cost,
+    answering: Cost,
+) -> str:
+    """Keep who made these stages; the record's name. What is on record already stays as it is."""
+    about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
+    with store.stage("texts", about) as stage:
+        if stage.summary is None:
+            shown = {"queries": _texts(queries), "bank": _texts(task.train)}
+            stage.write("texts.json", json.dumps(shown, ensure_ascii=False).encode())
+            stage.finish({"queries": len(queries), "bank": len(task.train)}, ("texts.json",))
+        texts = stage.name
+    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
+    del settings["out"], settings["data_dir"]
+    key = {
+        "format": FORMAT,
+        "task": task.name,
+        "metric": task.metric,
+        "method": method,
+        "lm": lm,
+        "config": settings,
+        "predictions": predictions,
+        "metrics": metrics,
+        "texts": texts,
+    }
+    with store.stage("run", key) as stage:
+        if stage.summary is None:
+            stage.finish({"preparing": _plain(preparing), "answering": _plain(answering)})
+        return stage.name
+
+
+def _texts(examples: Sequence[Example]) -> dict[str, list[str]]:
+    return {example.id: [example.input, example.output] for example in examples}
+
+
+def _plain(cost: Cost) -> dict[str, float]:
+    return {"seconds": round(cost.seconds, 3), "tokens": cost.tokens}
+
+
+def read_records(root: Path) -> tuple[list[Record], list[str]]:
+    """The finished evaluations of a folder of stages, by task and method, and what cannot be shown, a line each."""
+    records, trouble = [], []
+    for folder in sorted(root.glob("run-*")):
+        try:
+            found = _read(root, folder)
+        except (OSError, ValueError, KeyError, TypeError):
+            found = None
+        if found is None:
+            trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
+        else:
+            records.append(found)
+    known = {record.predictions for record in records}
+    lost = [folder.name for folder in sorted(root.glob("predictions-*")) if folder.name not in known]
+    if lost:
+        trouble.append(
+            f"{root}: {len(lost)} evaluation(s) half-finished or stored by an older version "
+            f"({', '.join(lost[:3])}{', …' * (len(lost) > 3)}); run their command again: what is stored is not "
+            "computed again"
+        )
+    return records, trouble
+
+
+def _read(root: Path, folder: Path) -> Record | None:
+    key = json.loads((folder / "key.json").read_text("utf-8"))
+    cost = Stage(folder).peek()
+    measured = Stage(root / key["metrics"]).peek()
+    texts = Stage(root / key["texts"]).peek()
+    if key["format"] != FORMAT or cost is None or measured is None or texts is None:
+        return None
+    return Record(
+        root,
+        folder.name,
+        **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},
+        **{name: key[name] for name in ("predictions", "metrics", "texts")},
+        bank=texts["bank"],
+        value=100 * measured["value"],
+        more={name: 100 * value for name, value in measured["more"].items()},
+        preparing=Cost(**cost["preparing"]),
+        answering=Cost(**cost["answering"]),
+    )

@@ -1,0 +1,86 @@
+"""What the page's browser of examples is given: every run's rows, texts once, within a limit of size."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ceil_jax.report.tables import Table
+
+_LONGEST = 1500
+"""Characters of a text that are shown."""
+
+
+class Browsable(NamedTuple):
+    """The browser's data as JSON that may stand in a script element, and what it leaves out."""
+
+    content: str
+    note: str
+
+
+def browsable(tables: Sequence[Table], megabytes: float) -> Browsable:
+    """The first queries of every run, as many as fit in `megabytes`; all where they do.
+
+    The form is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
+    [[example, relevance, gain], …]] and a text is [id, input, output]; queries and examples are places in
+    `texts`. What is not finite is null.
+    """
+    longest = max((len(table.lines[0].scores) for table in tables), default=0)
+    count, content = longest, _json([_table(table, longest) for table in tables])
+    while len(content) > megabytes * 1e6 and count > 1:
+        # sizes grow a little slower than the number of queries, for texts are shared
+        count = max(1, int(0.95 * count * megabytes * 1e6 / len(content)))
+        content = _json([_table(table, count) for table in tables])
+    note = ""
+    if count < longest:
+        note = (
+            f"The browser has the first {count:,} queries of each table (the page would be too large with all "
+            f"{longest:,}; --megabytes raises the limit of {megabytes:g} MB). Tables count all queries."
+        )
+    return Browsable(content, note)
+
+
+def _table(table: Table, count: int) -> dict[str, Any]:
+    stored = json.loads(
+        (table.lines[0].record.root / table.lines[0].record.texts / "texts.json").read_text("utf-8")
+    )
+    texts: list[list[str]] = []
+    places: dict[tuple[str, str], int] = {}
+
+    def place(kind: str, id: str) -> int:
+        if (kind, id) not in places:
+            places[kind, id] = len(texts)
+            texts.append([id, *(_cut(text) for text in stored[kind].get(id, ("?", "?")))])
+        return places[kind, id]
+
+    runs = []
+    for line in table.lines:
+        rows = [
+            [
+                place("queries", row["id"]),
+                _finite(round(float(score), 4)),
+                _cut(row["prediction"]),
+                [[place("bank", id), *map(_finite, numbers)] for id, *numbers in row["examples"]],
+            ]
+            for row, score in zip(line.record.rows()[:count], line.scores[:count], strict=True)
+        ]
+        runs.append({"label": line.label, "rows": rows})
+    return {"title": f"{table.title}, {table.lines[0].record.lm}", "texts": texts, "runs": runs}
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters in all)"
+
+
+def _json(value: Any) -> str:
+    """JSON in which nothing can end a script element or begin a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -1,0 +1,104 @@
+"""One query looked at closely: its candidates in the plane, the sets of two methods, their kernel."""
+
+from __future__ import annotations
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.compare import Comparison
+from ceil_jax.methods import METHODS
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.retrievers import unit_rows
+from ceil_jax.tasks.base import Example
+
+_SHOWN = 50
+"""Candidates of the query that the page looks at."""
+
+
+class _View(NamedTuple):
+    """One query's candidates, and what methods chose among them."""
+
+    vector: np.ndarray
+    items: np.ndarray
+    positions: np.ndarray
+    kernel: np.ndarray
+    sets: dict[str, list[int]]
+
+
+def closeup(pipeline: Pipeline, comparison: Comparison) -> bytes:
+    """A PNG: the scores and, where a method compares vectors, the query that tells two of them apart."""
+    view = None
+    if any(METHODS[method].encoder for method in comparison.evaluations):
+        view = _view(pipeline, comparison, pipeline.task.validation[_telling_query(comparison)])
+    return _figure(pipeline, comparison, view)
+
+
+def _first_and_last(comparison: Comparison) -> tuple[str, str]:
+    """The two methods whose sets are drawn: top-k, or what comes nearest to it, and the table's last."""
+    last = comparison.rows[-1].method
+    return next((m for m in ("topk", "epr", "dpp") if m in comparison.evaluations), last), last
+
+
+def _telling_query(comparison: Comparison) -> int:
+    """The first query that the last method gets right and top-k wrong, else the first query."""
+    first, last = _first_and_last(comparison)
+    return int(np.argmax(comparison.evaluations[last].scores > comparison.evaluations[first].scores))
+
+
+def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
+    """The query's nearest examples, their kernel, and the sets of two methods among them."""
+    import jax.numpy as jnp
+
+    from ceil_jax.index import top_k
+    from ceil_jax.kernel import conditional_kernel, relevance, similarity_from_features
+
+    first, best = _first_and_last(comparison)
+    method = METHODS[best]
+    encoders = pipeline.encoders(method.encoder or "base")
+    bank = pipeline.bank_of(method)
+    items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
+    vector = unit_rows(encoders.query.encode([pipeline.inputs.seen([query])[0].input]))
+    _, near = top_k(vector, items, min(_SHOWN, len(bank)), np.array([-1], np.int32))
+    chosen = {method: [r.position for r in pipeline.retrieve(method, [query])[0]] for method in {first, best}}
+    # what the methods chose outside the nearest is shown too
+    extra = [p for picks in chosen.values() for p in picks if p not in set(np.asarray(near)[0].tolist())]
+    positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)
+    place = {int(p): i for i, p in enumerate(positions)}
+    features = jnp.asarray(items[positions])
+    trade_off = pipeline.trade_off_of(method if method.encoder else METHODS["dpp"])
+    kernel = np.asarray(
+        conditional_kernel(
+            relevance(jnp.asarray(vector[0]), features), similarity_from_features(features), trade_off
+        )
+    )
+    sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
+    return _View(vector[0], items[positions], positions, kernel, sets)
+
+
+def _figure(pipeline: Pipeline, comparison: Comparison, view: _View | None) -> bytes:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from ceil_jax.plots import draw_kernel, draw_plane, draw_scores
+
+    columns = 1 if view is None else 3
+    figure, row = pyplot.subplots(
+        1, columns, figsize=(5.3 * columns, 4.8), layout="constrained", squeeze=False
+    )
+    axes = row[0]
+    draw_scores(axes[0], comparison)
+    axes[0].set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
+    if view is not None:
+        labels = [pipeline.task.train[p].output for p in view.positions]
+        draw_plane(axes[1], view.vector, view.items, labels, view.sets)
+        axes[1].set_title("one query's candidates and two sets", fontsize="medium")
+        draw_kernel(axes[2], view.kernel / view.kernel.max(), list(view.sets.values())[-1])
+        axes[2].set_title("their conditional kernel", fontsize="medium")
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=130)
+    pyplot.close(figure)
+    return out.getvalue()

@@ -1,0 +1,142 @@
+"""Tables, figures and the browser of examples as one HTML file that needs no other and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import NamedTuple
+
+from ceil_jax.report.browser import browsable
+from ceil_jax.report.chart import scores_chart
+from ceil_jax.report.tables import Table
+from ceil_jax.runs import Cost
+
+
+class Figure(NamedTuple):
+    """A picture for the page."""
+
+    caption: str
+    png: bytes
+
+
+def render(
+    title: str,
+    tables: Sequence[Table],
+    *,
+    figures: Sequence[Figure] = (),
+    costs: Mapping[str, Cost],
+    notes: Sequence[str] = (),
+    megabytes: float,
+) -> str:
+    """The page.
+
+    Its policy forbids all scripts but its own, by hash, and every request, so that whatever an example
+    contains stays text.
+
+    Args:
+        costs: by stage or kind of stage.
+        notes: what a reader of the numbers should know, a paragraph each.
+        megabytes: the browser's share at most.
+    """
+    data = browsable(tables, megabytes)
+    script, style = (_beside(f"page.{kind}") for kind in ("js", "css"))
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shown = [note for note in (*notes, data.note) if note]
+    return _PAGE.format(
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
+        title=html.escape(title),
+        style=style,
+        notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in shown),
+        tables="".join(map(_section, tables)),
+        figures="".join(map(_figure, figures)),
+        costs=_table(
+            ["stage", "seconds", "LM tokens"],
+            [[s, f"{c.seconds:,.1f}", f"{c.tokens:,}" if c.tokens else ""] for s, c in costs.items()],
+        ),
+        data=data.content,
+        script=script,
+    )
+
+
+def _beside(file: str) -> str:
+    return resources.files(__package__).joinpath(file).read_text("utf-8")
+
+
+def _section(table: Table) -> str:
+    differences = "".join(
+        f"<li>{html.escape(d.run)} − {html.escape(d.against)}: {d.interval.mean:+.1f} points "
+        f"({d.interval.low:+.1f} to {d.interval.high:+.1f})</li>"
+        for d in table.differences
+    )
+    paper = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
+    parts = [
+        f"<section><h2>{html.escape(table.title)}</h2><p>{html.escape(table.lead)}</p>",
+        _table(table.header, table.cells()),
+        scores_chart(table),
+    ]
+    if any(line.paper is not None for line in table.lines) or paper:
+        others = f" Its other rows: {html.escape(paper)}." if paper else ""
+        parts.append(
+            "<p>paper, and the hollow diamonds: CEIL (Ye et al., 2023), Table 2, with GPT-Neo 2.7B, BERT-base "
+            f"encoders and up to 50 examples.{others}</p>"
+        )
+    if differences:
+        parts.append(
+            "<details open><summary>Paired differences on the same queries, with 95 % bootstrap intervals"
+            f"</summary><ul>{differences}</ul></details>"
+        )
+    return "".join(parts) + "</section>"
+
+
+def _figure(figure: Figure) -> str:
+    image, caption = base64.b64encode(figure.png).decode(), html.escape(figure.caption)
+    picture = f'<img alt="{caption}" src="data:image/png;base64,{image}">'
+    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+{style}</style></head><body>
+<h1>{title}</h1>
+{notes}{tables}
+<section id="browser" hidden>
+<h2>Query by query</h2>
+<div class="controls">
+<label>task <select id="table"></select></label>
+<label>run A <select id="a"></select></label>
+<label>run B <select id="b"></select></label>
+<button type="button" id="swap" title="swap A and B (x)">A ⇄ B</button>
+<label>show <select id="filter"></select></label>
+<label>search <input id="search" type="search" placeholder="in query, answers, examples (/)"></label>
+</div>
+<p id="counts" role="status"></p>
+<div class="panes">
+<div><ol id="list" role="listbox" tabindex="0" aria-label="queries"></ol>
+<button type="button" id="more" hidden>more</button></div>
+<div id="detail" aria-live="polite"></div>
+</div>
+<p class="keys"><kbd>j</kbd> <kbd>k</kbd> or arrows: next and previous query; <kbd>/</kbd> search; <kbd>x</kbd> swap A
+and B. Examples stand in prompt order: the last is next to the query. Those that both runs chose are marked ●.</p>
+</section>
+<noscript><p>The browser of examples needs JavaScript; the tables do not.</p></noscript>
+{figures}
+<section><h2>What it cost</h2>{costs}</section>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body></html>
+"""

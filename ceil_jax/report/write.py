@@ -1,0 +1,126 @@
+"""The two pages: of one comparison that just ran, and of whatever folders of stages hold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ceil_jax.compare import Comparison
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.records import Record, read_records
+from ceil_jax.report.closeup import closeup
+from ceil_jax.report.page import Figure, render
+from ceil_jax.report.tables import tables
+from ceil_jax.runs import Cost, Stage, disk_errors, held
+
+log = logging.getLogger(__name__)
+
+MEGABYTES = 20.0
+"""Of the browser's data at most."""
+_FIGURES = 24
+
+
+class Files(NamedTuple):
+    """What `write_report` wrote."""
+
+    page: Path
+    figure: Path
+
+
+def write_report(
+    folder: Path, pipeline: Pipeline, comparison: Comparison, megabytes: float = MEGABYTES
+) -> Files:
+    """`report.html`, self-contained, with `report.png`, `results.csv` and `results.md` beside it."""
+    wanted = {evaluation.run for evaluation in comparison.evaluations.values()}
+    records = [record for record in read_records(pipeline.store.root)[0] if record.name in wanted]
+    picture = closeup(pipeline, comparison)
+    page = render(
+        f"{comparison.task}: choosing in-context examples",
+        tables(records),
+        figures=[
+            Figure(
+                "Scores; where vectors are compared, one query's candidates, two sets, their kernel", picture
+            )
+        ],
+        costs=comparison.costs,
+        notes=[comparison.note],
+        megabytes=megabytes,
+    )
+    with held(folder):
+        stage = Stage(folder)
+        stage.write("report.png", picture)
+        stage.write("results.csv", comparison.csv().encode())
+        stage.write("results.md", comparison.markdown().encode())
+        stage.write("report.html", page.encode())
+    return Files(folder / "report.html", folder / "report.png")
+
+
+def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Path:
+    """One page of every finished evaluation in the folders, and of the figures that lie beside their stages.
+
+    A root is a folder of stages, or one that holds such folders. What cannot be shown is said on the page
+    and in the log.
+
+    Raises:
+        UserError: no such folder, or no finished evaluation in any.
+    """
+    records: list[Record] = []
+    trouble: list[str] = []
+    stores = [store for root in roots for store in _stores(root)]
+    for store in dict.fromkeys(stores):
+        found, lines = read_records(store)
+        records += found
+        trouble += lines
+    if not records:
+        reason = (
+            trouble[0]
+            if trouble
+            else f"{roots[0]}: no runs here; ceil-jax compare --out {roots[0]} makes one"
+        )
+        raise UserError(reason)
+    for line in trouble:
+        log.warning("%s", line)
+    figures = [figure for store in dict.fromkeys(stores) for figure in _figures(store)]
+    page = render(
+        "Choosing in-context examples: runs in " + ", ".join(root.name or str(root) for root in roots),
+        tables(records),
+        figures=figures[:_FIGURES],
+        costs=_costs(records),
+        notes=trouble,
+        megabytes=megabytes,
+    )
+    with disk_errors(out.parent):
+        Stage(out.parent).write(out.name, page.encode())
+    return out
+
+
+def _stores(root: Path) -> list[Path]:
+    """The folders of stages in a folder: itself, or those directly in it.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise UserError(f"{root}: no such folder; give the folder that --out of a run named")
+    if any(root.glob("*/key.json")):
+        return [root]
+    return sorted({key.parent.parent for key in root.glob("*/*/key.json")}) or [root]
+
+
+def _figures(store: Path) -> list[Figure]:
+    """The pictures that comparisons and tables left beside the stages."""
+    files = [file for file in sorted(store.glob("*/*.png")) if not (file.parent / "key.json").exists()]
+    # two comparisons of the same runs draw the same
+    pictures = {file.read_bytes(): f"{file.parent.name}/{file.name}" for file in reversed(files)}
+    return [Figure(caption, png) for png, caption in reversed(pictures.items())]
+
+
+def _costs(records: Sequence[Record]) -> dict[str, Cost]:
+    return {
+        f"{record.task}, {record.method} ({record.name[-4:]}): {what}": cost
+        for record in records
+        for what, cost in (("preparing", record.preparing), ("answering", record.answering))
+    }
