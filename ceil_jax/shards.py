@@ -77,8 +77,7 @@ def merged(folder: Path, total: int, chunk: int) -> list[dict[str, Any]]:
     lines: dict[int, dict[str, Any]] = {}
     found: set[Shard] = set()
     for file in sorted((folder / FOLDER).glob("*-of-*.jsonl")):
-        number, _, of = file.stem.partition("-of-")
-        found.add(Shard(int(number), int(of)))
+        found.add(Shard(*map(int, file.stem.split("-of-"))))
         for line in read_lines(file, "start").values():
             start = line["start"]
             if start not in range(0, total, chunk) or len(line["rows"]) != min(chunk, total - start):
