@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def actor_pool(scorer: Scorer, actors: int) -> Engine:
     def engine(spans: Sequence[tuple[int, int]]) -> Iterator[Line]:
         started = not ray.is_initialized()
         if started:
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
         try:
             resources = ray.cluster_resources()
             what = "GPU" if resources.get("GPU") else "CPU"
