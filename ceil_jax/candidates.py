@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.prompts import Fit, PromptBuilder
 from ceil_jax.proposals import Proposal
-from ceil_jax.runs import Rows, Stage
+from ceil_jax.runs import Engine, Rows, Stage
+from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example
 
 _CHUNK_PROMPTS = 160
@@ -38,12 +39,30 @@ def score(
     *,
     fit: Fit,
     what: str,
+    shard: Shard | None = None,
+    engine: Engine | None = None,
 ) -> Rows:
-    """The LM's score of every subset, kept in the stage's log.
+    """The LM's score of every subset, kept in the stage's log; see `scorer` for a row and `Stage.rows` for
+    `shard` and `engine`."""
+    work = scorer(queries, bank, proposal, lm, builder, fit)
+    chunk = max(1, _CHUNK_PROMPTS // proposal.subsets.shape[1])
+    return stage.rows(
+        len(queries), work, chunk=chunk, what=what, cost=lambda: lm.tokens_read, shard=shard, engine=engine
+    )
 
-    Returns:
-        For each query `{"log_prob": [M]}`, Σ log P of the answer's tokens given subset and query, in nats;
-        on tasks with choices also `{"choice": [M]}`, that less the log of the choices' summed probability.
+
+def scorer(
+    queries: Sequence[Example],
+    bank: Sequence[Example],
+    proposal: Proposal,
+    lm: LanguageModel,
+    builder: PromptBuilder,
+    fit: Fit,
+) -> Callable[[int, int], list[Any]]:
+    """(start, stop) → the LM's scores of those queries' subsets.
+
+    For each query `{"log_prob": [M]}`, Σ log P of the answer's tokens given subset and query, in nats; on tasks
+    with choices also `{"choice": [M]}`, that less the log of the choices' summed probability.
     """
     subsets_each = proposal.subsets.shape[1]
 
@@ -67,8 +86,7 @@ def score(
             for i in range(0, len(prompts), subsets_each)
         ]
 
-    chunk = max(1, _CHUNK_PROMPTS // subsets_each)
-    return stage.rows(len(queries), work, chunk=chunk, what=what, cost=lambda: lm.tokens_read)
+    return work
 
 
 def _prompt(

@@ -128,6 +128,8 @@ class RunConfig:
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: int = 100
     """n: nearest examples that MAP and MMR choose from."""
+    index: Literal["exact", "approximate"] = "exact"
+    """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
     of 64 training queries the highest log P, of 0.001 to 0.1."""
@@ -146,6 +148,10 @@ class RunConfig:
     data_seed: int = 0
     """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
     scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
+    engine: Literal["local", "ray"] = "local"
+    """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
+    actors: int = 2
+    """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
     epr: EPRConfig = field(default_factory=EPRConfig)

@@ -41,6 +41,7 @@ class Pipeline(Training):
             embed=self.embed,
             rewrite=partial(self.inputs.rewrite, orders=self.inputs.orders(name)),
             sketch=SKETCHES.get(self.task.language),
+            index=config.index,
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from ceil_jax.approximate import ApproximateIndex
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.sketches import Sketch
@@ -64,6 +65,7 @@ def build_retriever(
     embed: Embed | None = None,
     rewrite: Rewrite | None = None,
     sketch: Sketch | None = None,
+    index: str = "exact",
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
 
@@ -77,9 +79,10 @@ def build_retriever(
         embed: how texts become vectors, `encoder.encode` by default.
         rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
         sketch: what target_sketch compares of two outputs.
+        index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
 
     Raises:
-        UserError: unknown name, or no encoder, rewrite or sketch where one is needed.
+        UserError: unknown name or index, or no encoder, rewrite or sketch where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
@@ -95,9 +98,13 @@ def build_retriever(
         raise unknown_name("retriever", name, RETRIEVERS)
     if encoder is None:
         raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
+    if index not in ("exact", "approximate"):
+        raise unknown_name("index", index, ("exact", "approximate"))
     view = _view(name, rewrite)
+    if index == "approximate" and view.score is not None:
+        raise UserError(f"{name} compares several vectors an example: take --index exact")
     embed = embed or (lambda e, texts: e.encode(texts))
-    vectors = _Vectors(bank, view, partial(embed, encoder), partial(embed, query_encoder or encoder))
+    vectors = _Vectors(bank, view, partial(embed, encoder), partial(embed, query_encoder or encoder), index)
     if name in ("mmr", "dpp"):
         return _Greedy(name, vectors, trade_off, shortlist)
     return _Dense(name, vectors)
@@ -186,9 +193,11 @@ class _Vectors:
         view: _View,
         embed_items: Callable[[Sequence[str]], np.ndarray],
         embed_queries: Callable[[Sequence[str]], np.ndarray],
+        index: str,
     ) -> None:
         self.bank, self._view, self._embed_queries = bank, view, embed_queries
         self.items = self._embedded(bank, embed_items)
+        self._approximate = ApproximateIndex(self.items) if index == "approximate" else None
         self._position = {example.id: i for i, example in enumerate(bank)}
 
     def _embedded(
@@ -202,10 +211,13 @@ class _Vectors:
 
     def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
-        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products, top_k
+        from ceil_jax.hosts import top_k
+        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products
 
         vectors = self._embedded(queries, self._embed_queries)
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
+        if self._approximate is not None:
+            return *self._approximate.top_k(vectors, min(n, len(self.bank)), exclude), vectors
         per_item = 1 if self._view.score is None else self.items.shape[1]
         cosines, positions = top_k(
             vectors,

@@ -17,6 +17,7 @@ from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.retrievers import unit_rows
 from ceil_jax.runs import Cost, Rows, Stage, digest
+from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.train import QUALITY, Trained
 from ceil_jax.workspace import Encoders, Models, Workspace
@@ -71,10 +72,8 @@ class Training(Workspace):
     @cached_property
     def epr_scores(self) -> Scored:
         """EPR's training queries and candidates with the LM's scores."""
-        instances = self.instances(self.config.epr.instances)
-        queries = self.inputs.seen(instances)
-        proposal = proposals.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
-        return Scored(instances, proposal, *self.scores(instances, proposal, "EPR candidates"))
+        instances, proposal, what = self._epr_sets
+        return Scored(instances, proposal, *self.scores(instances, proposal, what))
 
     @cached_property
     def ceil_scores(self) -> Scored:
@@ -85,11 +84,32 @@ class Training(Workspace):
         """
         if self._first_seed is not self:
             return self._first_seed.ceil_scores
+        instances, proposal, what = self._ceil_sets
+        return Scored(instances, proposal, *self.scores(instances, proposal, what))
+
+    def score(self, source: str, shard: Shard | None = None) -> Rows:
+        """The LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
+
+        CEIL's subsets come from EPR's encoder, so that EPR is trained first, by the first shard that gets there.
+        """
+        if source not in ("epr", "ceil"):
+            raise unknown_name("scores", source, ("epr", "ceil"))
+        sets = self._epr_sets if source == "epr" else self._first_seed._ceil_sets
+        return self.scores(*sets, shard)[0]
+
+    @cached_property
+    def _epr_sets(self) -> tuple[list[Example], proposals.Proposal, str]:
+        instances = self.instances(self.config.epr.instances)
+        queries = self.inputs.seen(instances)
+        proposal = proposals.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
+        return instances, proposal, "EPR candidates"
+
+    @cached_property
+    def _ceil_sets(self) -> tuple[list[Example], proposals.Proposal, str]:
         config = self._ceil_config
         encoder = self.encoders(config.initial).context
         instances = self.instances(config.instances)
-        proposal = self._propose(encoder, self.inputs.seen(instances), config)
-        return Scored(instances, proposal, *self.scores(instances, proposal, "CEIL subsets"))
+        return instances, self._propose(encoder, self.inputs.seen(instances), config), "CEIL subsets"
 
     @cached_property
     def _first_seed(self) -> Training:
@@ -174,8 +194,9 @@ class Training(Workspace):
             if stage.summary is None:
                 began = time.perf_counter()
                 encoders, trained = train(stage)
-                for part, encoder in encoders.items():
-                    encoder.save_pretrained(stage.folder / part)
+                if stage.leads:
+                    for part, encoder in encoders.items():
+                        encoder.save_pretrained(stage.folder / part)
                 files = [
                     f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()
                 ]

@@ -4,6 +4,7 @@ for every position, the answer's log-probabilities masked out of all."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ class PaddedLM:
     """A folder's model with the attention that transformers gives it."""
 
     def __init__(self, folder: str, dtype: torch.dtype, device: str):
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        self.model = model.to(device).eval()
         self._tokens = Tokeniser(AutoTokenizer.from_pretrained(folder))
 
     @torch.inference_mode()

@@ -67,6 +67,7 @@ class PlainSession:
         self._cache = DynamicCache(config=model.config)
         self._mask = padded([[1] * len(prompt) for prompt in prompts], model.device, left=True)
         self.read = 0
+        self.predicted = torch.empty(0)
         self._forward(padded(prompts, model.device, left=True), (self._mask.cumsum(1) - 1).clamp(min=0))
         self.read = sum(map(len, prompts))
 

@@ -80,7 +80,9 @@ class _SessionAttention:
         """Copies a pass's keys and values to the rows that they belong to."""
         read = attention.read
         opening = np.arange(read.start, max(min(read.stop, self._opening), read.start))
-        rows, slots, tokens = [], [], []
+        rows: list[int] = []
+        slots: list[int] = []
+        tokens: list[int] = []
         for row, path in enumerate(self._paths):
             own = path[self._opening :]
             first, last = np.searchsorted(own, [read.start, read.stop])

@@ -116,7 +116,7 @@ class _Keys(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, device: torch.device) -> _Keys:
-        by_all = block.visible.all(axis=0)
+        by_all = np.asarray(block.visible.all(axis=0))
         first = len(by_all) if by_all.all() else int(by_all.argmin())
         hidden = torch.from_numpy(~block.visible[:, first:]).to(device)
         return cls(block.queries, _index(block.columns, device), first, hidden)
