@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -258,7 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(
-    name: str, run: Callable[[RunConfig, list[str]], int | None], arguments: Sequence[str] | None = None
+    name: str,
+    run: Callable[[RunConfig, list[str]], int | None],
+    arguments: Sequence[str] | None = None,
+    scales: Mapping[str, RunConfig] = SCALES,
 ) -> int:
     """Run a command on the defaults of its `--scale` and its other arguments; its exit code, or 2 after one
     line about what the user can mend."""
@@ -271,7 +274,7 @@ def command(
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
-        code = run(SCALES[scale], rest)
+        code = run(scales[scale], rest)
     except HostLost as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         os._exit(2)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ceil_jax.approximate import ApproximateIndex
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.gold_skills import Describe
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.sketches import Sketch
 from ceil_jax.tasks.base import Example
@@ -65,6 +66,7 @@ def build_retriever(
     embed: Embed | None = None,
     rewrite: Rewrite | None = None,
     sketch: Sketch | None = None,
+    describe: Describe | None = None,
     index: str = "exact",
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
@@ -79,10 +81,11 @@ def build_retriever(
         embed: how texts become vectors, `encoder.encode` by default.
         rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
         sketch: what target_sketch compares of two outputs.
+        describe: an output to the skill it shows; for target_skill.
         index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
 
     Raises:
-        UserError: unknown name or index, or no encoder, rewrite or sketch where one is needed.
+        UserError: unknown name or index, or no encoder, rewrite, sketch or description where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
@@ -100,7 +103,7 @@ def build_retriever(
         raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
     if index not in ("exact", "approximate"):
         raise unknown_name("index", index, ("exact", "approximate"))
-    view = _view(name, rewrite)
+    view = _view(name, rewrite, describe)
     if index == "approximate" and view.score is not None:
         raise UserError(f"{name} compares several vectors an example: take --index exact")
     embed = embed or (lambda e, texts: e.encode(texts))
@@ -113,7 +116,7 @@ def build_retriever(
 RETRIEVERS = (
     *("random", "bm25", "dense", "mmr", "dpp"),
     *("skill_base", "skill_consistency", "skill_distinct"),
-    *("target_knn", "target_sketch"),
+    *("target_knn", "target_skill", "target_sketch"),
 )
 """Those of the last line are oracles: they look at the queries' gold outputs."""
 
@@ -172,9 +175,15 @@ class _View(NamedTuple):
     """Of every query with every item, both float32 [N, m, D]; without it the cosine of their one text each."""
 
 
-def _view(name: str, rewrite: Rewrite | None) -> _View:
+def _view(name: str, rewrite: Rewrite | None, describe: Describe | None) -> _View:
     if name == "target_knn":
         return _View(lambda examples: [(example.output,) for example in examples])
+    if name == "target_skill":
+        if describe is None:
+            raise UserError(
+                f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
+            )
+        return _View(lambda examples: [(describe(example.output),) for example in examples])
     if not name.startswith("skill_"):
         return _View(lambda examples: [(example.input,) for example in examples])
     from ceil_jax.skill_similarity import SIMILARITIES

@@ -42,6 +42,7 @@ LAYERS = [
         "prompts",
         "lexical",
         "sketches",
+        "gold_skills",
         "skills",
         "records",
     },
@@ -49,16 +50,17 @@ LAYERS = [
     {"retrievers"},
     {"selector", "proposals"},
     {"adapters"},
-    {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning"},
+    {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning", "skill_analysis"},
     {"ray_scoring"},
     {"workspace"},
     {"training"},
     {"pipeline"},
     {"compare", "plots", "report", "grid", "latency", "export", "doctor"},
     {"tables", "plan"},
-    {"drawing"},
+    {"drawing", "skill_table", "skill_recall", "skill_figure"},
     {"cli"},
     {"experiment"},
+    {"skill_experiments"},
 ]
 STAGES = {"candidates", "evaluate", "report"}
 FLAX = {"encoder", "transformer", "pretrained", "checkpoint"}

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceil_jax.candidates import Proposal, propose_random, score
+from ceil_jax.candidates import score
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.prompts import PromptBuilder
+from ceil_jax.proposals import Proposal, propose_random
 from ceil_jax.ray_scoring import Scorer, actor_pool
 from ceil_jax.runs import Store
 from ceil_jax.tasks.base import Example, Template

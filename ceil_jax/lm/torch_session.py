@@ -84,11 +84,11 @@ class _SessionAttention:
         slots: list[int] = []
         tokens: list[int] = []
         for row, path in enumerate(self._paths):
-            own = path[self._opening :]
-            first, last = np.searchsorted(own, [read.start, read.stop])
+            rest = path[self._opening :]
+            first, last = np.searchsorted(rest, [read.start, read.stop])
             rows += [row] * (last - first)
             slots += range(first, last)
-            tokens += own[first:last].tolist()
+            tokens += rest[first:last].tolist()
         columns = torch.from_numpy(read.column(np.array(tokens, np.int64))).to(self._device)
         for layer, parts in attention.seen.items():
             for shared, own, part in zip(*self._layer(layer, parts), parts, strict=True):
