@@ -103,12 +103,13 @@ def compare(
     task = _load(config, own)
     pipeline = Pipeline(replace(config, task=task.name), task)
     table = run(pipeline, retriever)
-    if not leads():
-        return
-    print("\n" + table.text())
+    if leads():
+        print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(retriever)]
+    # all processes: the figure encodes and searches, which they do together
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
-    print(f"\nreport: {files.page}\nfigure: {files.figure}")
+    if leads():
+        print(f"\nreport: {files.page}\nfigure: {files.figure}")
 
 
 def score(

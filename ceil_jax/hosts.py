@@ -20,6 +20,8 @@ from ceil_jax.errors import UserError
 SILENCE = 20
 """Seconds without a sign of life after which a process counts as dead and the job is stopped."""
 
+_A_DAY = 86_400
+
 
 @dataclass(frozen=True)
 class Hosts:
@@ -69,7 +71,8 @@ def start(hosts: Hosts = ALONE, environment: Mapping[str, str] = os.environ) -> 
             *given,
             initialization_timeout=120,
             heartbeat_timeout_seconds=SILENCE,
-            shutdown_timeout_seconds=SILENCE,
+            # the first may have answers to read long after the others are done; if it dies, they hear of it
+            shutdown_timeout_seconds=_A_DAY,
         )
     except (RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0]

@@ -61,7 +61,10 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
     vector = unit_rows(encoders.query.encode([pipeline.inputs.seen([query])[0].input]))
     _, near = top_k(vector, items, min(_SHOWN, len(bank)), np.array([-1], np.int32))
-    chosen = {method: [r.position for r in pipeline.retrieve(method, [query])[0]] for method in {first, best}}
+    chosen = {
+        method: [r.position for r in pipeline.retrieve(method, [query])[0]]
+        for method in dict.fromkeys((first, best))
+    }
     # what the methods chose outside the nearest is shown too
     extra = [p for picks in chosen.values() for p in picks if p not in set(np.asarray(near)[0].tolist())]
     positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)

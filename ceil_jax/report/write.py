@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ceil_jax.compare import Comparison
 from ceil_jax.disk import disk_errors, held
 from ceil_jax.errors import UserError
+from ceil_jax.hosts import leads
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.records import Record, read_records
 from ceil_jax.report.closeup import closeup
@@ -35,10 +36,16 @@ class Files(NamedTuple):
 def write_report(
     folder: Path, pipeline: Pipeline, comparison: Comparison, megabytes: float = MEGABYTES
 ) -> Files:
-    """`report.html`, self-contained, with `report.png`, `results.csv` and `results.md` beside it."""
+    """`report.html`, self-contained, with `report.png`, `results.csv` and `results.md` beside it.
+
+    Of several processes all must call it, and the first writes.
+    """
+    picture = closeup(pipeline, comparison)
+    files = Files(folder / "report.html", folder / "report.png")
+    if not leads():
+        return files
     wanted = {evaluation.run for evaluation in comparison.evaluations.values()}
     records = [record for record in read_records(pipeline.store.root)[0] if record.name in wanted]
-    picture = closeup(pipeline, comparison)
     page = render(
         f"{comparison.task}: choosing in-context examples",
         tables(records),
@@ -57,7 +64,7 @@ def write_report(
         stage.write("results.csv", comparison.csv().encode())
         stage.write("results.md", comparison.markdown().encode())
         stage.write("report.html", page.encode())
-    return Files(folder / "report.html", folder / "report.png")
+    return files
 
 
 def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Path:
