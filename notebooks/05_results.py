@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Reading runs
 #
-# A run is a folder of stages. Every finished evaluation leaves a *record*: its task, method, settings, costs, and where its
-# predictions lie. This notebook reads the folder `runs`; where there is none, it first makes a tiny one with the test
+# A run is a folder of stages. Every finished evaluation leaves a *record*: its task, method, settings, costs, and
+# where its predictions lie. This notebook reads the folder `runs`; where there is none, it first makes a tiny one with the test
 # LM and the test encoder, whose numbers mean nothing.
 
 # %%
@@ -38,7 +38,8 @@ records, trouble = read_records(folder)
 for record in records:
     tokens = record.preparing.tokens + record.answering.tokens
     print(
-        f"{record.task:14s} {record.method:8s} {record.metric} {record.value:5.1f} %  {tokens:9,} LM tokens  {record.lm}"
+        f"{record.task:14s} {record.method:8s} {record.metric} {record.value:5.1f} %"
+        f"  {tokens:9,} LM tokens  {record.lm}"
     )
 print("\n".join(trouble) or "nothing is damaged")
 
