@@ -5,7 +5,9 @@ import re
 from latex2mathml.converter import convert
 
 # code, in which a dollar is a dollar, or a formula: on lines of its own, or within a line
-PARTS = re.compile(r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S)
+PARTS = re.compile(
+    r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S
+)
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:

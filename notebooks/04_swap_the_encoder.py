@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Swap the encoder
 #
-# Anything that turns padded token ids into a vector can be the encoder: a Flax module, a tokenizer and a name. The rest,
-# EPR and CEIL training included, stays as it is. Here: a bag of words with learned weights, trained for a few steps
-# on the scores of the deterministic test LM, so that it runs anywhere in seconds. Its scores say nothing.
+# Anything that turns padded token ids into a vector can be the encoder: a Flax module, a tokenizer and a name. The
+# rest, EPR and CEIL training included, stays as it is. Here: a bag of words with learned weights, trained for a few
+# steps on the scores of the deterministic test LM, so that it runs anywhere in seconds. Its scores say nothing.
 
 # %%
 from pathlib import Path
@@ -27,8 +27,8 @@ plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use
 # %% [markdown]
 # ## The encoder
 #
-# `module(ids, mask, *, key=None)` gets two int32 arrays [B, T] and returns [B, D]; `key` asks for dropout, which this one
-# does without. Every `nnx.Param` is trained.
+# `module(ids, mask, *, key=None)` gets two int32 arrays [B, T] and returns [B, D]; `key` asks for dropout, which this
+# one does without. Every `nnx.Param` is trained.
 
 
 # %%

@@ -2,8 +2,8 @@
 # # Reading runs
 #
 # A run is a folder of stages. Every finished evaluation leaves a *record*: its task, method, settings, costs, and
-# where its predictions lie. This notebook reads the folder `runs`; where there is none, it first makes a tiny one with the test
-# LM and the test encoder, whose numbers mean nothing.
+# where its predictions lie. This notebook reads the folder `runs`; where there is none, it first makes a tiny one with
+# the test LM and the test encoder, whose numbers mean nothing.
 
 # %%
 from pathlib import Path
