@@ -66,7 +66,7 @@ sets = {"top-k": list(range(K)), "DPP-MAP": np.asarray(chosen.items).tolist()}
 # %% [markdown]
 # ## Trained encoders, if there are any
 #
-# `ceil-jax demo` trains CEIL on these reviews and keeps it in `runs/`. The record of an evaluation holds its settings,
+# `ceil-jax demo` trains CEIL on these reviews and keeps it in `runs/`. An evaluation's record holds its settings,
 # and a pipeline with the same settings finds the encoders on disk.
 
 
@@ -115,7 +115,7 @@ draw_plane(axes, asked, vectors, [task.train[i].output for i in nearest], sets)
 # ## Gains
 #
 # What each example added to $\log\det L'_S$ when it was chosen, split into the part of its relevance,
-# $r_i/\lambda$, and the part of its novelty, $\log d_i^2$ (0 for something wholly new). Top-k's sixth example may cost
+# $r_i/\lambda$, and the part of its novelty, $\log d_i^2$ (0 for something wholly new). Top-k's last example may cost
 # more novelty than its relevance is worth.
 
 

@@ -2,7 +2,7 @@
 # # Reading runs
 #
 # A run is a folder of stages. Every finished evaluation leaves a *record*: its task, method, settings, costs, and
-# where its predictions lie. This notebook reads the folder `runs`; where there is none, it first makes a tiny one with
+# where its predictions lie. This notebook reads the folder `runs`; if there is none, it first makes a tiny one with
 # the test LM and the test encoder, whose numbers mean nothing.
 
 # %%
