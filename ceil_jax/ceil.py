@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ceil_jax.candidates import Proposal
 from ceil_jax.config import CEILConfig
 from ceil_jax.dpp import subset_log_probs
 from ceil_jax.epr import ranking_quality
 from ceil_jax.kernel import block_log_dets, relevance
 from ceil_jax.losses import info_nce_loss, pairwise_margin_loss
+from ceil_jax.parallel import jit_whole, over_devices
+from ceil_jax.proposals import Proposal
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
 from ceil_jax.train import TokenTable, Trained, fit, split_held_out
@@ -55,22 +56,22 @@ def train_ceil(
     training, held_out = split_held_out(len(queries), seed)
     query_tokens = TokenTable(encoder, [query.input for query in queries])
     rank_loss = _rank_loss(config)
+    encode = over_devices(encoder.apply)
     starts: dict[str, Params] = {"query": encoder.params}
     if config.train_context == "both":
         starts["context"] = encoder.params
 
     if config.train_context == "frozen":
-        vectors = jnp.asarray(bank_vectors)
-        dets = _frozen_log_dets(vectors, proposal)
+        dets = _frozen_log_dets(bank_vectors, proposal)
 
         def batch(step, rows):
-            shortlist = proposal.shortlist[rows]
-            return query_tokens[rows], shortlist, proposal.subsets[rows], dets[rows], scores[rows]
+            items = bank_vectors[proposal.shortlist[rows]]
+            return query_tokens[rows], items, proposal.subsets[rows], dets[rows], scores[rows]
 
         def log_probs(params, batch, key):
-            tokens, shortlist, subsets, dets, _ = batch
-            encoded = encoder.apply(params["query"], tokens, key=key)
-            similar = jax.vmap(relevance)(encoded, vectors[shortlist])
+            tokens, items, subsets, dets, _ = batch
+            encoded = encode(params["query"], tokens, key=key)
+            similar = jax.vmap(relevance)(encoded, items)
             return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
 
     else:
@@ -84,9 +85,9 @@ def train_ceil(
         def log_probs(params, batch, key):
             tokens, items, subsets, _, _ = batch
             first, second = (None, None) if key is None else jax.random.split(key)
-            encoded = encoder.apply(params["query"], tokens, key=first)
+            encoded = encode(params["query"], tokens, key=first)
             flat = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), items)
-            examples = encoder.apply(params[context], flat, key=second)
+            examples = encode(params[context], flat, key=second)
             examples = examples.reshape(*items.ids.shape[:2], -1)
             similar = jax.vmap(relevance)(encoded, examples)
             dets = jax.vmap(block_log_dets)(examples, subsets)
@@ -95,7 +96,7 @@ def train_ceil(
     def loss(params, batch, key):
         return jnp.mean(jax.vmap(rank_loss)(log_probs(params, batch, key), batch[-1]))
 
-    predict = jax.jit(lambda params, batch: log_probs(params, batch, None))
+    predict = jit_whole(lambda params, batch: log_probs(params, batch, None))
     step = config.batch_size
 
     def quality(params):
@@ -124,8 +125,8 @@ def _rank_loss(config: CEILConfig) -> Callable[[jax.Array, jax.Array], jax.Array
     return lambda ours, lm: pairwise_margin_loss(ours, lm, reduction=config.reduction)
 
 
-def _frozen_log_dets(vectors: jax.Array, proposal: Proposal) -> np.ndarray:
+def _frozen_log_dets(vectors: np.ndarray, proposal: Proposal) -> np.ndarray:
     """float32 [Q, M]: log det S_S of every subset, a query at a time."""
-    one = jax.jit(lambda shortlist, subsets: block_log_dets(vectors[shortlist], subsets))
+    one = jax.jit(block_log_dets)
     rows = zip(proposal.shortlist, proposal.subsets, strict=True)
-    return np.stack([np.asarray(one(shortlist, subsets)) for shortlist, subsets in rows])
+    return np.stack([np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in rows])

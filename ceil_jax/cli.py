@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax doctor | demo | tasks | compare | report | export | serve-lm`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | score | report | export | serve-lm`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.hosts import ALONE, HostLost, Hosts, leads, start
 from ceil_jax.packages import cache_path
 from ceil_jax.report.command import report
 from ceil_jax.serve import serve_lm
@@ -78,6 +79,7 @@ def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     retriever: Sequence[str] = DEMO_RETRIEVERS,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+    hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
@@ -88,6 +90,7 @@ def compare(
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
             skill_base skill_consistency skill_distinct target_knn target_sketch.
     """
+    start(hosts)
     from ceil_jax.compare import compare as run
     from ceil_jax.methods import METHODS
     from ceil_jax.pipeline import Pipeline
@@ -100,10 +103,39 @@ def compare(
     task = _load(config, own)
     pipeline = Pipeline(replace(config, task=task.name), task)
     table = run(pipeline, retriever)
+    if not leads():
+        return
     print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(retriever)]
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
     print(f"\nreport: {files.page}\nfigure: {files.figure}")
+
+
+def score(
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
+    shard: str | None = None,
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+) -> None:
+    """Let the LM score what EPR or CEIL learns from, in one job or in many, and no more.
+
+    With --shard, only that part of the rows is made. Without, the parts are checked and put together, and
+    what is missing is named; with no parts at all, every row is made here.
+
+    Args:
+        stage: Single candidates for EPR, or sets of examples for CEIL (whose EPR is trained first).
+        shard: i/n with i from 1 to n, or slurm for this task's place in its SLURM array.
+    """
+    from ceil_jax.pipeline import Pipeline
+    from ceil_jax.shards import parse_shard
+
+    part = None if shard is None else parse_shard(shard)
+    task = _load(config, own)
+    rows = Pipeline(replace(config, task=task.name), task).score(stage, part)
+    print(
+        f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
+        f"{rows.tokens:,} LM tokens, {rows.seconds:.1f} s"
+    )
 
 
 def export(
@@ -213,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "demo": demo,
             "tasks": tasks,
             "compare": functools.partial(compare, config=config),
+            "score": functools.partial(score, config=config),
             "report": report,
             "export": functools.partial(export, config=config),
             "serve-lm": serve_lm,
@@ -225,7 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(
-    name: str, run: Callable[[RunConfig, list[str]], int | None], arguments: Sequence[str] | None = None
+    name: str,
+    run: Callable[[RunConfig, list[str]], int | None],
+    arguments: Sequence[str] | None = None,
+    scales: Mapping[str, RunConfig] = SCALES,
 ) -> int:
     """Run a command on the defaults of its `--scale` and its other arguments; its exit code, or 2 after one
     line about what the user can mend."""
@@ -238,7 +274,10 @@ def command(
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
-        code = run(SCALES[scale], rest)
+        code = run(scales[scale], rest)
+    except HostLost as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

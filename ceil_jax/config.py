@@ -39,8 +39,9 @@ class CEILConfig:
     """k: examples a subset."""
     shortlist: int = 50
     """n: nearest examples that subsets are drawn from."""
-    sampler: Literal["random", "k_dpp", "bank"] = "random"
-    """How subsets are drawn: from the shortlist, uniformly or by a k-DPP, or uniformly from the whole bank."""
+    sampler: Literal["random", "tree", "k_dpp", "bank"] = "random"
+    """How subsets are drawn from the shortlist: uniformly; uniformly, but so that they share the halves that
+    open their prompts, which the LM then reads once; by the k-DPP. Or uniformly from the whole bank."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
     tuned for the encoder it starts from."""
@@ -127,6 +128,8 @@ class RunConfig:
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: int = 100
     """n: nearest examples that MAP and MMR choose from."""
+    index: Literal["exact", "approximate"] = "exact"
+    """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
     of 64 training queries the highest log P, of 0.001 to 0.1."""
@@ -145,6 +148,10 @@ class RunConfig:
     data_seed: int = 0
     """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
     scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
+    engine: Literal["local", "ray"] = "local"
+    """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
+    actors: int = 2
+    """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
     epr: EPRConfig = field(default_factory=EPRConfig)

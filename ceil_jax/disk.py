@@ -27,25 +27,27 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large"
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     """A folder, made if need be and this process's alone until the block ends; a second one waits, and says so.
+
+    Under different names of the lock, parts of it are.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with _locked(folder / name):
             yield
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = FileLock(folder / ".lock")
+def _locked(file: Path) -> Iterator[None]:
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        log.warning("another process is working in %s; waiting for it", folder)
+        log.warning("another process is working in %s; waiting for it", file.parent)
         lock.acquire()
     try:
         yield

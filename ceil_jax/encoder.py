@@ -16,6 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.parallel import device_mesh, filled_up, split, whole
 from ceil_jax.tokens import Tokenizer, Tokens, batches, pad, padded_length
 
 if TYPE_CHECKING:
@@ -126,8 +127,9 @@ class Encoder:
 
     @cached_property
     def _cast_params(self) -> Params:
-        """In the compute dtype, so that `encode` does not cast for every batch."""
-        return {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
+        """In the compute dtype and on every device, so that `encode` does not cast or copy for every batch."""
+        cast = {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
+        return jax.device_put(cast, whole(device_mesh()))
 
     def require_network(self) -> None:
         """Nothing here; an encoder whose network is elsewhere says that it cannot be trained or saved."""
@@ -156,11 +158,14 @@ class Encoder:
 
         Texts are sorted by length and padded to one of a few shapes; a text's vector does not depend on the
         others, to float error. `batch_size` is for texts of up to 128 tokens; longer ones go fewer at a time.
+        Every device of this process takes as many.
         """
         from tqdm.auto import tqdm
 
         vectors = np.zeros((len(texts), self.dim), np.float32)
         ids = self._ids(texts, self.max_length)
+        mesh = device_mesh()
+        lengths, step = [len(text) for text in ids], batch_size * mesh.size
         with tqdm(total=len(texts), desc=f"encode ({self.name})", unit="text", disable=not progress) as bar:
 
             def receive(chosen: np.ndarray, result: jax.Array) -> None:
@@ -168,9 +173,10 @@ class Encoder:
                 bar.update(len(chosen))
 
             running: tuple[np.ndarray, jax.Array] | None = None
-            for chosen, (rows, length) in batches([len(text) for text in ids], batch_size, self.max_length):
+            for chosen, (rows, length) in batches(lengths, step, self.max_length):
+                rows = filled_up(rows, mesh)
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
-                result = self._jitted(self._cast_params, tokens)
+                result = self._jitted(self._cast_params, jax.device_put(tokens, split(mesh)))
                 # read the batch before only now: the device works while this thread pads the next
                 if running:
                     receive(*running)

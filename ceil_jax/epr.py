@@ -11,6 +11,7 @@ import numpy as np
 
 from ceil_jax.config import EPRConfig
 from ceil_jax.losses import epr_contrastive_loss
+from ceil_jax.parallel import jit_whole, over_devices
 from ceil_jax.ranking import kendall_tau, pairwise_ranking_accuracy
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
@@ -58,21 +59,23 @@ def train_epr(
         texts = np.concatenate([len(bank) + rows, positive, negative])
         return tokens[texts], positive.astype(np.int32), negative.astype(np.int32)
 
+    encode = over_devices(encoder.apply)
+
     def loss(params, batch, key):
         batch_tokens, positive, negative = batch
-        vectors, positives, negatives = jnp.split(encoder.apply(params, batch_tokens, key=key), 3)
+        vectors, positives, negatives = jnp.split(encode(params, batch_tokens, key=key), 3)
         return epr_contrastive_loss(
             vectors / config.temperature, positives, negatives[:, None], positive, negative[:, None]
         )
 
-    encode = jax.jit(encoder.apply)
+    encode_now = jit_whole(encode)
 
     def quality(params):
         log_probs = []
         for start in range(0, len(held_out), _HELD_OUT_QUERIES):
             rows = held_out[start : start + _HELD_OUT_QUERIES]
             texts = np.concatenate([(len(bank) + rows)[:, None], candidates[rows]], axis=1)
-            encoded = encode(params, tokens[texts.reshape(-1)]).reshape(*texts.shape, -1)
+            encoded = encode_now(params, tokens[texts.reshape(-1)]).reshape(*texts.shape, -1)
             vectors, examples = encoded[:, 0], encoded[:, 1:]
             log_probs.append(np.asarray(jnp.einsum("qd,qcd->qc", vectors, examples)))
         return ranking_quality(np.concatenate(log_probs), scores[held_out])

@@ -56,6 +56,18 @@ class Journal:
             self.lines[line[self.key]] = line
 
 
+def read_lines(path: Path, key: str) -> dict[Hashable, dict[str, Any]]:
+    """The whole lines of a journal that another process may be writing."""
+    if not path.exists():
+        return {}
+    lines = (_checked(raw) for raw in path.read_bytes().splitlines(keepends=True))
+    found: dict[Hashable, dict[str, Any]] = {}
+    for line in lines:
+        if line is not None:
+            found.setdefault(line[key], line)
+    return found
+
+
 def _checked(raw: bytes) -> dict[str, Any] | None:
     checksum, _, body = raw.partition(b" ")
     if not raw.endswith(b"\n") or checksum != f"{zlib.crc32(body[:-1]):08x}".encode():

@@ -30,5 +30,6 @@ METHODS = {
     "skill_consistency": Method("skill_consistency", "base", "Skill-KNN, consistency", sees_text=False),
     "skill_distinct": Method("skill_distinct", "base", "Skill-KNN, distinctiveness", sees_text=False),
     "target_knn": Method("target_knn", "base", "target-KNN (oracle)", sees_text=False),
+    "target_skill": Method("target_skill", "base", "Skill-KNN on gold skills (oracle)", sees_text=False),
     "target_sketch": Method("target_sketch", None, "target sketch (oracle)", sees_text=False),
 }

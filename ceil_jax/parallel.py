@@ -1,6 +1,8 @@
-"""One function over many rows: in batches of one shape, spread over all devices.
+"""One function over many rows, on all devices: a 1-D mesh, the rows split over it, everything else whole.
 
-What `jax.pmap` over the GPUs of a machine gave, with today's interface: `jit` of `shard_map` over a 1-D mesh.
+What `jax.pmap` over the GPUs of a machine gave, with today's interface. `map_batches` is for functions that
+treat rows apart, on the devices of this process; `over_devices` is for a part of a step in which the rows meet
+(a batch's loss), on the devices of all processes.
 """
 
 from __future__ import annotations
@@ -21,9 +23,61 @@ AXIS = "batch"
 
 def device_mesh() -> Mesh:
     """All devices of this process in a row; further processes map rows of their own."""
-    return jax.make_mesh(
-        (jax.local_device_count(),), (AXIS,), axis_types=(AxisType.Auto,), devices=jax.local_devices()
-    )
+    return _row(jax.local_devices())
+
+
+def global_mesh() -> Mesh:
+    """All devices of all processes in a row: what one training step spans."""
+    return _row(jax.devices())
+
+
+def _row(devices: Sequence[jax.Device]) -> Mesh:
+    return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
+
+
+def split(mesh: Mesh) -> NamedSharding:
+    """Each device holds its share of the leading axis."""
+    return NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def whole(mesh: Mesh) -> NamedSharding:
+    """Every device holds everything."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def filled_up(rows: int, mesh: Mesh) -> int:
+    """The next multiple of the number of devices."""
+    return -(-rows // mesh.size) * mesh.size
+
+
+def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """`function(params, rows, **others)` → [B, …] for use inside a jitted step, its rows split over all devices.
+
+    The step is written as for one device and XLA partitions it: each device computes its share of the rows,
+    then all get all results, so that what follows (in-batch negatives, a mean over the batch) sees the whole
+    batch and the loss does not depend on the number of devices. B that they do not divide is filled up with
+    copies of the first row whose results are cut off, hence without gradient. They come last, and JAX's random
+    bits depend on a place alone, so the others' dropout is the same on any number of devices.
+
+    `rows` is a pytree of arrays [B, …]; rows must not depend on one another in `function`.
+    """
+    mesh = global_mesh()
+    if mesh.size == 1:
+        return function
+
+    def spread(params: Any, rows: Any, **others: Any) -> jax.Array:
+        count = len(jax.tree.leaves(rows)[0])
+        rows = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), filled_up(count, mesh)), rows)
+        rows = jax.lax.with_sharding_constraint(rows, split(mesh))
+        result = jax.lax.with_sharding_constraint(function(params, rows, **others), split(mesh))
+        return jax.lax.with_sharding_constraint(result, whole(mesh))[:count]
+
+    return spread
+
+
+def jit_whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit` whose results every device of every process holds whole, so that each process can read them."""
+    return jax.jit(function, out_shardings=whole(global_mesh()))
 
 
 def map_batches(
@@ -53,11 +107,10 @@ def map_batches(
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" and mesh.size == 1 else 1
     batch_size = _even(total, batch_size, threads * mesh.size)
     step = batch_size * mesh.size
-    split, whole = NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())
-    shared = [jax.device_put(array, whole) for array in shared]
+    shared = [jax.device_put(array, whole(mesh)) for array in shared]
 
     def put(start: int) -> list[jax.Array]:
-        return [jax.device_put(_filled(array[start : start + step], step), split) for array in rows]
+        return [jax.device_put(_filled(array[start : start + step], step), split(mesh)) for array in rows]
 
     starts = range(0, total, step)
     first = put(0)
@@ -98,13 +151,12 @@ def _compiled(
     static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
     """Kept between calls: `jax.jit` of a new function object would compile anew each time."""
-    split, whole = PartitionSpec(AXIS), PartitionSpec()
-    specs = (split,) * rows + (whole,) * (len(shapes) - rows)
+    specs = (PartitionSpec(AXIS),) * rows + (PartitionSpec(),) * (len(shapes) - rows)
     mapped = jax.shard_map(
         functools.partial(function, **dict(static)),
         mesh=mesh,
         in_specs=specs,
-        out_specs=split,
+        out_specs=PartitionSpec(AXIS),
         check_vma=False,  # scans in `function` start from constants, which are the same on every device
     )
     arguments = [

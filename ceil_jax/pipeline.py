@@ -10,6 +10,7 @@ from typing import Any
 from ceil_jax import evaluate
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
+from ceil_jax.gold_skills import DESCRIPTIONS
 from ceil_jax.methods import METHODS, Method
 from ceil_jax.mmr import MMR_TRADE_OFF
 from ceil_jax.records import record
@@ -41,6 +42,8 @@ class Pipeline(Training):
             embed=self.embed,
             rewrite=partial(self.inputs.rewrite, orders=self.inputs.orders(name)),
             sketch=SKETCHES.get(self.task.language),
+            index=config.index,
+            describe=DESCRIPTIONS.get(self.task.language),
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()

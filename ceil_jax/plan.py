@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.candidates import Proposal
 from ceil_jax.config import EndpointConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
@@ -26,9 +25,11 @@ from ceil_jax.journal import Journal
 from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
+from ceil_jax.proposals import Proposal
 from ceil_jax.rates import ONE_H100, TWO_CORES, WRITING, Machine
 from ceil_jax.retrievers import Retrieved
-from ceil_jax.runs import Rows, Stage, Store, digest
+from ceil_jax.runs import Engine, Rows, Stage, Store, digest
+from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.training import Scored
 from ceil_jax.workspace import Encoders, Models
@@ -270,7 +271,7 @@ class _PlannedStore(Store):
         self._planner = planner
 
     @contextmanager
-    def stage(self, kind: str, key: Mapping[str, Any]) -> Iterator[Stage]:
+    def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
         yield _PlannedStage(self.root / f"{kind}-{digest(key)}", self._planner)
 
 
@@ -289,6 +290,8 @@ class _PlannedStage(Stage):
         chunk: int,
         what: str,
         cost: Callable[[], int] = lambda: 0,
+        shard: Shard | None = None,
+        engine: Engine | None = None,
     ) -> Rows:
         journal = Journal(self.folder / "rows.jsonl", "start")
         missing = [start for start in range(0, total, chunk) if start not in journal.lines]

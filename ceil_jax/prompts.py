@@ -38,6 +38,7 @@ class PromptBuilder:
     ) -> None:
         self.lm = lm
         self.template = template
+        self.reserve = reserve
         self._opening = "".join(self._piece(example) for example in few_shot)
         self._lengths: dict[str, int] = {}
         # one token for the start-of-text that some tokenisers add

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from ceil_jax.approximate import ApproximateIndex
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.gold_skills import Describe
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.sketches import Sketch
 from ceil_jax.tasks.base import Example
@@ -64,6 +66,8 @@ def build_retriever(
     embed: Embed | None = None,
     rewrite: Rewrite | None = None,
     sketch: Sketch | None = None,
+    describe: Describe | None = None,
+    index: str = "exact",
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
 
@@ -77,9 +81,11 @@ def build_retriever(
         embed: how texts become vectors, `encoder.encode` by default.
         rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
         sketch: what target_sketch compares of two outputs.
+        describe: an output to the skill it shows; for target_skill.
+        index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
 
     Raises:
-        UserError: unknown name, or no encoder, rewrite or sketch where one is needed.
+        UserError: unknown name or index, or no encoder, rewrite, sketch or description where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
@@ -95,9 +101,13 @@ def build_retriever(
         raise unknown_name("retriever", name, RETRIEVERS)
     if encoder is None:
         raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
-    view = _view(name, rewrite)
+    if index not in ("exact", "approximate"):
+        raise unknown_name("index", index, ("exact", "approximate"))
+    view = _view(name, rewrite, describe)
+    if index == "approximate" and view.score is not None:
+        raise UserError(f"{name} compares several vectors an example: take --index exact")
     embed = embed or (lambda e, texts: e.encode(texts))
-    vectors = _Vectors(bank, view, partial(embed, encoder), partial(embed, query_encoder or encoder))
+    vectors = _Vectors(bank, view, partial(embed, encoder), partial(embed, query_encoder or encoder), index)
     if name in ("mmr", "dpp"):
         return _Greedy(name, vectors, trade_off, shortlist)
     return _Dense(name, vectors)
@@ -106,7 +116,7 @@ def build_retriever(
 RETRIEVERS = (
     *("random", "bm25", "dense", "mmr", "dpp"),
     *("skill_base", "skill_consistency", "skill_distinct"),
-    *("target_knn", "target_sketch"),
+    *("target_knn", "target_skill", "target_sketch"),
 )
 """Those of the last line are oracles: they look at the queries' gold outputs."""
 
@@ -165,9 +175,15 @@ class _View(NamedTuple):
     """Of every query with every item, both float32 [N, m, D]; without it the cosine of their one text each."""
 
 
-def _view(name: str, rewrite: Rewrite | None) -> _View:
+def _view(name: str, rewrite: Rewrite | None, describe: Describe | None) -> _View:
     if name == "target_knn":
         return _View(lambda examples: [(example.output,) for example in examples])
+    if name == "target_skill":
+        if describe is None:
+            raise UserError(
+                f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
+            )
+        return _View(lambda examples: [(describe(example.output),) for example in examples])
     if not name.startswith("skill_"):
         return _View(lambda examples: [(example.input,) for example in examples])
     from ceil_jax.skill_similarity import SIMILARITIES
@@ -186,9 +202,11 @@ class _Vectors:
         view: _View,
         embed_items: Callable[[Sequence[str]], np.ndarray],
         embed_queries: Callable[[Sequence[str]], np.ndarray],
+        index: str,
     ) -> None:
         self.bank, self._view, self._embed_queries = bank, view, embed_queries
         self.items = self._embedded(bank, embed_items)
+        self._approximate = ApproximateIndex(self.items) if index == "approximate" else None
         self._position = {example.id: i for i, example in enumerate(bank)}
 
     def _embedded(
@@ -202,10 +220,13 @@ class _Vectors:
 
     def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
-        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products, top_k
+        from ceil_jax.hosts import top_k
+        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products
 
         vectors = self._embedded(queries, self._embed_queries)
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
+        if self._approximate is not None:
+            return *self._approximate.top_k(vectors, min(n, len(self.bank)), exclude), vectors
         per_item = 1 if self._view.score is None else self.items.shape[1]
         cosines, positions = top_k(
             vectors,

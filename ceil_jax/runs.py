@@ -7,6 +7,7 @@ runs/
   scores-3f9a0c…/      key.json     what this stage depends on, readable
                        rows.jsonl   a journal: append-only, a checksum a line (keyed_rows.jsonl where the
                                     rows have names and may grow in number)
+                       shards/      journals of jobs that made a part of the rows each
                        done.json    written last: the stage's summary and the sha256 of its files
 ```
 """
@@ -19,7 +20,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -30,9 +31,16 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ceil_jax.disk import file_sha256, held
-from ceil_jax.journal import Journal
+from ceil_jax.journal import Journal, read_lines
+from ceil_jax.shards import Shard, merged
 
 log = logging.getLogger(__name__)
+
+Line = Mapping[str, Any]
+"""A chunk in a journal of rows: start, rows, seconds, tokens."""
+
+Engine = Callable[[Sequence[tuple[int, int]]], Iterable[Line]]
+"""The lines of chunks (start, stop), in any order."""
 
 
 def canonical(value: Any) -> str:
@@ -59,10 +67,10 @@ def digest(value: Any) -> str:
 
 
 class Store:
-    """A folder of stages."""
+    """A folder of stages; in a job of several processes one of them `leads` and writes, the others read."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+    def __init__(self, root: Path | str, *, leads: bool = True) -> None:
+        self.root, self._leads = Path(root), leads
 
     def finished(self, kind: str, key: Mapping[str, Any]) -> Stage | None:
         """The stage if it is there and done; nothing is made, and nothing waited for."""
@@ -70,14 +78,19 @@ class Store:
         return stage if stage.summary is not None else None
 
     @contextmanager
-    def stage(self, kind: str, key: Mapping[str, Any]) -> Iterator[Stage]:
+    def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
         """The stage's folder, made if need be and held by this process alone until the block ends.
+
+        A shard holds its own part of it only.
 
         Raises:
             UserError: the disk is full or the folder cannot be written.
         """
         folder = self.root / f"{kind}-{digest(key)}"
-        with held(folder):
+        if not self._leads:
+            yield Followed(folder)
+            return
+        with held(folder, f".lock-{shard.number}-of-{shard.of}" if shard else ".lock"):
             stage = Stage(folder)
             content = (canonical(key) + "\n").encode()
             file = folder / "key.json"
@@ -90,6 +103,9 @@ class Store:
 
 class Stage:
     """One stage's folder. Files appear whole or not at all."""
+
+    leads = True
+    """Whether this process is the one that writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -185,6 +201,8 @@ class Stage:
         chunk: int,
         what: str,
         cost: Callable[[], int] = lambda: 0,
+        shard: Shard | None = None,
+        engine: Engine | None = None,
     ) -> Rows:
         """`work(start, stop)` for each chunk of `range(total)` that is not in the log yet, appended to it.
 
@@ -196,18 +214,34 @@ class Stage:
             chunk: rows a chunk.
             what: the progress bar's label.
             cost: a running count (LM tokens read), whose increase is kept with each chunk.
+            shard: make that part of the rows only, and return it. Without one, the rows that shards made
+                are verified and taken (`shards.merged`).
+            engine: makes the chunks elsewhere, instead of `work`.
         """
-        journal = Journal(self.folder / "rows.jsonl", "start")
-        starts = range(0, total, chunk)
+        if shard:
+            (self.folder / shard.file).parent.mkdir(exist_ok=True)
+        journal = Journal(self.folder / (shard.file if shard else "rows.jsonl"), "start")
+        starts: Sequence[int] = range(0, total, chunk)
+        if shard:
+            starts = shard.chunks(starts)
         missing = [start for start in starts if start not in journal.lines]
+        if missing and not shard:
+            journal.append(
+                [line for line in merged(self.folder, total, chunk) if line["start"] not in journal.lines]
+            )
+            missing = [start for start in missing if start not in journal.lines]
         if missing:
-            bar = tqdm(total=total, initial=total - sum(min(chunk, total - s) for s in missing), desc=what)
-            with bar:
-                for start in missing:
-                    stop = min(start + chunk, total)
-                    rows, seconds, tokens = _measured(partial(work, start, stop), stop - start, cost, what)
-                    journal.append([{"start": start, "rows": rows, "seconds": seconds, "tokens": tokens}])
-                    bar.update(stop - start)
+
+            def here(spans: Sequence[tuple[int, int]]) -> Iterator[Line]:
+                for start, stop in spans:
+                    yield timed_line(work, start, stop, cost)
+
+            rows = {start: min(chunk, total - start) for start in starts}
+            count = sum(rows.values())
+            with tqdm(total=count, initial=count - sum(rows[start] for start in missing), desc=what) as bar:
+                for line in (engine or here)([(start, start + rows[start]) for start in missing]):
+                    journal.append([line])
+                    bar.update(rows[line["start"]])
         lines = [journal.lines[start] for start in starts]
         return Rows([row for line in lines for row in line["rows"]], lines)
 
@@ -232,7 +266,7 @@ class Stage:
             with tqdm(total=len(asked), initial=len(asked) - len(missing), desc=what) as bar:
                 for start in range(0, len(missing), chunk):
                     some = missing[start : start + chunk]
-                    rows, seconds, tokens = _measured(partial(work, some), len(some), cost, what)
+                    rows, seconds, tokens = _measured(partial(work, some), len(some), cost)
                     each = {"seconds": round(seconds / len(some), 4), "tokens": tokens / len(some)}
                     journal.append(
                         [{"key": key, "row": row, **each} for key, row in zip(some, rows, strict=True)]
@@ -241,14 +275,74 @@ class Stage:
         return Rows([journal.lines[key]["row"] for key in keys], [journal.lines[key] for key in asked])
 
 
+class Followed(Stage):
+    """A stage as the processes that do not lead see it: they write nothing and wait for what they read."""
+
+    leads = False
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        return self.peek()
+
+    def write(self, file: str, content: bytes) -> None:
+        pass
+
+    def save(self, file: str, array: np.ndarray) -> None:
+        pass
+
+    def load(self, file: str) -> np.ndarray:
+        self._wait(lambda: (self.folder / file).exists())
+        return super().load(file)
+
+    def finish(self, summary: Mapping[str, Any], files: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The leader's summary."""
+        self._wait(lambda: self.summary is not None)
+        found = self.summary
+        assert found is not None
+        return found
+
+    def rows(self, total: int, work: Any, *, chunk: int, **_: Any) -> Rows:
+        lines = self._lines("rows.jsonl", "start", range(0, total, chunk))
+        return Rows([row for line in lines for row in line["rows"]], lines)
+
+    def keyed_rows(self, keys: Sequence[str], work: Any, **_: Any) -> Rows:
+        asked = list(dict.fromkeys(keys))
+        lines = self._lines("keyed_rows.jsonl", "key", asked)
+        row = {line["key"]: line["row"] for line in lines}
+        return Rows([row[key] for key in keys], lines)
+
+    def _lines(self, file: str, key: str, wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
+        found: dict[Any, Mapping[str, Any]] = {}
+
+        def complete() -> bool:
+            found.update(read_lines(self.folder / file, key))
+            return all(place in found for place in wanted)
+
+        self._wait(complete)
+        return [found[place] for place in wanted]
+
+    @staticmethod
+    def _wait(ready: Callable[[], bool]) -> None:
+        while not ready():
+            time.sleep(0.5)
+
+
+def timed_line(
+    work: Callable[[int, int], list[Any]], start: int, stop: int, cost: Callable[[], int]
+) -> dict[str, Any]:
+    """A chunk's line for a journal: its rows, the seconds they took and by how much `cost` grew."""
+    rows, seconds, tokens = _measured(partial(work, start, stop), stop - start, cost)
+    return {"start": start, "rows": rows, "seconds": seconds, "tokens": tokens}
+
+
 def _measured(
-    work: Callable[[], list[Any]], count: int, cost: Callable[[], int], what: str
+    work: Callable[[], list[Any]], count: int, cost: Callable[[], int]
 ) -> tuple[list[Any], float, int]:
     """The rows that `work` gives, the seconds it took and by how much `cost` grew."""
     began, before = time.perf_counter(), cost()
     rows = work()
     if len(rows) != count:
-        raise ValueError(f"{what}: {len(rows)} rows for {count} places")
+        raise ValueError(f"{len(rows)} rows for {count} places")
     return rows, round(time.perf_counter() - began, 3), cost() - before
 
 

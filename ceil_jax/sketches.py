@@ -24,9 +24,22 @@ def sql_sketch(query: str) -> frozenset[str]:
 
     `>=` counts as > and =, `<>` as < and >.
     """
-    bare = re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
+    bare = sql_bare(query)
     words = {word.upper() for word in re.findall(r"\w+", bare)}
     return (SQL_WORDS & words) | (SQL_SIGNS & set(bare))
+
+
+def sql_bare(query: str) -> str:
+    """The query without quoted text and names behind a dot."""
+    return re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
+
+
+def sql_tables(query: str) -> frozenset[str]:
+    """The tables that stand after FROM and JOIN, in lower case; a nested query's too."""
+    ends = "on|join|where|group|order|having|limit|union|intersect|except|select"
+    clauses = re.findall(rf"(?is)\b(?:from|join)\b(.*?)(?=\b(?:{ends})\b|[()]|$)", sql_bare(query))
+    names = [re.search(r"\w+", table) for clause in clauses for table in clause.split(",")]
+    return frozenset(name[0].lower() for name in names if name)
 
 
 def cogs_sketch(form: str) -> frozenset[str]:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from tqdm.auto import tqdm
 
-from ceil_jax.disk import check_room, folder_sha256
 from ceil_jax.errors import UserError
-from ceil_jax.journal import Journal
+from ceil_jax.hosts import together
+from ceil_jax.parallel import global_mesh, jit_whole, whole
 from ceil_jax.runs import Stage
 from ceil_jax.tokens import Tokens, pad
+from ceil_jax.training_state import TrainingState
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
-
-log = logging.getLogger(__name__)
 
 Params = Any
 Batch = Any
@@ -64,6 +60,9 @@ def fit(
     depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length
     of the run, so that small sets never leave the warm-up; we scale it.
 
+    A step spans all devices of all processes, each of which holds the parameters whole; `loss` says what of it
+    is split over them (`parallel.over_devices`), so that a batch's loss and gradient are those of one device.
+
     Args:
         loss: (params, batch, dropout key) → scalar, jit-able.
         batches: (step, instance numbers int [B]) → batch.
@@ -73,9 +72,7 @@ def fit(
     Raises:
         UserError: the loss is not finite.
     """
-    import orbax.checkpoint as ocp
-    from orbax.checkpoint import checkpoint_managers as policies
-
+    params = jax.device_put(jax.tree.map(np.asarray, params), whole(global_mesh()))
     batch_size = min(batch_size, instances)
     steps = max(1, math.ceil(instances * epochs / batch_size))
     every = max(1, math.ceil(steps / _EVALUATIONS))
@@ -89,48 +86,23 @@ def fit(
     )
     optimiser = optax.adam(schedule)
 
-    @jax.jit
+    @jit_whole
     def update(params: Params, state: Any, batch: Batch, key: jax.Array) -> tuple[Params, Any, jax.Array]:
         value, gradient = jax.value_and_grad(loss)(params, batch, key)
         change, state = optimiser.update(gradient, state, params)
         return optax.apply_updates(params, change), state, value
 
-    def rank(metrics: dict[str, float]) -> float:
-        return metrics["rank"]
+    def save(step: int, row: dict[str, float]) -> None:
+        kept.save(step, {"params": params, "state": state}, row, row[QUALITY])
 
-    keep = policies.AnyPreservationPolicy([policies.LatestN(1), policies.BestN(get_metric_fn=rank, n=1)])
-    options = ocp.CheckpointManagerOptions(
-        best_fn=rank, preservation_policy=keep, enable_async_checkpointing=False
-    )
-    kept = _Kept(stage, every)
-    with ocp.CheckpointManager(kept.checkpoints, options=options) as checkpoints:
-
-        def save(step: int, params: Params, state: Any, row: dict[str, float]) -> None:
-            # before the checkpoint: a killed run may have a row too many, never one too few
-            history.append(kept.row({"step": step, **row}))
-            args = ocp.args.StandardSave({"params": params, "state": state})
-            # Orbax writes a new checkpoint before it removes an old one
-            check_room(stage.folder, sum(leaf.nbytes for leaf in jax.tree.leaves(args.item)))
-            # of equally good checkpoints the earlier is better
-            checkpoints.save(step, args=args, metrics={"rank": row[QUALITY] - 1e-9 * step})
-            kept.seal(step)
-
-        def restore(step: int) -> Any:
-            return checkpoints.restore(step, args=ocp.args.StandardRestore(abstract))
-
-        state = optimiser.init(params)
-        abstract = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)),
-            {"params": params, "state": state},
-        )
-        history: list[dict[str, float]] = []
-        last = checkpoints.latest_step()
+    state = jit_whole(optimiser.init)(params)
+    with together(what), TrainingState(stage, every, {"params": params, "state": state}) as kept:
+        last = kept.step
         if last is None:
             last = 0
-            save(0, params, state, held_out(params))
+            save(0, held_out(params))
         else:
-            history = kept.history(last)
-            restored = restore(last)
+            restored = jax.device_put(kept.last(), whole(global_mesh()))
             params, state = restored["params"], restored["state"]
 
         key = jax.random.key(seed)
@@ -146,57 +118,12 @@ def fit(
                     )
                 if (step + 1) % every == 0 or step + 1 == steps:
                     row = held_out(params)
-                    save(step + 1, params, state, {"loss": float(np.mean(losses)), **row})
+                    mean = float(np.mean(losses))
+                    save(step + 1, {"loss": mean, **row})
                     losses = []
-                    bar.set_postfix(loss=f"{history[-1]['loss']:.4f}", tau=f"{row[QUALITY]:.3f}")
+                    bar.set_postfix(loss=f"{mean:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
-        return Trained(restore(checkpoints.best_step())["params"], history)
-
-
-class _Kept:
-    """What a killed training leaves for the next process: checkpoints, their checksums, the history so far.
-
-    A checkpoint or row that is damaged makes training begin again: the best one may be the one that is lost.
-    A checkpoint that has no checksum yet is whole, for Orbax renames it into place when it is.
-    """
-
-    def __init__(self, stage: Stage, every: int) -> None:
-        self.checkpoints = (stage.scratch / "checkpoints").absolute()
-        stage.scratch.mkdir(exist_ok=True)
-        if not self._sound(stage, every):
-            log.warning("%s: a checkpoint is damaged; training again from the start", stage.name)
-            shutil.rmtree(stage.scratch)
-            stage.scratch.mkdir()
-        self._history = Journal(stage.scratch / "history.jsonl", "step")
-        self._seals = Journal(stage.scratch / "checkpoints.jsonl", "step")
-
-    def _sound(self, stage: Stage, every: int) -> bool:
-        seals = Journal(stage.scratch / "checkpoints.jsonl", "step").lines
-        history = Journal(stage.scratch / "history.jsonl", "step").lines
-        for folder in self.checkpoints.glob("[0-9]*"):
-            if not folder.name.isdigit():  # half-written, which Orbax sweeps away
-                continue
-            step = int(folder.name)
-            if not {*range(0, step, every), step} <= set(history):
-                return False
-            if step in seals and seals[step]["sha256"] != folder_sha256(folder):
-                return False
-        return True
-
-    def row(self, row: dict[str, float]) -> dict[str, float]:
-        """The row as it was first written."""
-        if row["step"] not in self._history.lines:
-            self._history.append([row])
-        return self._history.lines[row["step"]]
-
-    def seal(self, step: int) -> None:
-        """Keep the checksum of a checkpoint that is whole."""
-        if step not in self._seals.lines:
-            self._seals.append([{"step": step, "sha256": folder_sha256(self.checkpoints / str(step))}])
-
-    def history(self, last: int) -> list[dict[str, float]]:
-        """The rows up to a step."""
-        return [row for step, row in self._history.lines.items() if step <= last]  # type: ignore[operator]
+        return Trained(kept.best()["params"], kept.history)
 
 
 class TokenTable:

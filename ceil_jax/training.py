@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax import candidates
+from ceil_jax import proposals
 from ceil_jax.config import CEILConfig, RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.retrievers import unit_rows
 from ceil_jax.runs import Cost, Rows, Stage, digest
+from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.train import QUALITY, Trained
 from ceil_jax.workspace import Encoders, Models, Workspace
@@ -28,7 +29,7 @@ class Scored(NamedTuple):
     """Training queries, their sets, and the LM's scores of these."""
 
     instances: list[Example]
-    proposal: candidates.Proposal
+    proposal: proposals.Proposal
     rows: Rows
     stage: str
 
@@ -71,10 +72,8 @@ class Training(Workspace):
     @cached_property
     def epr_scores(self) -> Scored:
         """EPR's training queries and candidates with the LM's scores."""
-        instances = self.instances(self.config.epr.instances)
-        queries = self.inputs.seen(instances)
-        proposal = candidates.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
-        return Scored(instances, proposal, *self.scores(instances, proposal, "EPR candidates"))
+        instances, proposal, what = self._epr_sets
+        return Scored(instances, proposal, *self.scores(instances, proposal, what))
 
     @cached_property
     def ceil_scores(self) -> Scored:
@@ -85,11 +84,32 @@ class Training(Workspace):
         """
         if self._first_seed is not self:
             return self._first_seed.ceil_scores
+        instances, proposal, what = self._ceil_sets
+        return Scored(instances, proposal, *self.scores(instances, proposal, what))
+
+    def score(self, source: str, shard: Shard | None = None) -> Rows:
+        """The LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
+
+        CEIL's subsets come from EPR's encoder, so that EPR is trained first, by the first shard that gets there.
+        """
+        if source not in ("epr", "ceil"):
+            raise unknown_name("scores", source, ("epr", "ceil"))
+        sets = self._epr_sets if source == "epr" else self._first_seed._ceil_sets
+        return self.scores(*sets, shard)[0]
+
+    @cached_property
+    def _epr_sets(self) -> tuple[list[Example], proposals.Proposal, str]:
+        instances = self.instances(self.config.epr.instances)
+        queries = self.inputs.seen(instances)
+        proposal = proposals.propose_single(queries, self.inputs.bank, self.config.epr.candidates)
+        return instances, proposal, "EPR candidates"
+
+    @cached_property
+    def _ceil_sets(self) -> tuple[list[Example], proposals.Proposal, str]:
         config = self._ceil_config
         encoder = self.encoders(config.initial).context
         instances = self.instances(config.instances)
-        proposal = self._propose(encoder, self.inputs.seen(instances), config)
-        return Scored(instances, proposal, *self.scores(instances, proposal, "CEIL subsets"))
+        return instances, self._propose(encoder, self.inputs.seen(instances), config), "CEIL subsets"
 
     @cached_property
     def _first_seed(self) -> Training:
@@ -174,8 +194,9 @@ class Training(Workspace):
             if stage.summary is None:
                 began = time.perf_counter()
                 encoders, trained = train(stage)
-                for part, encoder in encoders.items():
-                    encoder.save_pretrained(stage.folder / part)
+                if stage.leads:
+                    for part, encoder in encoders.items():
+                        encoder.save_pretrained(stage.folder / part)
                 files = [
                     f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()
                 ]
@@ -201,7 +222,7 @@ class Training(Workspace):
 
     def _propose(
         self, encoder: Encoder, queries: Sequence[Example], config: CEILConfig
-    ) -> candidates.Proposal:
+    ) -> proposals.Proposal:
         bank = self.inputs.context
         if not config.size <= min(config.shortlist, len(bank) - 1):
             raise UserError(
@@ -212,13 +233,14 @@ class Training(Workspace):
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         seed = self.config.data_seed
         if config.sampler == "bank":
-            shortlist = candidates.widened(queries, shortlist, config.size, bank, seed)
+            shortlist = proposals.widened(queries, shortlist, config.size, bank, seed)
         if config.sampler != "k_dpp":
-            return candidates.propose_random(queries, shortlist, config.subsets, config.size, seed)
+            draw = proposals.propose_tree if config.sampler == "tree" else proposals.propose_random
+            return draw(queries, shortlist, config.subsets, config.size, seed)
         assert config.trade_off != "tuned"
         vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
         relevance = np.array([[pick.relevance for pick in picks] for picks in retrieved], np.float32)
-        return candidates.propose_k_dpp(
+        return proposals.propose_k_dpp(
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
 

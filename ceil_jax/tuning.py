@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.candidates import Proposal
+from ceil_jax.proposals import Proposal
 
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
 """The papers' grid for λ is {0.01, 0.05, 0.1}; with few examples a prompt the best can lie far below it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax import candidates
+from ceil_jax import candidates, hosts
 from ceil_jax.config import EndpointConfig, RunConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
@@ -18,8 +18,10 @@ from ceil_jax.inputs import Inputs
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.pretrained import load_encoder
 from ceil_jax.prompts import PromptBuilder, answer_reserve
+from ceil_jax.proposals import Proposal
 from ceil_jax.retrievers import Retrieved, build_retriever
-from ceil_jax.runs import Cost, Rows, Store, digest
+from ceil_jax.runs import Cost, Engine, Rows, Store, digest
+from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 
 
@@ -54,7 +56,7 @@ class Workspace:
         self.config = config
         self.task = task
         self.models = models or Models()
-        self.store = Store(config.out)
+        self.store = Store(config.out, leads=hosts.leads())
         self.costs: dict[str, Cost] = {}
         self.inputs = Inputs(config, task, self.store, self._lm, self.costs)
         if not 1 <= config.shots < len(task.train):
@@ -110,7 +112,8 @@ class Workspace:
                 began = time.perf_counter()
                 # skills are often the same
                 place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-                vectors = encoder.encode(list(place), progress=True)
+                own = list(place)
+                vectors = hosts.mapped(lambda share: encoder.encode(own[share], progress=True), len(own))
                 stage.save("vectors.npy", vectors[[place[text] for text in texts]])
                 stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
             return np.array(stage.load("vectors.npy"))
@@ -120,14 +123,20 @@ class Workspace:
     ) -> list[list[Retrieved]]:
         """The n nearest of the bank to each query, never itself."""
         dense = build_retriever(
-            "dense", bank, encoder=encoders.context, query_encoder=encoders.query, embed=self.embed
+            "dense",
+            bank,
+            encoder=encoders.context,
+            query_encoder=encoders.query,
+            embed=self.embed,
+            index=self.config.index,
         )
         return dense.retrieve(queries, min(n, len(bank) - 1))
 
     def scores(
-        self, queries: Sequence[Example], proposal: candidates.Proposal, what: str
+        self, queries: Sequence[Example], proposal: Proposal, what: str, shard: Shard | None = None
     ) -> tuple[Rows, str]:
-        """The LM's scores of a proposal and the name of their stage, which stands for all they depend on."""
+        """The LM's scores of a proposal and the name of their stage, which stands for all they depend on; of a
+        shard only its part."""
         key = {
             **self.task_key,
             "queries": digest(list(queries)),
@@ -135,16 +144,45 @@ class Workspace:
             "shortlist": proposal.shortlist,
             "subsets": np.ascontiguousarray(proposal.subsets),
         }
-        with self.store.stage("scores", key) as stage:
+        builder = self.builder(queries)
+        with self.store.stage("scores", key, shard) as stage:
             rows = candidates.score(
                 stage,
                 queries,
                 self.task.train,
                 proposal,
                 self.lm,
-                self.builder(queries),
+                builder,
                 fit=self.config.fit,
                 what=f"scoring {what}",
+                shard=shard,
+                engine=self._engine(queries, proposal, builder),
             )
             self.costs[f"scoring {what}"] = Cost(rows.seconds, rows.tokens)
             return rows, stage.name
+
+    def _engine(
+        self, queries: Sequence[Example], proposal: Proposal, builder: PromptBuilder
+    ) -> Engine | None:
+        if self.config.engine == "local":
+            return None
+        from ceil_jax.ray_scoring import Scorer, actor_pool
+
+        scorer = Scorer(
+            partial(
+                load_lm,
+                self.config.lm,
+                dtype=self.config.dtype,
+                device_map=self.config.device_map,
+                endpoint=self.config.endpoint,
+            ),
+            self.lm.name,
+            queries,
+            self.task.train,
+            proposal,
+            self.task.template,
+            builder.reserve,
+            self.task.few_shot,
+            self.config.fit,
+        )
+        return actor_pool(scorer, self.config.actors)

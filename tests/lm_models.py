@@ -7,6 +7,8 @@ from transformers import (
     Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
@@ -53,6 +55,13 @@ def model(kind: str, context: int = 96, **settings):
     if kind == "gpt2":
         config = GPT2Config(**shared, n_positions=context, n_embd=32, n_layer=2, n_head=4, **settings)
         return GPT2LMHeadModel(config).eval()
+    if kind == "gpt_neo":
+        # its attention is its own; the second layer sees the last 8 tokens only
+        layers = {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 8}
+        config = GPTNeoConfig(
+            **shared, **layers, hidden_size=32, num_heads=4, max_position_embeddings=context, **settings
+        )
+        return GPTNeoForCausalLM(config).eval()
     shape = {
         "hidden_size": 32,
         "intermediate_size": 48,

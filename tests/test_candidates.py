@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ceil_jax import candidates
+from ceil_jax import candidates, proposals
 from ceil_jax.lm import TinyLM
 from ceil_jax.prompts import PromptBuilder
 from ceil_jax.runs import Store
@@ -20,7 +20,7 @@ COMMANDS = [Example(f"train-{i}", f"do thing {i}", f"cmd{i % 5} -x {i}") for i i
 
 
 def test_options_shared_by_all_are_stratified_and_exclude_the_query():
-    proposal = candidates.propose_single(BANK[:4], BANK, 6)
+    proposal = proposals.propose_single(BANK[:4], BANK, 6)
     assert proposal.shortlist.shape == (4, 6)
     assert proposal.subsets.shape == (4, 6, 1)
     for query, row in zip(BANK, proposal.shortlist, strict=False):
@@ -31,23 +31,58 @@ def test_options_shared_by_all_are_stratified_and_exclude_the_query():
 
 
 def test_free_answers_are_matched_with_answers():
-    proposal = candidates.propose_single(COMMANDS[:1], COMMANDS, 3)
+    proposal = proposals.propose_single(COMMANDS[:1], COMMANDS, 3)
     assert {COMMANDS[i].output.split()[0] for i in proposal.shortlist[0]} == {"cmd0"}
 
 
 def test_random_subsets_begin_with_the_top_k_and_are_sorted_sets():
     shortlist = np.arange(20, dtype=np.int32).reshape(2, 10)
-    proposal = candidates.propose_random(BANK[:2], shortlist, count=5, size=4, seed=0)
+    proposal = proposals.propose_random(BANK[:2], shortlist, count=5, size=4, seed=0)
     assert proposal.subsets.shape == (2, 5, 4)
     assert (proposal.subsets[:, 0] == np.arange(4)).all()
     assert (np.diff(proposal.subsets, axis=2) > 0).all()
-    again = candidates.propose_random(BANK[1:2], shortlist[1:], count=5, size=4, seed=0)
+    again = proposals.propose_random(BANK[1:2], shortlist[1:], count=5, size=4, seed=0)
     assert (again.subsets[0] == proposal.subsets[1]).all()
+
+
+def test_tree_subsets_share_their_farther_halves():
+    shortlist = np.tile(np.arange(12, dtype=np.int32), (2, 1))
+    proposal = proposals.propose_tree(BANK[:2], shortlist, count=10, size=5, seed=0)
+    assert (proposal.subsets[:, 0] == np.arange(5)).all()
+    assert (np.diff(proposal.subsets, axis=2) > 0).all()
+    for subsets in proposal.subsets:
+        # √9 stems of ⌊5/2⌋ examples, three subsets each
+        stems, counts = np.unique(subsets[1:, 3:], axis=0, return_counts=True)
+        assert stems.shape == (3, 2) and counts.tolist() == [3, 3, 3]
+    assert (proposal.subsets[0] != proposal.subsets[1]).any()
+    again = proposals.propose_tree(BANK[1:2], shortlist[1:], count=10, size=5, seed=0)
+    assert (again.subsets[0] == proposal.subsets[1]).all()
+
+
+def test_a_tree_subset_by_itself_is_a_uniform_draw():
+    # 500 queries × 4: each of the C(5, 3) = 10 subsets is expected 200 times
+    queries = [labelled(i) for i in range(500)]
+    shortlist = np.tile(np.arange(5, dtype=np.int32), (500, 1))
+    drawn = proposals.propose_tree(queries, shortlist, count=5, size=3, seed=0).subsets[:, 1:].reshape(-1, 3)
+    subsets, counts = np.unique(drawn, axis=0, return_counts=True)
+    assert len(subsets) == 10
+    # 1,000 stems, each shared by two: a count's standard deviation is at most √2 · √(2000 · 0.1 · 0.9) = 19
+    assert np.abs(counts - 200).max() < 4 * 19
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_tree_subsets_of_a_short_shortlist(size):
+    shortlist = np.array([[3, 4, -1, -1]], np.int32)
+    proposal = proposals.propose_tree(BANK[:1], shortlist, count=6, size=size, seed=0)
+    assert proposal.subsets.shape == (1, 6, size)
+    assert (proposal.subsets >= 0).all() and (proposal.subsets < 2).all()
+    wide = proposals.propose_tree(BANK[:1], shortlist, count=3, size=3, seed=0)
+    assert (wide.subsets[0] == [[0, 1, -1]] * 3).all()
 
 
 def test_short_shortlists_leave_places_empty():
     shortlist = np.array([[3, 4, -1, -1]], np.int32)
-    proposal = candidates.propose_random(BANK[:1], shortlist, count=2, size=3, seed=0)
+    proposal = proposals.propose_random(BANK[:1], shortlist, count=2, size=3, seed=0)
     assert (proposal.subsets[0] == [[0, 1, -1], [0, 1, -1]]).all()
 
 
@@ -60,7 +95,7 @@ def test_k_dpp_subsets_are_diverse():
     features[0, 5:] *= -1
     shortlist = np.arange(10, dtype=np.int32)[None]
     relevance = np.zeros((1, 10), np.float32)
-    proposal = candidates.propose_k_dpp(shortlist, features, relevance, 41, 2, 1.0, seed=0)
+    proposal = proposals.propose_k_dpp(shortlist, features, relevance, 41, 2, 1.0, seed=0)
     assert proposal.subsets.shape == (1, 41, 2)
     mixed = (proposal.subsets[0, 1:, 0] < 5) & (proposal.subsets[0, 1:, 1] >= 5)
     assert mixed.mean() > 0.9
@@ -70,9 +105,7 @@ def test_a_kernel_of_low_rank_gives_smaller_subsets():
     features = np.zeros((1, 8, 4), np.float32)
     features[0, :4, 0], features[0, 4:, 0] = 1, -1  # two different vectors, whose similarity is 0
     shortlist = np.arange(8, dtype=np.int32)[None]
-    subsets = candidates.propose_k_dpp(
-        shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0
-    ).subsets
+    subsets = proposals.propose_k_dpp(shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0).subsets
     assert (subsets[0, 0] == [0, 1, 2]).all()
     assert (subsets[0, 1:, 2] == -1).all()
     assert (subsets[0, 1:, 0] < 4).all() and (subsets[0, 1:, 1] >= 4).all()
@@ -87,7 +120,7 @@ def score(tmp_path, queries, bank, proposal):
 
 def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):
     shortlist = np.array([[5, 9, 2], [4, 8, 11]], np.int32)
-    proposal = candidates.propose_random(BANK[:2], shortlist, count=3, size=2, seed=0)
+    proposal = proposals.propose_random(BANK[:2], shortlist, count=3, size=2, seed=0)
     lm, rows = score(tmp_path, BANK[:2], BANK, proposal)
     for q, row in enumerate(rows):
         for m, subset in enumerate(proposal.subsets[q]):
@@ -102,7 +135,7 @@ def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):
 
 def test_an_example_with_the_answer_scores_higher_than_one_without(tmp_path):
     # EPR's signal, on the test LM
-    proposal = candidates.propose_single(BANK[:6], BANK, 6)
+    proposal = proposals.propose_single(BANK[:6], BANK, 6)
     _, rows = score(tmp_path, BANK[:6], BANK, proposal)
     for query, row, shortlist in zip(BANK, rows, proposal.shortlist, strict=False):
         same = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output == query.output]
@@ -111,6 +144,6 @@ def test_an_example_with_the_answer_scores_higher_than_one_without(tmp_path):
 
 
 def test_free_answers_have_no_choice_column(tmp_path):
-    proposal = candidates.propose_single(COMMANDS[:2], COMMANDS, 4)
+    proposal = proposals.propose_single(COMMANDS[:2], COMMANDS, 4)
     _, rows = score(tmp_path, COMMANDS[:2], COMMANDS, proposal)
     assert [set(row) for row in rows] == [{"log_prob"}] * 2

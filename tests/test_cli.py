@@ -106,3 +106,21 @@ def test_tasks_lists_all_and_shows_one(capsys):
     assert "9,542 examples in the bank, 1,061 queries" in shown
     assert shown.count("--- validation-") == 5
     assert shown.count(" It is\n") == 5
+
+
+def test_scores_in_two_jobs(tmp_path, capsys):
+    data = tmp_path / "mine.csv"
+    rows = [f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(40)]
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    arguments = ["score", "epr", "--data", str(data), "--input", "text", "--output", "label"]
+    arguments += ["--metric", "accuracy", "--lm", "tiny", "--out", str(tmp_path)]
+    # 24 queries of 8 candidates: chunks of 20 and of 4 queries
+    assert main([*arguments, "--shard", "1/2"]) == 0
+    assert "20 queries scored by shard 1/2" in capsys.readouterr().out
+    code, line = said(capsys, *arguments)
+    assert code == 2
+    assert "4 of 24 rows are missing, row 20 the first; run again --shard 2/2" in line
+    assert main([*arguments, "--shard", "2/2"]) == 0
+    assert main(arguments) == 0
+    assert "24 queries scored:" in capsys.readouterr().out
+    assert said(capsys, *arguments, "--shard", "3/2")[0] == 2

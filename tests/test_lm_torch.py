@@ -7,10 +7,10 @@ from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
-from ceil_jax.lm.tokens import Tokeniser, shared_prefix
+from ceil_jax.lm.tokens import Tokeniser
 from ceil_jax.lm.torch_lm import TorchLM
 
-KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True)]
+KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True), ("gpt_neo", False)]
 PROMPTS = [
     "A film; It is",
     "It is ",  # the space goes into the continuation's first token
@@ -129,6 +129,7 @@ def test_choose_takes_the_best_the_first_of_equals_and_the_mean_if_asked(lm):
     assert lm.choose(["It"], [options], per_token=True).tolist() == [int(many / 4 > one / 2)]
 
 
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
 def test_tokens_read_counts_what_options_share_once(network, kind):
     lm = language_model(network, kind)
     bos = int(kind[1])
@@ -148,6 +149,28 @@ def test_greedy_generation_is_the_argmax_loop(lm, network, kind):
     expected = [fast.decode(ids, skip_special_tokens=True) for ids in written]
     assert lm.generate(PROMPTS, 7) == expected
     assert [lm.generate([prompt], 7)[0] for prompt in PROMPTS] == expected
+
+
+@pytest.mark.parametrize("budget", [5, 10_000])
+def test_an_opening_that_prompts_share_is_read_once_and_changes_no_text(network, kind, budget):
+    fast = tokenizer(bos=kind[1])
+    opening = "It is good; a film is so so bad;"
+    prompts = [opening + rest for rest in ["", " It is", " a film is so great; It", " bad", " It is"]]
+    ids = [fast(prompt)["input_ids"] for prompt in prompts]
+    expected = [fast.decode(greedy(network, row, 7), skip_special_tokens=True) for row in ids]
+    lm = language_model(network, kind, token_budget=budget)
+    assert lm.generate(prompts, 7) == expected
+    sampled = lm.generate(prompts, 7, temperature=1.0, seed=1)
+    assert sampled == [lm.generate([prompt], 7, temperature=1.0, seed=1)[0] for prompt in prompts]
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_generation_counts_what_prompts_share_once(network, kind):
+    lm = language_model(network, kind)
+    prompts = ["It is good; It is", "It is good; film", "It is good; It is"]
+    ids = [tokenizer(bos=kind[1])(prompt)["input_ids"] for prompt in prompts]
+    lm.generate(prompts, 1)
+    assert lm.tokens_read == len({tuple(row[:end]) for row in ids for end in range(1, len(row) + 1)})
 
 
 def test_generation_stops_at_strings_cut_exactly(lm):
@@ -229,13 +252,6 @@ def test_the_boundary_is_where_the_prompt_ends():
     ]
 
 
-def test_the_shared_prefix_ends_before_any_scored_token():
-    tokens = Tokeniser(tokenizer())
-    assert shared_prefix(tokens.pairs(["a is"] * 2, [" good", " good film"])) == 2
-    # ";" goes into the token ";\n" of one option
-    assert shared_prefix(tokens.pairs(["a;"] * 2, ["x", "\n"])) == 1
-
-
 def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
     folder = tmp_path / "small"
     model("llama").save_pretrained(folder)
@@ -276,3 +292,20 @@ def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
     assert lm.generate(prompts[:1], 8, ["."]) == [" Paris"]
     # digits stand alone, and so does the white space before them
     assert lm.count_tokens(["x  12"]).tolist() == [4]
+
+
+@pytest.mark.packages
+def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
+    lm = load_lm("gemma-3-270m", dtype="float32")
+    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(40) for w in ("dull", "a joy")]
+    prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
+    assert lm.count_tokens(["".join(reviews)])[0] > 512
+    assert lm.generate(prompts, 6) == [lm.generate([prompt], 6)[0] for prompt in prompts]
+    found = lm.log_likelihood(prompts, [" is good", " best"])
+    network, fast = lm._model, lm._tokenizer
+    for prompt, answer, score in zip(prompts, [" is good", " best"], found, strict=True):
+        ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
+        with torch.no_grad():
+            log_probs = network(torch.tensor([ids])).logits[0].log_softmax(-1)
+        expected = sum(float(log_probs[place - 1, ids[place]]) for place in range(start, len(ids)))
+        assert score == pytest.approx(expected, abs=1e-3)

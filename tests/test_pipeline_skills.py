@@ -3,14 +3,22 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ceil_jax.compare import compare
 from ceil_jax.config import CEILConfig, EPRConfig, RunConfig, SkillConfig
 from ceil_jax.errors import UserError
+from ceil_jax.evaluate import Evaluation
 from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.report.write import write_report
+from ceil_jax.runs import Rows
+from ceil_jax.sketches import sql_sketch
+from ceil_jax.skill_experiments import SkillOptions, main
+from ceil_jax.skill_figure import draw_spaces
+from ceil_jax.skill_recall import recall_table, sample
+from ceil_jax.skill_table import compare_skills, csv_of, score_of
 from ceil_jax.tasks.base import Example, Task, Template
 
 ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")
@@ -149,6 +157,103 @@ def test_what_a_user_can_mend(config, tmp_path):
         Pipeline(outside, TASK).retrieve("skill_base", TASK.validation)
     with pytest.raises(UserError, match=r"16 demonstrations take .* tiny reads 512"):
         Pipeline(without, TASK).retrieve("skill_base", TASK.validation)
+
+
+def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
+    pipeline = Pipeline(config, TASK)
+    table = compare_skills(pipeline, ["random", "topk", *SKILL_METHODS, "target_skill"], seeds=3)
+    rows = {row.method: row for row in table.rows}
+    assert {method: row.repeats for method, row in rows.items()} == {
+        "random": 3,
+        "topk": 1,
+        "skill_base": 2,
+        "skill_consistency": 1,
+        "skill_distinct": 1,
+        "target_skill": 1,
+    }
+    assert len(asked) == 2 * 36  # orders are shared by base and the variants
+    # all good rewrites and all gold skills find examples of the same sketch
+    for method in [*SKILL_METHODS, "target_skill"]:
+        assert rows[method].selected.overlap == 100
+    draws = [
+        Pipeline(replace(config, data_seed=seed), TASK).retrieve("random", TASK.validation)
+        for seed in range(3)
+    ]
+    same = [
+        len(sql_sketch(query.output) & sql_sketch(TASK.train[pick.position].output))
+        / len(sql_sketch(query.output) | sql_sketch(TASK.train[pick.position].output))
+        for draw in draws
+        for query, picks in zip(TASK.validation, draw, strict=True)
+        for pick in picks
+    ]
+    assert rows["random"].selected.overlap == pytest.approx(100 * sum(same) / len(same))
+    assert "0 of 72 rewrites failed" in table.text()
+    assert table.markdown().count("| Skill-KNN") == 4
+    lines = csv_of([table, table]).splitlines()
+    assert len(lines) == 1 + 2 * 6
+    assert len({line.count(",") for line in lines}) == 1
+
+
+def test_a_table_without_answers_asks_for_rewrites_only(config, asked, monkeypatch):
+    monkeypatch.setattr(Pipeline, "answers", None)
+    table = compare_skills(Pipeline(config, TASK), ["topk", "skill_base"], answer=False)
+    assert [row.score for row in table.rows] == [None, None]
+    assert "exact_match" not in table.text()
+    assert len(asked) == 2 * 36
+    with pytest.raises(UserError, match="neither SQL nor COGS"):
+        compare_skills(Pipeline(config, replace(TASK, language="")), ["topk"])
+
+
+def test_scores_over_repeats_by_hand():
+    found = [
+        Evaluation(Rows([], []), np.array(scores, float), float(np.mean(scores)), None, {}, None)
+        for scores in ([1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
+    ]
+    score = score_of(found)
+    assert (score.mean, score.sd) == (50, 25)
+    assert score.interval.mean == 50
+
+
+def test_samples_are_kept_and_go_on(config, asked, monkeypatch):
+    pipeline = Pipeline(config, TASK)
+    three = sample(pipeline, "random", 3, 0.7)
+    assert [len(drawn) for drawn in three] == [3] * 6
+    seeds = []
+    answer = TinyLM.generate
+    monkeypatch.setattr(
+        TinyLM, "generate", lambda self, *a, **o: (seeds.append(o.get("seed")), answer(self, *a, **o))[1]
+    )
+    five = sample(pipeline, "random", 5, 0.7)
+    assert seeds == [3, 4]
+    assert [drawn[:3] for drawn in five] == three
+    table = recall_table(pipeline, ["random"], 5, 0.7)
+    assert "| method | greedy | recall@1 | recall@2 | recall@3 | recall@5 |" in table
+    with pytest.raises(UserError, match="both must be above 0"):
+        sample(pipeline, "random", 3, 0.0)
+
+
+def test_both_spaces_are_drawn(config, asked):
+    pytest.importorskip("sklearn")
+    picture = draw_spaces(Pipeline(config, TASK))
+    assert picture.startswith(b"\x89PNG")
+    assert len(asked) == 36
+    assert draw_spaces(Pipeline(config, TASK), gold=True) != picture
+    assert len(asked) == 36
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "spider"], "--task spider: this script takes --tasks"),
+        (["--tasks", "sst5"], "sst5 is neither SQL nor COGS"),
+        (["--retriever", "topkk"], "unknown retriever 'topkk'; did you mean 'topk'"),
+        (["--tasks"], "--tasks: give at least one"),
+    ],
+)
+def test_what_a_script_refuses(arguments, message, capsys):
+    options = SkillOptions(tasks=("cogs.ps",))
+    assert main(options, "cogs", arguments) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_another_lm_may_rewrite(config):

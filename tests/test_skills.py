@@ -61,6 +61,16 @@ def test_orders_are_shuffles_that_the_seed_decides(tmp_path):
     assert len({tuple(sorted(opening.split("\n\n"))) for opening in (*first, *other)}) == 1
 
 
+def test_orders_of_few_demonstrations_differ(tmp_path):
+    three = rewriter(tmp_path, Writer(), orders=6, seed=2).openings
+    assert len(set(three)) == 6
+    assert rewriter(tmp_path, Writer(), orders=2, seed=2).openings == three[:2]
+    with pytest.raises(
+        UserError, match=r"2 demonstrations have 2 orders: give more .* --skills.orders than 3"
+    ):
+        rewriter(tmp_path, Writer(), SHOWN[:2], orders=3)
+
+
 def test_a_skill_for_each_order_asked_for(tmp_path):
     made = rewriter(tmp_path, Writer(), orders=3)
     assert made.rewrite(["a hat", "a cap"], [0, 2]) == [["HAT", "HAT"], ["CAP", "CAP"]]
@@ -126,8 +136,54 @@ def test_failed_rewrites_leave_the_input_and_are_counted(tmp_path):
         skills = [skill for [skill] in made.rewrite(inputs, [0])]
         assert skills == ["HAT", "nothing", "endless", answers["nearly endless"].strip(), "WORD", too_long]
         assert made.failures == {"empty": 1, "runaway": 1, "too long": 1}
-        assert made.report().startswith("3 of 6 rewrites failed (")
+        assert made.report().startswith("writer: 3 of 6 rewrites failed (")
     assert len(lm.prompts) == 5
+
+
+def test_copied_inputs_are_failures_and_copied_skills_stand(tmp_path):
+    answers = {"a hat": " a hat", "a cap": " two cars", "a coat": " colour", "a glove": "colour of a glove"}
+    made = rewriter(tmp_path, Writer(answers))
+    skills = [skill for [skill] in made.rewrite([*answers, "a scarf"], [0])]
+    assert skills == ["a hat", "a cap", "colour", "colour of a glove", "SCARF"]
+    assert made.failures == {"the input itself": 1, "a demonstration's input": 1}
+    assert made.copies == 1
+    assert made.report() == (
+        "writer: 2 of 5 rewrites failed (1 the input itself, 1 a demonstration's input): raw inputs stand for "
+        "them; 5 different skills, the commonest for 20 %; 1 are a demonstration's skill word for word"
+    )
+
+
+class Failing(Writer):
+    """Stops in the middle, as an endpoint may."""
+
+    def __init__(self, good):
+        super().__init__()
+        self.good = good
+
+    def generate(self, *arguments, **options):
+        if self.good == 0:
+            raise UserError("http://here: 503 after 5 tries")
+        self.good -= 1
+        return super().generate(*arguments, **options)
+
+
+def test_an_lm_that_fails_half_way_loses_nothing(tmp_path):
+    bank = [f"hat {i}" for i in range(70)]
+    with pytest.raises(UserError, match="503 after 5 tries"):
+        rewriter(tmp_path, Failing(good=2)).rewrite(bank, [0])
+    lm = Writer()
+    assert rewriter(tmp_path, lm).rewrite(bank, [0]) == [[str(i)] for i in range(70)]
+    # two chunks of 32 were kept
+    assert [text.rpartition("Input: ")[2] for text in lm.prompts] == [f"{text}\nSkill:" for text in bank[64:]]
+
+
+def test_a_bank_that_shrank_asks_nothing(tmp_path):
+    bank = [f"hat {i}" for i in range(5)]
+    rewriter(tmp_path, Writer()).rewrite(bank, [0])
+    lm = Writer()
+    made = rewriter(tmp_path, lm)
+    assert made.rewrite(bank[3:], [0]) == [["3"], ["4"]]
+    assert (lm.prompts, made.rewrites) == ([], 2)
 
 
 def test_all_too_long_asks_nothing(tmp_path):
@@ -179,6 +235,8 @@ GOOD = '{"input": "a red car", "skill": "colour"}'
         ("", r"cannot read .*bad\.json as JSON"),
         ("[]", r'bad\.json: expected a list of \{"input": …, "skill": …\}, at least one'),
         ("3", r"bad\.json: expected a list"),
+        (GOOD, r"bad\.json: expected a list of .*, found an object"),
+        ("[" * 100_000, r"cannot read .*bad\.json as JSON"),
         (f'[{GOOD}, "a"]', r"bad\.json, entry 2: expected an object .*, found 'a'"),
         (f'[{GOOD}, {{"input": "a"}}]', r"entry 2, field 'skill': expected a text of one line, found 'None'"),
         ('[{"input": 3, "skill": "b"}]', r"entry 1, field 'input': .* found '3'"),

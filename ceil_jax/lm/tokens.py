@@ -25,10 +25,6 @@ class Tokens:
         """How many tokens the continuation has."""
         return len(self.ids) - self.start
 
-    def after(self, prefix: int) -> Tokens:
-        """What follows the first `prefix` tokens, none of them scored."""
-        return Tokens(self.ids[prefix:], self.start - prefix)
-
 
 class Tokeniser:
     """A fast tokenizer with its own defaults for plain text: what it puts before a text stays, what it puts
@@ -104,22 +100,6 @@ class Tokeniser:
                 "give every prompt at least one character"
             )
         return Tokens([self._first, *ids], 1)
-
-
-def shared_prefix(options: Sequence[Tokens]) -> int:
-    """How many leading tokens all options share, none of them scored; 0 is possible."""
-    limit = min(option.start for option in options)
-    first = options[0].ids
-    for place in range(limit):
-        if any(option.ids[place] != first[place] for option in options[1:]):
-            return place
-    return limit
-
-
-def read_once(options: Sequence[Tokens]) -> int:
-    """How many tokens a model reads to score the options: what they share once, and no option's last."""
-    prefix = shared_prefix(options)
-    return prefix + sum(max(len(option.ids) - prefix - 1, 0) for option in options)
 
 
 def _end(encoding: Any) -> int:

@@ -9,25 +9,29 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import cpu_attention
+from ceil_jax.lm import tree_attention
 from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.batching import by_token_budget
 from ceil_jax.lm.stopping import check_sampling
-from ceil_jax.lm.tokens import Tokeniser, Tokens, read_once
-from ceil_jax.lm.torch_reader import CACHED, Reader, positions
+from ceil_jax.lm.tokens import Tokeniser, Tokens
+from ceil_jax.lm.torch_plain import PlainReader
+from ceil_jax.lm.torch_reader import Reader
 from ceil_jax.lm.writing import Writer
+
+CACHED = 16
+"""Rows are continued together while their tokens, those to come included, are within this many times the
+budget of tokens: the keys and values that are kept."""
 
 
 class TorchLM:
     """The `LanguageModel` protocol by a causal model and a fast tokenizer of transformers.
 
-    In float32 a result does not depend on what it is batched with beyond rounding (1e-4 per continuation); in
-    bfloat16 another batch rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
-    counts what goes in: a continuation's last token is scored, not read. `token_budget` is the size of a
-    batch, padding included.
+    In float32 a result does not depend on what it is read with beyond rounding (1e-4 per continuation); in
+    bfloat16 another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
+    counts what goes in, what rows begin with in common once for each core that reads a share of them; a
+    continuation's last token is scored, not read. `token_budget` is the size of a pass.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, token_budget: int | None = None):
@@ -38,7 +42,10 @@ class TorchLM:
         self._tokenizer = tokenizer
         self._tokens = Tokeniser(tokenizer)
         # 1,024 on a CPU: what a layer computes on the way stays in the processor's cache
-        self._reader = Reader(model, token_budget or (2**14 if model.device.type == "cuda" else 2**10))
+        budget = token_budget or (2**14 if model.device.type == "cuda" else 2**10)
+        self._reader: Reader | PlainReader = (
+            Reader(model, budget) if tree_attention.use(model) else PlainReader(model, budget)
+        )
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array(self._tokens.count(texts), dtype=np.int64)
@@ -46,19 +53,18 @@ class TorchLM:
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
         pairs = self._tokens.pairs(prompts, continuations)
         self._must_fit([len(pair.ids) for pair in pairs], range(len(pairs)))
-        self.tokens_read += sum(read_once([pair]) for pair in pairs)
-        return self._reader.whole(pairs)
+        return self._scores(pairs)
 
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        return self._score(self._options(prompts, choices))
+        return self._by_prompt(self._options(prompts, choices))
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
         options = self._options(prompts, choices)
-        scores = self._score(options)
+        scores = self._by_prompt(options)
         if per_token:
             lengths = [[max(option.scored, 1) for option in group] for group in options]
             scores = [score / n for score, n in zip(scores, lengths, strict=True)]
@@ -84,21 +90,19 @@ class TorchLM:
         limits = [min(max_new_tokens, self.context_length - len(row)) for row in ids]
         writers = [Writer(self._tokenizer, row, limit, stop) for row, limit in zip(ids, limits, strict=True)]
         draws = [_generator(seed, prompt) for prompt in prompts]
-        read = self._reader.side_by_side(
-            lambda rows: self._write([writers[r] for r in rows], [draws[r] for r in rows], temperature),
-            by_token_budget(
-                [len(writer.prompt) + max_new_tokens for writer in writers], CACHED * self._reader.budget
-            ),
-        )
-        self.tokens_read += sum(read)
+        rows = [row for row, writer in enumerate(writers) if not writer.done]
+        room = CACHED * self._reader.budget
+        for batch in by_token_budget([len(ids[row]) + limits[row] for row in rows], room):
+            some = [rows[place] for place in batch]
+            self._write([writers[row] for row in some], [draws[row] for row in some], temperature)
         return [writer.text() for writer in writers]
 
     def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
         """Every token of each text; the first has no score unless the tokenizer puts one before it."""
         found = self._tokens.whole(texts)
         self._must_fit([len(tokens.ids) for tokens, _ in found], range(len(found)))
-        self.tokens_read += sum(read_once([tokens]) for tokens, _ in found)
-        scores = self._reader.each([tokens for tokens, _ in found])
+        scores, read = self._reader.each([tokens for tokens, _ in found])
+        self.tokens_read += read
         return [
             TokenScores(pieces, [*[None] * (len(pieces) - len(score)), *score.tolist()])
             for (_, pieces), score in zip(found, scores, strict=True)
@@ -127,49 +131,38 @@ class TorchLM:
         rest = iter(tokens)
         return [[next(rest) for _ in options] for _, options in pairs]
 
-    def _score(self, options: Sequence[Sequence[Tokens]]) -> list[np.ndarray]:
-        self.tokens_read += sum(map(read_once, options))
-        return self._reader.options(options)
+    def _by_prompt(self, options: Sequence[Sequence[Tokens]]) -> list[np.ndarray]:
+        scores = self._scores([option for group in options for option in group])
+        return np.split(scores, np.cumsum([len(group) for group in options])[:-1]) if options else []
 
-    @torch.inference_mode()
+    def _scores(self, rows: Sequence[Tokens]) -> np.ndarray:
+        scores, read = self._reader.scores(rows)
+        self.tokens_read += read
+        return scores
+
     def _write(
         self, writers: Sequence[Writer], draws: Sequence[np.random.Generator], temperature: float
-    ) -> int:
-        """Lets a batch of writers write until each is done, and says how many tokens were read. Rows that are
-        done leave the batch once they are half of it."""
-        alive = [row for row, writer in enumerate(writers) if not writer.done]
-        inputs = self._reader.padded([writers[row].prompt for row in alive], left=True)
-        mask = self._reader.padded([[1] * len(writers[row].prompt) for row in alive], left=True)
-        places = positions(mask)
-        cache = DynamicCache(config=self._model.config)
+    ) -> None:
+        """Lets a batch of writers write until each is done. A row that is done leaves the batch at once."""
+        session = self._reader.session([w.prompt for w in writers], max(w.limit for w in writers))
         ends = _end_tokens(self._model, self._tokenizer)
-        read = int(mask.sum())
-        while alive:
-            logits = self._model(
-                input_ids=inputs,
-                attention_mask=mask,
-                position_ids=places,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1]
+        alive = list(range(len(writers)))
+        while True:
             if temperature:
-                chosen = _sampled(logits / temperature, [draws[row].random() for row in alive])
+                uniform = [draws[row].random() for row in alive]
+                chosen = _sampled(session.predicted / temperature, uniform).tolist()
             else:
-                chosen = logits.argmax(-1)
-            for row, token in zip(alive, chosen.tolist(), strict=True):
+                chosen = session.predicted.argmax(-1).tolist()
+            for row, token in zip(alive, chosen, strict=True):
                 writers[row].write(token, end=token in ends)
-            going = [place for place, row in enumerate(alive) if not writers[row].done]
-            read += len(going)
-            if 2 * len(going) <= len(alive):
-                kept = torch.tensor(going, dtype=torch.int64, device=mask.device)
-                cache.batch_select_indices(kept)
-                mask, places, chosen = mask[kept], places[kept], chosen[kept]
-                alive = [alive[place] for place in going]
-            inputs = chosen[:, None]
-            mask = torch.cat([mask, torch.ones_like(inputs)], dim=1)
-            places = places[:, -1:] + 1
-        return read
+            going = _front([not writers[row].done for row in alive])
+            if not going:
+                break
+            if len(going) < len(alive):
+                session.keep(going)
+                alive, chosen = [alive[place] for place in going], [chosen[place] for place in going]
+            session.step(chosen)
+        self.tokens_read += session.read
 
     def _must_fit(self, lengths: Iterable[int], prompts: Iterable[int]) -> None:
         for row, length in zip(prompts, lengths, strict=True):
@@ -196,8 +189,6 @@ def load(source: str, name: str, dtype: str, device: str, device_map: str | None
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"cannot load the language model {source}: {reason}") from None
-    if place.type == "cpu" and precision == torch.bfloat16:
-        cpu_attention.use(model)
     if device_map is None:
         model.to(place)
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
@@ -255,6 +246,13 @@ def _cpu_has_bfloat16() -> bool:
         return False
     flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
     return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _front(going: Sequence[bool]) -> list[int]:
+    """The places that go on, moved into the gaps before them from the end, so that few move."""
+    kept = [place for place, on in enumerate(going) if on]
+    behind = [place for place in kept if place >= len(kept)]
+    return [place if going[place] else behind.pop() for place in range(len(kept))]
 
 
 def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:

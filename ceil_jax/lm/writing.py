@@ -15,7 +15,7 @@ class Writer:
         self.prompt = prompt
         self.done = limit <= 0
         self._tokenizer = tokenizer
-        self._limit = limit
+        self.limit = limit
         self._stop = stop
         self._written: list[int] = []
         # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first space
@@ -29,7 +29,7 @@ class Writer:
         if not end:
             self._written.append(token)
         self.done = (
-            end or len(self._written) >= self._limit or first_stop(self._text(), self._stop) is not None
+            end or len(self._written) >= self.limit or first_stop(self._text(), self._stop) is not None
         )
 
     def text(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -94,7 +95,10 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
         megabytes=megabytes,
     )
     with disk_errors(out.parent):
-        Stage(out.parent).write(out.name, page.encode())
+        # another process may be writing the same page
+        beside = out.with_name(f".{out.name}.{os.getpid()}")
+        beside.write_text(page, "utf-8")
+        beside.replace(out)
     return out
 
 

@@ -1,0 +1,52 @@
+"""Real prompts for the language model: film reviews, SmolLM2-135M, and the two ways to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.harness import OURS, Disagreement, Settings
+from benchmarks.peers.padded_lm import PaddedLM
+from ceil_jax.data import load_task
+from ceil_jax.lm import load_lm
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.gguf import converted
+from ceil_jax.prompts import PromptBuilder
+
+LM = "SmolLM2-135M-Instruct"
+DTYPES = ("float32", "bfloat16")
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
+"""In nats, for an answer. In bfloat16 both are rounded, and not alike."""
+
+
+def pair(dtype: str, settings: Settings) -> tuple[LanguageModel, PaddedLM]:
+    """Ours and the peer, with the same weights in the same dtype on the same device."""
+    device = "cuda" if settings.device == "gpu" else "cpu"
+    return load_lm(LM, dtype=dtype, device=device), PaddedLM(
+        str(converted(LM)), getattr(torch, dtype), device
+    )
+
+
+def reviews(lm: LanguageModel) -> tuple[Any, PromptBuilder]:
+    """The task and what makes its prompts."""
+    task = load_task("movie_reviews")
+    return task, PromptBuilder(lm, task.template, reserve=8)
+
+
+def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
+    """Every peer's log-likelihoods are ours, within TOLERANCE."""
+    worst = max(float(np.abs(found - results[OURS]).max()) for found in results.values())
+    if not worst <= TOLERANCE[dtype]:
+        raise Disagreement(f"log P differ by {worst:.2g} nats in {dtype}")
+    return f"log P equal to {worst:.1g} nats"
+
+
+def operations(peer: PaddedLM, read: int) -> float:
+    """FLOP of reading so many tokens: two for every weight of the layers. (Attention's own products are a
+    twelfth of that at 450 tokens and left out; so are the few logits.)"""
+    layers = sum(weights.numel() for weights in peer.model.parameters())
+    embedding = peer.model.get_input_embeddings().weight.numel()
+    return 2.0 * (layers - embedding) * read

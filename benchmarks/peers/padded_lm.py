@@ -1,0 +1,54 @@
+"""Scoring as CEIL's released scorer does it: padded batches in the order given, one whole text a row, logits
+for every position, the answer's log-probabilities masked out of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ceil_jax.lm.tokens import Tokeniser
+
+BATCH = 8
+
+
+class PaddedLM:
+    """A folder's model with the attention that transformers gives it."""
+
+    def __init__(self, folder: str, dtype: torch.dtype, device: str):
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        self.model = model.to(device).eval()
+        self._tokens = Tokeniser(AutoTokenizer.from_pretrained(folder))
+
+    @torch.inference_mode()
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        """float64 [N]: Σ log P of each continuation's tokens, which are those that ours scores."""
+        rows = self._tokens.pairs(prompts, continuations)
+        return np.concatenate([self._batch(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)])
+
+    def _batch(self, rows: Sequence) -> np.ndarray:
+        longest = max(len(row.ids) for row in rows)
+        ids = torch.zeros(len(rows), longest, dtype=torch.int64)
+        real, scored = torch.zeros_like(ids), torch.zeros_like(ids)
+        for place, row in enumerate(rows):
+            ids[place, : len(row.ids)] = torch.tensor(row.ids)
+            real[place, : len(row.ids)] = 1
+            scored[place, row.start : len(row.ids)] = 1
+        ids, real, scored = (part.to(self.model.device) for part in (ids, real, scored))
+        logits = self.model(input_ids=ids, attention_mask=real, use_cache=False).logits.float()
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+        ).reshape(len(rows), -1)
+        return -(loss * scored[:, 1:]).sum(1).double().cpu().numpy()
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        """One whole pass for each option of each prompt."""
+        return [
+            self.log_likelihood([prompt] * len(options), options)
+            for prompt, options in zip(prompts, choices, strict=True)
+        ]

@@ -1,0 +1,52 @@
+"""Scoring subsets with the LM: 50 subsets of 16 examples for an instance, drawn uniformly and as a tree.
+
+The peer is the released scorer's way. `tokens` counts what stands in the prompts, so that tokens/s is the
+effective rate, what is shared included; `FLOP` counts what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from benchmarks import lm_workloads
+from benchmarks.harness import OURS, Case, Settings
+from ceil_jax.proposals import propose_random, propose_tree
+
+SUBSETS, SIZE, SHORTLIST = 50, 16, 100
+SAMPLERS = {"random": propose_random, "tree": propose_tree}
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    count, size = (4, 3) if settings.small else (SUBSETS, SIZE)
+    for dtype in lm_workloads.DTYPES:
+        ours, peer = lm_workloads.pair(dtype, settings)
+        task, builder = lm_workloads.reviews(ours)
+        query = task.validation[0]
+        for name, propose in SAMPLERS.items():
+            shortlist = np.arange(SHORTLIST, dtype=np.int32)[None]
+            [subsets] = propose([query], shortlist, count, size, 0).subsets
+            prompts = [
+                builder.build(query, [task.train[i] for i in subset], [-int(i) for i in subset]).text
+                for subset in subsets
+            ]
+            answers = [task.template.continuation(query, query.output)] * count
+            before = ours.tokens_read
+            ours.log_likelihood(prompts, answers)
+            read = ours.tokens_read - before
+            yield Case(
+                f"{count} subsets of {size}, {name}, {dtype}",
+                {
+                    OURS: partial(ours.log_likelihood, prompts, answers),
+                    "padded, all logits": partial(peer.log_likelihood, prompts, answers),
+                },
+                partial(lm_workloads.same_scores, dtype),
+                at_least={"padded, all logits": 2.0},
+                work={
+                    "tokens": float(ours.count_tokens(prompts).sum()),
+                    "tokens read": read,
+                    "FLOP": lm_workloads.operations(peer, read),
+                },
+            )

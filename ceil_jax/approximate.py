@@ -1,0 +1,93 @@
+"""Approximate nearest items through Faiss, behind the interface of `index.top_k`: for banks of many millions.
+
+An inverted file (IVF): items are cut into about 4 √N cells around k-means centres, and a query is compared with
+the items of the cells whose centres are nearest to it, exactly. What is lost is neighbours in other cells.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+
+SMALLEST_CELL = 39
+"""Items a cell that Faiss's k-means asks for."""
+
+TRAINED_ON = 64
+"""Items a cell that the centres are computed from."""
+
+ADDED_AT_ONCE = 65_536
+
+
+class ApproximateIndex:
+    """A bank's items in cells; the same bank and settings give the same index.
+
+    Args:
+        items: float32 [N, D], may be memory-mapped; a copy is kept in memory, cell by cell.
+        probes: cells a query is compared with; more find more and take longer. All of them: exact.
+        cells: 4 √N by default, fewer where items are few.
+
+    Raises:
+        UserError: faiss is not installed.
+    """
+
+    def __init__(
+        self, items: np.ndarray, *, probes: int = 32, cells: int | None = None, seed: int = 0
+    ) -> None:
+        try:
+            import faiss
+        except ModuleNotFoundError:
+            raise UserError("faiss is not installed; pip install 'ceil-jax[approximate]'") from None
+        count, width = items.shape
+        cells = cells or max(1, min(round(4 * math.sqrt(count)), count // SMALLEST_CELL))
+        self._index: Any = faiss.IndexIVFFlat(
+            faiss.IndexFlatIP(width), width, cells, faiss.METRIC_INNER_PRODUCT
+        )
+        self._index.cp.seed = seed + 1234
+        self.probes = probes
+        sample = np.random.default_rng([seed, 4]).permutation(count)[: cells * TRAINED_ON]
+        self._index.train(np.asarray(items[np.sort(sample)], np.float32))
+        for start in range(0, count, ADDED_AT_ONCE):
+            self._index.add(np.ascontiguousarray(items[start : start + ADDED_AT_ONCE], np.float32))
+
+    @property
+    def probes(self) -> int:
+        """Cells a query is compared with; may be set."""
+        return self._index.nprobe
+
+    @probes.setter
+    def probes(self, count: int) -> None:
+        self._index.nprobe = min(count, self._index.nlist)
+
+    def top_k(
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `index.top_k`: (scores [Q, k], indices int32 [Q, k]), best first, ties by the lower index.
+
+        Places hold −inf and −1 also where the cells looked into hold fewer than k items.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, not {k}")
+        queries = np.ascontiguousarray(queries, np.float32)
+        if len(queries) == 0:
+            return np.zeros((0, k), np.float32), np.zeros((0, k), np.int32)
+        scores, indices = self._index.search(queries, k + 1)
+        lost = indices < 0
+        if exclude is not None:
+            lost |= indices == np.asarray(exclude)[:, None]
+        scores, indices = np.where(lost, -np.inf, scores), np.where(lost, -1, indices)
+        order = np.lexsort((np.where(lost, np.iinfo(np.int64).max, indices), -scores))[:, :k]
+        return (
+            np.take_along_axis(scores, order, 1).astype(np.float32),
+            np.take_along_axis(indices, order, 1).astype(np.int32),
+        )
+
+
+def recall(found: np.ndarray, exact: np.ndarray) -> float:
+    """The share of the exact neighbours [Q, k] that are among those found [Q, k]; −1 is none."""
+    pairs = zip(found.tolist(), exact.tolist(), strict=True)
+    hits = [len({i for i in row if i >= 0} & {i for i in true if i >= 0}) for row, true in pairs]
+    return sum(hits) / max(1, int((exact >= 0).sum()))

@@ -1,0 +1,156 @@
+"""Sets of examples proposed for training queries, for the LM to score: EPR's of one, CEIL's of k."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.lexical import LexicalIndex
+from ceil_jax.tasks.base import Example
+
+
+class Proposal(NamedTuple):
+    """Sets of bank examples for Q queries."""
+
+    shortlist: np.ndarray
+    """int32 [Q, n]: bank positions, nearest first, −1 where there are fewer."""
+    subsets: np.ndarray
+    """int32 [Q, M, k]: places in the shortlist, nearest first, −1 where there are fewer."""
+
+
+def propose_single(queries: Sequence[Example], bank: Sequence[Example], count: int) -> Proposal:
+    """EPR's candidates: `count` examples a query, by BM25, never the query itself (by id).
+
+    The released code matches the query's *answer* against the bank's answers. We do so where answers are
+    texts. Where they are options, that is all ties (the same few lists for every query), so we match inputs;
+    and where all examples share one set of options, take as many of each answer (reference: Rubin et al.
+    2022, section 3; the change is ours).
+    """
+    options = {example.choices for example in bank}
+    by_input = bool(bank[0].choices)
+    index = LexicalIndex([example.input if by_input else example.output for example in bank])
+    groups = np.zeros(len(bank), np.int64)
+    if by_input and len(options) == 1:
+        groups = np.array([bank[0].choices.index(example.output) for example in bank])
+    position = {example.id: i for i, example in enumerate(bank)}
+    count = min(count, len(bank) - 1)
+    shortlist = np.full((len(queries), count), -1, np.int32)
+    for row, query in enumerate(queries):
+        scores = index.scores(query.input if by_input else query.output)
+        if query.id in position:
+            scores[position[query.id]] = -np.inf
+        order = np.argsort(-scores, kind="stable")
+        # rank of each example among those with its answer: the first of every answer, then the second…
+        turn = np.zeros(len(bank), np.int64)
+        for group in np.unique(groups):
+            members = order[groups[order] == group]
+            turn[members] = np.arange(len(members))
+        order = order[np.isfinite(scores[order])]
+        shortlist[row] = order[np.argsort(turn[order], kind="stable")][:count]
+    subsets = np.broadcast_to(np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1))
+    return Proposal(shortlist, subsets)
+
+
+def propose_random(
+    queries: Sequence[Example], shortlist: np.ndarray, count: int, size: int, seed: int
+) -> Proposal:
+    """CEIL's subsets: the top-k first, then uniform draws of k from the shortlist (section 3.3).
+
+    Each query's draws depend on the seed and its id alone.
+    """
+    subsets = np.full((len(queries), count, size), -1, np.int32)
+    for row, query in enumerate(queries):
+        n = int(np.sum(shortlist[row] >= 0))
+        k = min(size, n)
+        generator = np.random.default_rng([seed, zlib.crc32(query.id.encode())])
+        subsets[row, 0, :k] = np.arange(k)
+        for m in range(1, count):
+            subsets[row, m, :k] = np.sort(generator.choice(n, size=k, replace=False))
+    return Proposal(shortlist, subsets)
+
+
+def propose_tree(
+    queries: Sequence[Example], shortlist: np.ndarray, count: int, size: int, seed: int
+) -> Proposal:
+    """CEIL's subsets: the top-k first, then draws of k that share their less similar half with some others.
+
+    Prompts begin with the least similar examples, so an LM that reads a common beginning once reads the √count
+    shared halves (stems) and each subset's own nearer half: 57 % of the examples at count = 50.
+
+    Every subset by itself is a uniform draw, as in `propose_random`: a stem is the farther half of one, and
+    given its farther half, the nearer half of a uniform draw is uniform among the places nearer still. Only
+    subsets of one stem depend on each other.
+    """
+    subsets = np.full((len(queries), count, size), -1, np.int32)
+    for row, query in enumerate(queries):
+        n = int(np.sum(shortlist[row] >= 0))
+        k = min(size, n)
+        near = k - k // 2
+        generator = np.random.default_rng([seed, zlib.crc32(query.id.encode())])
+        subsets[row, 0, :k] = np.arange(k)
+        stems = [
+            np.sort(generator.choice(n, size=k, replace=False))[near:]
+            for _ in range(round(np.sqrt(count - 1)))
+        ]
+        for m in range(1, count):
+            stem = stems[m % len(stems)]
+            nearer = generator.choice(stem[0] if len(stem) else n, size=near, replace=False)
+            subsets[row, m, :k] = [*np.sort(nearer), *stem]
+    return Proposal(shortlist, subsets)
+
+
+def widened(
+    queries: Sequence[Example], shortlist: np.ndarray, keep: int, bank: Sequence[Example], seed: int
+) -> np.ndarray:
+    """int32 [Q, n]: the first `keep` of each shortlist, the others' places given to examples drawn from the
+    whole bank, never a kept one, one twice or the query itself (Table 4's RAND).
+
+    A query's draw depends on the seed and its id alone.
+    """
+    wide = shortlist.copy()
+    position = {example.id: i for i, example in enumerate(bank)}
+    for row, query in enumerate(queries):
+        generator = np.random.default_rng([seed, 4, zlib.crc32(query.id.encode())])
+        taken = np.append(shortlist[row, :keep], position.get(query.id, -1))
+        others = np.setdiff1d(np.arange(len(bank), dtype=np.int32), taken)
+        wide[row, keep:] = generator.choice(others, size=shortlist.shape[1] - keep, replace=False)
+    return wide
+
+
+def propose_k_dpp(
+    shortlist: np.ndarray,
+    features: np.ndarray,
+    relevance: np.ndarray,
+    count: int,
+    size: int,
+    trade_off: float,
+    seed: int,
+) -> Proposal:
+    """CEIL's subsets: the top-k first, then samples of the k-DPP with the conditional kernel (Table 4).
+
+    Args:
+        shortlist: int32 [Q, n], full (no −1).
+        features: float32 [Q, n, D], unit rows of the shortlisted examples.
+        relevance: float32 [Q, n].
+    """
+    import jax
+
+    from ceil_jax.dpp import sample_k_dpp
+    from ceil_jax.kernel import conditional_kernel, similarity_from_features
+
+    @jax.jit
+    def draw(key, features, relevance):
+        kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
+        return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(jax.random.split(key, count - 1))
+
+    top = np.arange(size, dtype=np.int32)[None]
+    subsets = []
+    for row, key in enumerate(jax.random.split(jax.random.key(seed), len(shortlist))):
+        drawn = np.asarray(draw(key, features[row], relevance[row]))
+        # a kernel whose float32 rank is below k gives fewer items: empty places (−1) go last
+        drawn = np.sort(np.where(drawn < 0, shortlist.shape[1], drawn), axis=1)
+        subsets.append(np.concatenate([top, np.where(drawn == shortlist.shape[1], -1, drawn)]))
+    return Proposal(shortlist, np.stack(subsets).astype(np.int32))

@@ -1,0 +1,183 @@
+"""The tables of docs/scaling.md: what the papers' scale and a bank of 10⁹ take, from what we measured.
+
+    python experiments/scaling.py
+
+Every number in MEASURED was printed by this project on 2 CPU cores; every number in ASSUMED is a guess that a
+reader should replace by their own, and the tables with it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`make demo` (README): film reviews, SmolLM2-135M in bfloat16, 240 training queries."""
+
+    ceil_tokens: int = 792_895
+    ceil_prompts: int = 240 * 12
+    ceil_texts: int = 6 + 1
+    """In a CEIL prompt: the set and the query."""
+    epr_tokens: int = 213_949
+    epr_prompts: int = 240 * 16
+    answer_tokens: tuple[int, ...] = (59_383, 60_642, 58_628, 58_488)
+    answer_seconds: tuple[float, ...] = (34, 34, 32, 31)
+    """Of random, BM25, top-k and DPP-MAP: retrieval included."""
+    small_lm: float = 135e6
+    """Parameters."""
+
+    @property
+    def tokens_per_text(self) -> float:
+        """From the larger prompts; EPR's two-text prompts give less, as long texts weigh less there."""
+        return self.ceil_tokens / self.ceil_prompts / self.ceil_texts
+
+    @property
+    def flops(self) -> float:
+        """Sustained on the 2 cores: least squares of seconds = 2 · parameters · tokens / flops."""
+        work = [2 * self.small_lm * tokens for tokens in self.answer_tokens]
+        pairs = zip(work, self.answer_seconds, strict=True)
+        return sum(w * w for w in work) / sum(w * s for w, s in pairs)
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """Of one GPU of 80 GB, as rented; none of it was measured here."""
+
+    peak: float = 989e12
+    """bf16 FLOP/s, without sparsity."""
+    utilisation: float = 0.4
+    """Of the peak in prefill; 0.4 is usual for prompts of some hundred tokens in full batches."""
+    split_utilisation: float = 0.3
+    """Where a model is split over GPUs."""
+    memory: float = 80e9
+    room: float = 0.6
+    """Share of memory that weights may take; the rest is keys, values and activations."""
+    bandwidth: float = 3.35e12
+    host_link: float = 50e9
+    """Bytes a second between a GPU and its host's memory."""
+    network: float = 50e9
+    """Bytes a second between hosts (400 Gb/s)."""
+    disk: float = 2e9
+    """Bytes a second that a host reads weights at."""
+    price: float = 2.5
+    """Dollars a GPU-hour."""
+
+
+MEASURED, ASSUMED = Measured(), Assumed()
+INSTANCES, SUBSETS, SIZE, CANDIDATES = 44_000, 50, 16, 50
+LMS = {"7B": (7e9, 32, 4096), "70B": (70e9, 80, 8192)}
+"""Parameters, layers, width."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """LM scoring of 44,000 × 50 on some GPUs."""
+
+    lm: str
+    gpus: int
+    tokens: float
+    flops: float
+    gpus_an_lm: int
+    seconds: float
+
+    @property
+    def hours(self) -> float:
+        return self.seconds / 3600
+
+    @property
+    def dollars(self) -> float:
+        return self.hours * self.gpus * ASSUMED.price
+
+
+def scoring(lm: str, gpus: int, texts: int) -> Scoring:
+    """`texts` in a prompt: 17 for CEIL (a set of 16 and the query), 2 for EPR."""
+    parameters, layers, width = LMS[lm]
+    length = texts * MEASURED.tokens_per_text
+    prompts = INSTANCES * (SUBSETS if texts > 2 else CANDIDATES)
+    tokens = prompts * length
+    # 2 a parameter and token, and attention: 4 · width a layer and pair of tokens, half of which are masked
+    flops = tokens * (2 * parameters + 2 * layers * width * length)
+    needed = 2 * parameters / (ASSUMED.memory * ASSUMED.room)
+    split = 1 << max(0, math.ceil(math.log2(needed)))
+    rate = ASSUMED.peak * (ASSUMED.utilisation if split == 1 else ASSUMED.split_utilisation)
+    load = 2 * parameters / ASSUMED.disk
+    return Scoring(lm, gpus, tokens, flops, split, load + flops / (gpus * rate))
+
+
+def scoring_table() -> str:
+    rows = [
+        "| scores | LM | GPUs | tokens | FLOPs | GPUs an LM | hours | dollars |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for what, texts in (("EPR, 44,000 × 50 × 1", 2), ("CEIL, 44,000 × 50 × 16", SIZE + 1)):
+        for lm in LMS:
+            for gpus in (8, 64):
+                s = scoring(lm, gpus, texts)
+                rows.append(
+                    f"| {what} | {lm} | {gpus} | {s.tokens / 1e9:.2f}·10⁹ | {s.flops:.1e} | {s.gpus_an_lm} "
+                    f"| {s.hours:.2f} | {s.dollars:,.0f} |"
+                )
+    return "\n".join(rows)
+
+
+def bank_table() -> str:
+    """A bank of 10⁹ vectors of 384 numbers: where it can lie and what a pass over it for one batch takes."""
+    items, width, queries, k = 1e9, 384, 256, 100
+    rows = [
+        "| vectors | bytes | GPUs | on the GPUs | one pass, 256 queries | bound by | candidates that travel |",
+        "| --- | ---: | ---: | --- | ---: | --- | ---: |",
+    ]
+    for kind, size in (("float32", 4), ("bfloat16", 2)):
+        total = items * width * size
+        for gpus in (8, 64):
+            fits = total <= gpus * ASSUMED.memory * 0.9
+            reading = total / gpus / (ASSUMED.bandwidth if fits else ASSUMED.host_link)
+            # float32 products run at an eighth or so of bf16's peak
+            peak = ASSUMED.peak / (8 if size == 4 else 1) * ASSUMED.utilisation
+            computing = 2 * items * width * queries / gpus / peak
+            slowest = max(reading, computing)
+            bound = "computing" if computing > reading else "memory" if fits else "the host link"
+            seconds = f"{slowest * 1e3:,.0f} ms" if slowest < 1 else f"{slowest:.1f} s"
+            travel = gpus * queries * k * 8 / 1e6
+            rows.append(
+                f"| {kind} | {total / 1e12:.2f} TB | {gpus} | {'yes' if fits else 'no'} | {seconds} | {bound} "
+                f"| {travel:.1f} MB |"
+            )
+    return "\n".join(rows)
+
+
+def training_table() -> str:
+    """One EPR step of BERT-base, batch 128: three texts a query, gradients of 110M float32 parameters."""
+    texts, layers_parameters, parameters = 3 * 128, 85e6, 110e6
+    flops = 6 * layers_parameters * texts * MEASURED.tokens_per_text
+    rows = [
+        "| GPUs | texts a GPU | computing | gradients on the network | share of the step lost |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for gpus in (1, 8, 64):
+        computing = flops / gpus / (ASSUMED.peak * ASSUMED.split_utilisation)
+        # eight GPUs a host; between hosts a ring sends the gradients twice
+        hosts = math.ceil(gpus / 8)
+        sending = 2 * (hosts - 1) / hosts * 4 * parameters / ASSUMED.network
+        rows.append(
+            f"| {gpus} | {texts // gpus} | {1e3 * computing:.1f} ms | {1e3 * sending:.1f} ms "
+            f"| {100 * sending / (sending + computing):.0f} % |"
+        )
+    return "\n".join(rows)
+
+
+TABLES = {"scoring": scoring_table, "bank": bank_table, "training": training_table}
+
+
+def main() -> None:
+    print(f"tokens a text: {MEASURED.tokens_per_text:.1f}; 2 CPU cores: {MEASURED.flops / 1e12:.2f} TFLOP/s")
+    for name, table in TABLES.items():
+        print(f"\n{name}\n\n{table()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""What is selected: overlap of sketches with the query's, different databases, tables and length of the SQL.
+
+    python experiments/skill_selected.py --scale paper --limit 300 --data-dir DATA
+
+Without an LM: --retriever random topk target_knn target_skill target_sketch.
+"""
+
+import sys
+
+from ceil_jax.skill_experiments import SkillOptions, main
+
+if __name__ == "__main__":
+    sys.exit(main(SkillOptions(tasks=("spider", "cogs.ps", "cogs.pa"), answer=False), "skill_selected"))
