@@ -9,7 +9,9 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import SimpleTextInlineProcessor
 
 # code, in which a dollar is a dollar, or a formula: on lines of its own, or within a line
-PARTS = re.compile(r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S)
+PARTS = re.compile(
+    r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S
+)
 
 
 class PlainUnderscores(Extension):

@@ -30,7 +30,7 @@ from ceil_jax.records import read_records
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 
-K, SHORTLIST = 6, 50
+K, SHORTLIST, TRADE_OFF = 6, 50, 0.1
 task = load_task("movie_reviews", bank_limit=400, limit=20)
 query = max(task.validation, key=lambda example: len(example.input))
 print(len(task.train), "examples; the query:", query.input, "→", query.output)
@@ -39,7 +39,7 @@ print(len(task.train), "examples; the query:", query.input, "→", query.output)
 # ## Vectors, shortlist, sets
 #
 # The n = 50 nearest examples are the ground set. Top-k takes the first k of them. DPP-MAP takes the set that
-# greedily maximises $\log\det L'_S$; λ = 0.05 here.
+# greedily maximises $\log\det L'_S$; λ = 0.1 here.
 
 
 # %%
@@ -60,7 +60,7 @@ def map_set(asked, vectors, trade_off):
 
 encoder = load_encoder("all-MiniLM-L6-v2")
 asked, vectors, nearest = shortlisted(encoder, encoder, task.train)
-chosen = map_set(asked, vectors, trade_off=0.05)
+chosen = map_set(asked, vectors, TRADE_OFF)
 sets = {"top-k": list(range(K)), "DPP-MAP": np.asarray(chosen.items).tolist()}
 
 # %% [markdown]
@@ -130,7 +130,7 @@ def log_det_path(similarity, order):
 r = np.asarray(relevance(jnp.asarray(asked), jnp.asarray(vectors)))
 similarity = similarity_from_features(jnp.asarray(vectors))
 parts = {
-    name: (r[places] / 0.05, np.asarray(log_det_path(similarity, jnp.array(places))))
+    name: (r[places] / TRADE_OFF, np.asarray(log_det_path(similarity, jnp.array(places))))
     for name, places in sets.items()
 }
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True)
@@ -156,7 +156,7 @@ for name, places in sets.items():
 # Bright off the diagonal means alike; the corner at the top left is what top-k takes whole.
 
 # %%
-kernel = np.asarray(conditional_kernel(jnp.asarray(r), similarity, 0.05))
+kernel = np.asarray(conditional_kernel(jnp.asarray(r), similarity, TRADE_OFF))
 figure, axes = plt.subplots(figsize=(5.6, 4.6))
 draw_kernel(axes, kernel / kernel.max(), sets["DPP-MAP"])
 

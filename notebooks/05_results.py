@@ -56,7 +56,7 @@ print("\t".join(table.header))
 for line in table.cells():
     print("\t".join(line))
 
-figure, axes = plt.subplots(figsize=(7, 1.4 + 0.4 * len(table.lines)))
+figure, axes = plt.subplots(figsize=(7, 2 + 0.4 * len(table.lines)))
 draw_points(
     axes,
     [line.label for line in table.lines],
@@ -86,7 +86,7 @@ for place, (_, interval) in enumerate(pairs):
 axes.axvline(0, color=GREY, linewidth=1)
 axes.set_yticks(range(len(pairs)), [line.label for line, _ in pairs])
 axes.set(
-    xlabel=f"points more than {theirs.label}, 95 % interval", ylabel="method", ylim=(-0.5, len(pairs) - 0.5)
+    xlabel=f"points more than {theirs.label}, 95 % interval", ylabel="method", ylim=(len(pairs) - 0.5, -0.5)
 )
 
 # %% [markdown]
