@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format lock clean
+.PHONY: demo test lint format docs lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
@@ -14,6 +14,9 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/docs.stamp
+	$(BIN)/python -m mkdocs build --strict
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .

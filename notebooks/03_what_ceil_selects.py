@@ -1,0 +1,181 @@
+# %% [markdown]
+# # What CEIL selects
+#
+# One film review as the query, the embedded reviews as the bank, the packaged MiniLM as the encoder: what do the
+# nearest examples have in common, and what does the MAP set of the conditional DPP take in their place? If a run of
+# yours in `runs/` trained CEIL on these reviews, its encoders are looked at too.
+
+# %%
+from dataclasses import fields, replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ceil_jax import (
+    CeilSelector,
+    conditional_kernel,
+    greedy_map_from_features,
+    load_encoder,
+    load_task,
+    similarity_from_features,
+)
+from ceil_jax.config import RunConfig
+from ceil_jax.kernel import relevance
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.plots import BLUE, GREEN, GREY, ORANGE, draw_kernel, draw_plane
+from ceil_jax.records import read_records
+
+plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
+
+K, SHORTLIST, TRADE_OFF = 6, 50, 0.1
+task = load_task("movie_reviews", bank_limit=400, limit=20)
+query = max(task.validation, key=lambda example: len(example.input))
+print(len(task.train), "examples; the query:", query.input, "→", query.output)
+
+# %% [markdown]
+# ## Vectors, shortlist, sets
+#
+# The n = 50 nearest examples are the ground set. Top-k takes the first k of them. DPP-MAP takes the set that
+# greedily maximises $\log\det L'_S$; λ = 0.1 here.
+
+
+# %%
+def shortlisted(query_encoder, bank_encoder, bank):
+    """The query's vector, and the vectors and places of its nearest examples, nearest first."""
+    asked = query_encoder.encode([query.input])[0]
+    vectors = bank_encoder.encode([example.input for example in bank])
+    nearest = np.argsort(-np.asarray(relevance(jnp.asarray(asked), jnp.asarray(vectors))), kind="stable")
+    nearest = np.array([i for i in nearest if bank[i].id != query.id][:SHORTLIST])
+    return asked, vectors[nearest], nearest
+
+
+def map_set(asked, vectors, trade_off):
+    """Greedy MAP among the shortlist: places in it and their gains."""
+    r = relevance(jnp.asarray(asked), jnp.asarray(vectors))
+    return greedy_map_from_features(jnp.asarray(vectors), r, K, trade_off)
+
+
+encoder = load_encoder("all-MiniLM-L6-v2")
+asked, vectors, nearest = shortlisted(encoder, encoder, task.train)
+chosen = map_set(asked, vectors, TRADE_OFF)
+sets = {"top-k": list(range(K)), "DPP-MAP": np.asarray(chosen.items).tolist()}
+
+# %% [markdown]
+# ## Trained encoders, if there are any
+#
+# `ceil-jax demo` trains CEIL on these reviews and keeps it in `runs/`. An evaluation's record holds its settings,
+# and a pipeline with the same settings finds the encoders on disk.
+
+
+# %%
+def as_config(settings):
+    """A record's settings as the RunConfig that they were, in the folder `runs`."""
+    known = {field.name for field in fields(RunConfig)} & set(settings)
+    values = {name: settings[name] for name in known}
+    for part in ("epr", "ceil", "skills"):
+        values[part] = replace(getattr(RunConfig(), part), **settings[part])
+    return RunConfig(**values | {"out": Path("runs")})
+
+
+records, _ = read_records(Path("runs"))
+trained = [record for record in records if record.method == "ceil" and record.task == "movie_reviews"]
+if trained:
+    config = as_config(trained[0].config)
+    full = load_task("movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
+    run = Pipeline(config, full)
+    ceil = run.encoders("ceil")
+    r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.context, full.train)
+    picks = np.asarray(
+        map_set(
+            r_asked,
+            r_vectors,
+            run.tuned_trade_off("ceil") if config.ceil.trade_off == "tuned" else config.ceil.trade_off,
+        ).items
+    )
+    print("CEIL of", trained[0].name, "with", config.encoder)
+    for item in picks[picks >= 0]:
+        example = full.train[r_nearest[item]]
+        print(f"  {example.output:9s} {example.input}")
+else:
+    print("no CEIL run on movie_reviews in runs/; `ceil-jax demo` makes one")
+
+# %% [markdown]
+# ## In the plane
+#
+# The candidates on their two principal axes. Greys are labels; circles are the two sets.
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 5))
+draw_plane(axes, asked, vectors, [task.train[i].output for i in nearest], sets)
+
+# %% [markdown]
+# ## Gains
+#
+# What each example added to $\log\det L'_S$ when it was chosen, split into the part of its relevance,
+# $r_i/\lambda$, and the part of its novelty, $\log d_i^2$ (0 for something wholly new). Top-k's last example may cost
+# more novelty than its relevance is worth.
+
+
+# %%
+@jax.jit
+def log_det_path(similarity, order):
+    """log d² of each item of an order, given those before it."""
+    block = similarity[order[:, None], order[None, :]]
+    return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(block)))
+
+
+r = np.asarray(relevance(jnp.asarray(asked), jnp.asarray(vectors)))
+similarity = similarity_from_features(jnp.asarray(vectors))
+parts = {
+    name: (r[places] / TRADE_OFF, np.asarray(log_det_path(similarity, jnp.array(places))))
+    for name, places in sets.items()
+}
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True)
+for panel, (name, (from_relevance, from_novelty)) in zip(axes, parts.items(), strict=True):
+    places = np.arange(1, K + 1)
+    panel.bar(places, from_relevance, color=BLUE, label="relevance, $r_i/λ$")
+    panel.bar(places, from_novelty, bottom=from_relevance, color=ORANGE, label="novelty, log $d_i^2$")
+    total = sum(map(np.sum, (from_relevance, from_novelty)))
+    panel.set(xlabel="order of choice", title=f"{name}: log det L'_S = {total:.2f}")
+    panel.axhline(0, color=GREY, linewidth=0.8)
+axes[0].set_ylabel("gain")
+axes[0].legend(fontsize="small")
+
+for name, places in sets.items():
+    print(f"\n{name}")
+    for place in places:
+        example = task.train[nearest[place]]
+        print(f"  rank {place + 1:2d}  r = {r[place]:+.3f}  {example.output:9s} {example.input}")
+
+# %% [markdown]
+# ## The kernel
+#
+# Bright off the diagonal means alike; the corner at the top left is what top-k takes whole.
+
+# %%
+kernel = np.asarray(conditional_kernel(jnp.asarray(r), similarity, TRADE_OFF))
+figure, axes = plt.subplots(figsize=(5.6, 4.6))
+draw_kernel(axes, kernel / kernel.max(), sets["DPP-MAP"])
+
+# %% [markdown]
+# ## λ
+#
+# The selector that an application imports does all of this in a call; `diversity` is λ.
+
+# %%
+selector = CeilSelector.from_examples(task.train, encoder=encoder, shortlist=SHORTLIST)
+trade_offs = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+selections = [selector.select(query, k=K, diversity=trade_off) for trade_off in trade_offs]
+ranks = {task.train[place].id: rank for rank, place in enumerate(nearest, 1)}
+figure, axes = plt.subplots(figsize=(6, 3.2))
+for trade_off, selection in zip(trade_offs, selections, strict=True):
+    at = [ranks[pick.example.id] for pick in selection.picks]
+    axes.scatter([trade_off] * len(at), at, color=GREEN, s=26)
+axes.set_xscale("log")
+axes.set_xticks(trade_offs, map(str, trade_offs))
+axes.minorticks_off()
+axes.set(xlabel="trade-off λ", ylabel="rank of the chosen by similarity")
+axes.grid(alpha=0.3)
