@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,12 @@ from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
-from ceil_jax.rates import ONE_H100, TWO_CORES, WRITING, Machine
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Engine, Rows, Stage, Store, digest
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.training import Scored
+from ceil_jax.work import Plan, Work
 from ceil_jax.workspace import Encoders, Models
 
 _SAMPLES = 3
@@ -39,62 +38,6 @@ _SAMPLES = 3
 
 _LOOKED_UP = 200_000_000
 """Queries × bank examples up to which a stage's key is worked out to see if it is on disk."""
-
-
-@dataclass
-class Work:
-    """One stage."""
-
-    what: str
-    task: str
-    done: bool = False
-    read: float = 0
-    """LM tokens."""
-    written: float = 0
-    lm_parameters: int = 0
-    encoded: float = 0
-    """Tokens × parameters of the encoder, padding included."""
-    trained: float = 0
-
-    def seconds(self, machine: Machine) -> float:
-        lm = (self.read + WRITING * self.written) * self.lm_parameters / machine.lm
-        return lm + self.encoded / machine.encode + self.trained / machine.train
-
-
-@dataclass
-class Plan:
-    """The stages of an experiment, each once, in the order they come up."""
-
-    stages: dict[str, Work] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-
-    def text(self) -> str:
-        """The list, and what it adds up to on two kinds of machine."""
-        from ceil_jax.compare import aligned
-
-        header = ["stage", "task", "state", "LM tokens read", "written", "2 cores", "H100 (est.)"]
-        lines = [
-            [work.what, work.task, "on disk", "", "", "", ""]
-            if work.done
-            else [
-                *(work.what, work.task, "would run", f"{work.read:,.0f}", f"{work.written:,.0f}"),
-                *(duration(work.seconds(machine)) for machine in (TWO_CORES, ONE_H100)),
-            ]
-            for work in self.stages.values()
-        ]
-        rest = [work for work in self.stages.values() if not work.done]
-        read, written = (sum(getattr(work, name) for work in rest) for name in ("read", "written"))
-        out = [
-            *aligned([header, *lines]),
-            "",
-            f"{len(self.stages) - len(rest)} stages on disk, {len(rest)} would run: about {read:,.0f} LM tokens to "
-            f"read and {written:,.0f} to write",
-        ]
-        out += [
-            f"{machine.name}: about {duration(sum(work.seconds(machine) for work in rest))}"
-            for machine in (TWO_CORES, ONE_H100)
-        ]
-        return "\n".join(out + [f"{task} cannot run: {message}" for task, message in self.failed.items()])
 
 
 def plan(cells: Sequence[Cell], seeds: Sequence[int]) -> Plan:
@@ -340,14 +283,3 @@ class _PlannedStage(Stage):
             lm_parameters=lm.parameters,
         )
         return rows
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.4 h`, `2.1 days`."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    if seconds < 99.5 * 60:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 72 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.1f} days"
