@@ -63,7 +63,7 @@ class Experiment:
         if options.dry_run:
             from ceil_jax.plan import plan
 
-            print(plan([entry.cell for entry in entries], options.seeds).text())
+            print(plan(entries, options.seeds).text())
             return config.out
         grid = Grid()
         measured, failed = grid.run(entries, options.seeds)

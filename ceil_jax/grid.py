@@ -61,6 +61,8 @@ class Entry:
     cell: Cell
     paper: float | None = None
     """What the paper has there, in percent."""
+    least_bank: int = 0
+    """Left out of tasks with fewer training examples."""
 
     @property
     def task(self) -> str:
@@ -130,6 +132,10 @@ class Grid:
         other = None if trained_by is None else self.pipeline(trained_by)
         return self._make(config, self.task(config), self.models, other)
 
+    def applies(self, entry: Entry) -> bool:
+        """Whether its task has as many training examples as it is about."""
+        return len(self.task(entry.cell.config).train) >= entry.least_bank
+
     def evaluate(self, cell: Cell) -> Evaluation:
         """The cell's evaluation, computed the first time."""
         if cell.method not in METHODS:
@@ -153,7 +159,8 @@ class Grid:
         """All entries, task by task; a task that fails takes none of the others with it.
 
         Returns:
-            What was measured, in the entries' order, and the message of each task that failed.
+            What was measured, in the entries' order (those the bank is too small for left out), and the message
+            of each task that failed.
         """
         measured: list[Measured] = []
         failed: dict[str, str] = {}
@@ -161,7 +168,8 @@ class Grid:
             if entry.task in failed:
                 continue
             try:
-                measured.append(self.measure(entry, seeds))
+                if self.applies(entry):
+                    measured.append(self.measure(entry, seeds))
             except UserError as error:
                 failed[entry.task] = str(error)
                 log.warning("%s failed, the others go on: %s", entry.task, error)

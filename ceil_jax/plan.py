@@ -19,7 +19,7 @@ import numpy as np
 from ceil_jax.config import EndpointConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
-from ceil_jax.grid import Cell, Grid
+from ceil_jax.grid import Entry, Grid
 from ceil_jax.journal import Journal
 from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.methods import METHODS
@@ -40,16 +40,18 @@ _LOOKED_UP = 200_000_000
 """Queries × bank examples up to which a stage's key is worked out to see if it is on disk."""
 
 
-def plan(cells: Sequence[Cell], seeds: Sequence[int]) -> Plan:
-    """The stages that the cells would need with these seeds of training. Nothing is written."""
+def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
+    """The stages that the entries would need with these seeds of training. Nothing is written."""
     found = Plan()
     grid = Grid(CountingModels(), lambda *run: _Planner(found, *run))
-    for cell in cells:
+    for entry in entries:
+        cell, task = entry.cell, entry.task
         for seed in seeds if cell.trains else seeds[:1]:
-            task = cell.config.task
             if task in found.failed:
                 continue
             try:
+                if not grid.applies(entry):
+                    continue
                 run = cell.seeded(seed).essential()
                 pipeline = grid.pipeline(run.config, run.trained_by)
                 pipeline.answers(run.method, pipeline.task.validation)

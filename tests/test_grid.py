@@ -151,16 +151,27 @@ def test_a_table_in_markdown_and_csv():
     assert dict(zip(header, epr, strict=True))["minus_epr"] == ""
 
 
+def wanted(config):
+    """Two entries, and one that needs a larger bank than the task has."""
+    larger = Entry("none", "films", Cell(replace(config, shots=7), "topk"), least_bank=len(TASK.train) + 1)
+    return [larger] + [Entry(name, "films", Cell(config, name)) for name in ("topk", "ceil")]
+
+
+def test_what_the_bank_is_too_small_for_is_left_out(runs):
+    config, grid, _ = runs
+    measured, failed = grid.run(wanted(config), (0,))
+    assert [one.entry.row for one in measured] == ["topk", "ceil"] and not failed
+
+
 def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path):
     config, *_ = runs
     for name in ("choice_log_likelihood", "choose", "generate", "log_likelihood"):
         monkeypatch.setattr(TinyLM, name, lambda *a, **k: pytest.fail("the LM was asked"))
     monkeypatch.setattr("ceil_jax.plan.Grid", FilmGrid)
-    cells = [Cell(config, "topk"), Cell(config, "ceil")]
-    done = plan(cells, (0, 1))
+    done = plan(wanted(config), (0, 1))
     assert all(work.done for work in done.stages.values())
 
-    elsewhere = plan([cell._replace(config=replace(config, out=tmp_path / "none")) for cell in cells], (0, 1))
+    elsewhere = plan(wanted(replace(config, out=tmp_path / "none")), (0, 1))
     assert not (tmp_path / "none").exists()
     # what is not known yet is listed all the same; runs that chose alike share stages once they are done
     assert {work.what for work in done.stages.values()} <= {work.what for work in elsewhere.stages.values()}
@@ -171,7 +182,7 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     assert "would run" in text and "H100" in text and "2 CPU cores" in text
 
     changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
-    partly = plan([Cell(changed, "ceil")], (0,))
+    partly = plan([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
     state = {work.what: work.done for work in partly.stages.values()}
     assert state["scoring CEIL subsets"] and state["training EPR, seed 0"]
     assert not state["training CEIL, seed 0"] and not state["CEIL on films"]
