@@ -13,9 +13,9 @@ import numpy as np
 
 from ceil_jax import proposals
 from ceil_jax.config import CEILConfig, RunConfig
+from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.retrievers import unit_rows
 from ceil_jax.runs import Cost, Rows, Stage, digest
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task

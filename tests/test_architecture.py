@@ -47,6 +47,7 @@ LAYERS = [
         "records",
     },
     {"inputs", "serve"},
+    {"embedded_bank"},
     {"retrievers"},
     {"selector", "proposals"},
     {"adapters"},
