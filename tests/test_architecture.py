@@ -56,7 +56,7 @@ LAYERS = [
     {"workspace"},
     {"training"},
     {"pipeline"},
-    {"compare", "plots", "report", "grid", "latency", "export", "doctor"},
+    {"compare", "plots", "report", "grid", "latency", "diagnosis", "export", "doctor"},
     {"tables", "work"},
     {"plan"},
     {"drawing", "skill_table", "skill_recall", "skill_figure"},

@@ -19,7 +19,8 @@ from ceil_jax.plan import plan
 from ceil_jax.tables import Table
 from ceil_jax.tasks.base import Example
 
-EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("[tf][ai][bg]*[0-9].py"))
+FOLDER = Path(__file__).parents[1] / "experiments"
+EXPERIMENTS = [*sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")), FOLDER / "diagnosis.py"]
 
 
 class FilmGrid(Grid):
