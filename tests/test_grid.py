@@ -16,6 +16,7 @@ from ceil_jax.intervals import Interval, bootstrap_interval
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics import metric_named
 from ceil_jax.plan import plan
+from ceil_jax.results import lines_of
 from ceil_jax.tables import Table
 from ceil_jax.tasks.base import Example
 
@@ -215,6 +216,22 @@ def test_every_script_runs_to_its_files(path, runs, monkeypatch, capsys):
     assert (folder / f"{experiment.name}.csv").read_text().count("\n") > 2
     assert "| films |" in (folder / f"{experiment.name}.md").read_text()
     assert experiment.name in capsys.readouterr().out
+
+
+def test_every_run_behind_a_table_is_recorded(runs):
+    _, grid, measured = runs
+    lines = list(lines_of(grid, measured, "table2"))
+    assert [(line["method"], line["seed"]) for line in lines] == [
+        *(("topk", None), ("epr", 0), ("epr", 1), ("ceil", 0), ("ceil", 1))
+    ]
+    for line, value in zip(lines, [v for one in measured for v in one.values], strict=True):
+        assert (
+            line["value"] == pytest.approx(value, abs=1e-3) and line["low"] <= line["value"] <= line["high"]
+        )
+        assert line["n"] == 30 and line["bank"] == 60 and line["tokens"] > 0 and line["metric"] == "accuracy"
+    assert len({line["config"] for line in lines}) == 5
+    # EPR's tokens are part of what CEIL took
+    assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
 
 
 def experiment_arguments(config):
