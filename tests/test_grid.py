@@ -23,8 +23,7 @@ from ceil_jax.tasks.base import Example
 FOLDER = Path(__file__).parents[1] / "experiments"
 EXPERIMENTS = [
     *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
-    FOLDER / "diagnosis.py",
-    FOLDER / "one_for_all.py",
+    *(FOLDER / f"{name}.py" for name in ("diagnosis", "ideas", "one_for_all")),
 ]
 
 
