@@ -238,7 +238,9 @@ def test_every_script_runs_to_its_files(path, runs, monkeypatch, capsys):
     monkeypatch.setattr("ceil_jax.experiment.task_spec", lambda name: replace(TASK, name=name))
     experiment = script(path)
     monkeypatch.setitem(
-        experiment.entries.__globals__, "task_spec", lambda name: type("Spec", (), {"paper": {}})
+        experiment.entries.__globals__,
+        "task_spec",
+        lambda name: type("Spec", (), {"paper": {}, "metric": "accuracy"}),
     )
     short = {"SUBSETS": (3, 5), "SHORTLISTS": (6, 12), "EXAMPLES": (2, 3), "TRADE_OFFS": (0.05, 0.1)}
     for name, value in short.items():
