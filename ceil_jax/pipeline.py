@@ -76,10 +76,8 @@ class Pipeline(Training):
         method = METHODS.get(name)
         if method is None or method.retriever != "dpp":
             raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
-        if self.config.text != "input" or self.config.context != "input":
-            raise UserError(
-                "a selector embeds inputs as they are: train with --text input and --context input for it"
-            )
+        if self.config.text != "input":
+            raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
         assert method.encoder is not None
         encoders, task, config = self.encoders(method.encoder), self.task, self.config
         trained = method.encoder != "base"
@@ -91,6 +89,7 @@ class Pipeline(Training):
             diversity=self.trade_off_of(method),
             shortlist=config.shortlist,
             template=task.template,
+            context=self.config.context if trained else "input",
             count_tokens=lambda texts: self.lm.count_tokens(texts),
             card=Card(
                 title=f"{method.label} on {task.name}",

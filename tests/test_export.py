@@ -56,6 +56,23 @@ def test_the_card_has_the_runs_metrics(trained):
     assert f"| {100 * value:g} |" in (folder / "README.md").read_text()
 
 
+def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path):
+    config = replace(SMALL, context="example", ceil=FAST, out=tmp_path / "runs")
+    pipeline = Pipeline(config, TASK)
+    export(pipeline, "ceil", tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    texts = [f"{example.input} {example.output}" for example in TASK.train[:2]]
+    vectors = selector.encoder.encode(texts)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(selector.bank.view.vectors([0, 1]), vectors, atol=1e-5)
+    expected = pipeline.retrieve("ceil", TASK.validation[:8])
+    for query, picks in zip(TASK.validation[:8], expected, strict=True):
+        by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
+        assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
+    # an encoder as loaded sees inputs alone, in a run and so in its selector
+    assert pipeline.selector("dpp").context == "input"
+
+
 def test_an_encoder_as_loaded_needs_no_lm(tmp_path):
     pipeline = Pipeline(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), TASK)
     assert "DPP-MAP on films, 60 examples" in export(pipeline, "dpp", tmp_path / "selector")
