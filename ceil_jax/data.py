@@ -63,6 +63,7 @@ def load_task(
         few_shot=few_shot,
         more_metrics=spec.more_metrics,
         language=spec.language,
+        available=len(queries),
     )
 
 
@@ -115,6 +116,7 @@ def load_file(
         metric=metric,
         max_new_tokens=max_new_tokens,
         stop=tuple(stop),
+        available=len(queries),
     )
 
 

@@ -56,6 +56,7 @@ LAYERS = [
     {"training"},
     {"pipeline"},
     {"compare", "plots", "report", "grid", "latency", "export", "doctor"},
+    {"task_flags"},
     {"tables", "work"},
     {"plan"},
     {"drawing", "skill_table", "skill_recall", "skill_figure"},

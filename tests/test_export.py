@@ -50,7 +50,7 @@ def test_the_card_has_the_runs_metrics(trained):
     assert name.startswith("accuracy (percent of 30 held-out queries, 3 examples, tiny")
     assert measured == pytest.approx(100 * value)
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
-    assert card.training_data == "films: 24 queries × 5 sets of 3"
+    assert card.training_data == "from tiny on films: 24 queries × 5 sets of 3"
     assert "not evaluated: `ceil-jax compare` with the same flags measures it" in said[0]
     assert f"{100 * value:.1f}\nin Python: CeilSelector.from_pretrained" in said[1]
     assert f"| {100 * value:g} |" in (folder / "README.md").read_text()

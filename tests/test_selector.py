@@ -211,7 +211,9 @@ def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
 
 
 def test_other_examples_by_the_same_settings():
-    selector = make(context="example", diversity=0.3, shortlist=7, count_tokens=words, template="{town} {output}")
+    selector = make(
+        context="example", diversity=0.3, shortlist=7, count_tokens=words, template="{town} {output}"
+    )
     other = selector.with_examples(ROWS[:10])
     assert [(s.context, s.diversity, s.shortlist, s.count_tokens) for s in (selector, other)] == [
         ("example", 0.3, 7, words)

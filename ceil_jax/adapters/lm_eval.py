@@ -46,7 +46,9 @@ def choose_few_shot(
     Raises:
         UserError: a task that draws no few-shot examples; a document whose text is not a text.
     """
-    if not isinstance(task, ConfigurableTask) or not isinstance(getattr(task, "sampler", None), ContextSampler):
+    if not isinstance(task, ConfigurableTask) or not isinstance(
+        getattr(task, "sampler", None), ContextSampler
+    ):
         raise UserError(
             f"{type(task).__name__}: expected a task of the harness that has few-shot documents, as "
             'TaskManager().load(name)["tasks"][name]'
@@ -97,7 +99,9 @@ class CeilSampler(ContextSampler):
             UserError: other documents than the sampler has embedded; no question; fewer than n that differ.
         """
         if df is not None:
-            raise UserError("CeilSampler has embedded its documents; give choose_few_shot a task with the others")
+            raise UserError(
+                "CeilSampler has embedded its documents; give choose_few_shot a task with the others"
+            )
         question = self.question if eval_doc is None else eval_doc
         if question is None:
             raise UserError("CeilSampler was not told the question; give the task to choose_few_shot")
@@ -119,7 +123,9 @@ class CeilSampler(ContextSampler):
     def _text(self, doc: Doc) -> str:
         text = self.text(doc)
         if not isinstance(text, str):
-            raise UserError(f"the text of a document is {text!r}; say what an encoder shall see of it: text=…")
+            raise UserError(
+                f"the text of a document is {text!r}; say what an encoder shall see of it: text=…"
+            )
         return text
 
 
@@ -134,7 +140,9 @@ def _tell(task: Any) -> None:
     def build_all_requests(*, cache_requests: bool = False, **kwargs: Any) -> None:
         if cache_requests:
             # the harness keeps them by the task's name and num_fewshot alone
-            raise UserError("cache_requests would give these prompts to other samplers and theirs to this one")
+            raise UserError(
+                "cache_requests would give these prompts to other samplers and theirs to this one"
+            )
         requests(**kwargs)
 
     task.fewshot_context, task.build_all_requests = fewshot_context, build_all_requests

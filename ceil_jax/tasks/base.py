@@ -105,3 +105,15 @@ class Task:
     """Names of metrics to report beside `metric`."""
     language: str = ""
     """The formal language of its answers that Skill-KNN has demonstrations and a sketch for: sql, cogs."""
+    available: int = 0
+    """How many queries there are, of which `validation` may be a few; 0 where nobody counted."""
+
+    @property
+    def asked(self) -> str:
+        """How many queries are asked, and of how many where that is not all."""
+        n = len(self.validation)
+        return (
+            f"{n:,} of {self.available:,} held-out queries"
+            if n < self.available
+            else f"{n:,} held-out queries"
+        )
