@@ -16,6 +16,7 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.helptext import join_lines
 from ceil_jax.hosts import ALONE, HostLost, Hosts, leads, start
 from ceil_jax.packages import cache_path
 from ceil_jax.report.command import report
@@ -224,6 +225,8 @@ def command(
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
+        if {"-h", "--help"} & {*rest}:
+            join_lines(type(scales[scale]), OwnData, Hosts)
         code = run(scales[scale], rest)
     except HostLost as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)

@@ -23,6 +23,7 @@ LAYERS = [
         "intervals",
         "rates",
         "shards",
+        "helptext",
     },
     {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
     {"index", "approximate"},
