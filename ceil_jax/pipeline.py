@@ -130,7 +130,15 @@ class Pipeline(Training):
 
     def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
         """The LM's answer to each query with the method's examples, and the name of their stage."""
-        retrieved = self.retrieve(name, queries)
+        what = f"{METHODS[name].label} on {self.task.name}"
+        rows, stage = self.answers_with(self.retrieve(name, queries), queries, what)
+        self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
+        return rows, stage
+
+    def answers_with(
+        self, retrieved: Sequence[Sequence[Retrieved]], queries: Sequence[Example], what: str
+    ) -> tuple[Rows, str]:
+        """The LM's answer to each query with these examples, and the name of their stage."""
         with self.store.stage("predictions", self._predictions_key(queries, retrieved)) as stage:
             rows = evaluate.predict(
                 stage,
@@ -141,9 +149,8 @@ class Pipeline(Training):
                 self.lm,
                 self.builder(queries),
                 fit=self.config.fit,
-                what=f"{METHODS[name].label} on {self.task.name}",
+                what=what,
             )
-            self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
             return rows, stage.name
 
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:

@@ -11,7 +11,7 @@ import pytest
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, UserError, build_retriever, load_encoder
-from ceil_jax.retrievers import unit_rows
+from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.selector.bank import Bank, descending
 from ceil_jax.selector.card import Card
 from ceil_jax.tasks.base import Example, Template

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.retrievers import unit_rows
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.choice import CountTokens, Filter, Options, Selection, Wish, choose
