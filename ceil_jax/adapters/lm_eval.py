@@ -1,7 +1,7 @@
 """A selector as the few-shot sampler of lm-evaluation-harness: other examples for every question.
 
-The harness lets a task name a `ContextSampler`, and tells it the question only where examples are drawn from the
-split that is asked. So `choose_few_shot` changes a task that is loaded: its sampler, and that the sampler is
+The harness lets a task name a `ContextSampler`, and tells it the question only where the task's `fewshot_split` and
+`test_split` are the same. So `choose_few_shot` changes a task that is loaded: its sampler, and that the sampler is
 told each question.
 """
 
