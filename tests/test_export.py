@@ -7,6 +7,7 @@ import pytest
 from test_pipeline import SMALL, TASK
 
 from ceil_jax import CeilSelector, UserError
+from ceil_jax.data import load_file
 from ceil_jax.export import export
 from ceil_jax.pipeline import Pipeline
 
@@ -71,6 +72,21 @@ def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path):
         assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
     # an encoder as loaded sees inputs alone, in a run and so in its selector
     assert pipeline.selector("dpp").context == "input"
+
+
+def test_a_text_alone_is_a_query_to_a_selector_of_a_users_file(tmp_path):
+    file = tmp_path / "films.csv"
+    rows = [f"{example.input},{example.output},en" for example in TASK.train]
+    file.write_text("\n".join(["text,label,language", *rows]))
+    task = load_file(
+        file, input="text", output="label", template="{text} It is {output}", choices=("bad", "good")
+    )
+    export(Pipeline(replace(SMALL, out=tmp_path / "runs"), task), "dpp", tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    selector.add([{"input": "a new film", "output": "good"}])
+    chosen = selector.select("a new film", k=2)
+    assert chosen.prompt.endswith("a new film It is good\n\na new film It is")
+    assert chosen.examples[0].fields["language"] == "en"
 
 
 def test_an_encoder_as_loaded_needs_no_lm(tmp_path):
