@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from ceil_jax.methods import METHODS
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.tasks.base import Task
-from ceil_jax.workspace import Models
+from ceil_jax.workspace import KEPT, Models
 
 log = logging.getLogger(__name__)
 
@@ -128,13 +128,13 @@ class Grid:
         """The configuration's task, as `ceil-jax compare` loads it."""
         return _task(config.task, config.data_dir, config.limit, config.bank_limit, config.data_seed)
 
-    @cache  # noqa: B019
+    @lru_cache(maxsize=KEPT)  # noqa: B019
     def pipeline(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Pipeline:
         """The run of a configuration, with encoders of its own or of those it is trained by."""
         other = self._trainer(trained_by) if trained_by else None
         return self._make(config, self.task(config), self.models, other)
 
-    @cache  # noqa: B019
+    @lru_cache(maxsize=KEPT)  # noqa: B019
     def _trainer(self, configs: tuple[RunConfig, ...]) -> Pipeline:
         members = [self.pipeline(config) for config in configs]
         if len(members) == 1:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Training(Workspace):
         if members:
             self.inputs = JoinedInputs(self.inputs, [member.inputs for member in members])
         self._histories: dict[str, list[dict[str, float]]] = {}
+        self._trade_offs: dict[str, float] = {}
 
     def encoders(self, source: str) -> Encoders:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
@@ -256,7 +257,6 @@ class Training(Workspace):
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
 
-    @cache  # noqa: B019  a run lives as long as its process
     def tuned_trade_off(self, source: str) -> float:
         """λ for an encoder: the one whose MAP sets the LM likes best, on queries of the bank.
 
@@ -264,6 +264,11 @@ class Training(Workspace):
         """
         if self._first_seed is not self:
             return self._first_seed.tuned_trade_off(source)
+        if source not in self._trade_offs:
+            self._trade_offs[source] = self._best_trade_off(source)
+        return self._trade_offs[source]
+
+    def _best_trade_off(self, source: str) -> float:
         from ceil_jax.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, propose_map
 
         encoders = self.encoders(source)
