@@ -7,11 +7,12 @@ import importlib.metadata
 import os
 import platform
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from ceil_jax.machine import processor
 
 PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers", "sentence-transformers", "faiss-cpu", "dppy")
 
@@ -22,7 +23,7 @@ def describe() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": jax.devices()[0].device_kind,
         "devices": jax.device_count(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load": os.getloadavg()[0],
@@ -58,16 +59,6 @@ def _best(function: Any, argument: jax.Array, runs: int = 5) -> float:
         jax.block_until_ready(function(argument))
         seconds.append(time.perf_counter() - start)
     return min(seconds)
-
-
-def _processor() -> str:
-    """The model, which `platform` leaves empty on Linux."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
 
 
 def _version(package: str) -> str | None:

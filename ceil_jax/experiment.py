@@ -15,6 +15,7 @@ from ceil_jax.cli import command
 from ceil_jax.config import RunConfig
 from ceil_jax.errors import UserError
 from ceil_jax.grid import Entry, Grid
+from ceil_jax.results import keep, lines_of
 from ceil_jax.runs import Stage, digest
 from ceil_jax.tables import Table
 from ceil_jax.tasks import task_spec
@@ -37,6 +38,8 @@ class Options:
     """Of training; methods that are not trained run once."""
     dry_run: bool = False
     """Print what would run, its LM tokens and its time, and do nothing."""
+    record: Path | None = None
+    """A file of results, as in experiments/results.jsonl, that gets a line for every run."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,24 @@ class Experiment:
         if options.dry_run:
             from ceil_jax.plan import plan
 
-            print(plan([entry.cell for entry in entries], options.seeds).text())
+            print(plan(entries, options.seeds).text())
             return config.out
         grid = Grid()
         measured, failed = grid.run(entries, options.seeds)
         if not measured:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
+        if options.record is not None:
+            keep(options.record, list(lines_of(grid, measured, self.name)))
         lm = measured[0].lm
         shots = config.shots
         title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"
         table = Table(title, measured, failed)
         if self.more is not None:
             table = self.more(grid, table)
-        folder = config.out / f"{self.name}-{digest([replace(config, out=Path()), options])[:8]}"
+        folder = (
+            config.out
+            / f"{self.name}-{digest([replace(config, out=Path()), replace(options, record=None)])[:8]}"
+        )
         write(folder, self.name, table, self.draw(table))
         print(f"\n{table.markdown()}\nwritten: {folder}/{self.name}.md, .csv, .png, .pdf")
         if failed:

@@ -12,7 +12,7 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.methods import METHODS
 from ceil_jax.runs import Cost, Store
 from ceil_jax.skills import Rewriter, load_demonstrations
-from ceil_jax.tasks.base import Example, Task
+from ceil_jax.tasks.base import Example, Task, context_text
 
 
 class Inputs:
@@ -85,8 +85,30 @@ class Inputs:
         """The bank as trained encoders see it: by `--context`, with the output after the input."""
         if self.config.context == "input":
             return self.bank
-        return [replace(example, input=f"{example.input} {example.output}") for example in self.bank]
+        return [replace(example, input=context_text(example, "example")) for example in self.bank]
 
     def report(self, methods: Sequence[str]) -> str:
         """How many rewrites failed, where these methods need any."""
         return self.rewriter.report() if any(self.orders(method) for method in methods) else ""
+
+
+class JoinedInputs(Inputs):
+    """The banks of several runs, one after another.
+
+    Raises:
+        UserError: --text skill, whose demonstrations are a task's own.
+    """
+
+    def __init__(self, own: Inputs, members: Sequence[Inputs]) -> None:
+        super().__init__(own.config, own.task, own._store, own._lm, own._costs)
+        if own.config.text != "input":
+            raise UserError(f"--text {own.config.text}: tasks are trained on together with --text input only")
+        self._members = members
+
+    @cached_property
+    def bank(self) -> Sequence[Example]:
+        return [example for member in self._members for example in member.bank]
+
+    @cached_property
+    def context(self) -> Sequence[Example]:
+        return [example for member in self._members for example in member.context]

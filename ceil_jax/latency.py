@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
-from ceil_jax.retrievers import unit_rows
 
 T = TypeVar("T")
 

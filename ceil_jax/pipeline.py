@@ -76,9 +76,9 @@ class Pipeline(Training):
         method = METHODS.get(name)
         if method is None or method.retriever != "dpp":
             raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
-        if self.config.text != "input" or self.config.context != "input":
+        if self.config.text != "input":
             raise UserError(
-                "a selector embeds inputs as they are: train with --text input and --context input for it"
+                "a selector embeds inputs as they are, not skills: train with --text input for it"
             )
         assert method.encoder is not None
         encoders, task, config = self.encoders(method.encoder), self.task, self.config
@@ -91,6 +91,7 @@ class Pipeline(Training):
             diversity=self.trade_off_of(method),
             shortlist=config.shortlist,
             template=task.template,
+            context=self.config.context if trained else "input",
             count_tokens=lambda texts: self.lm.count_tokens(texts),
             card=Card(
                 title=f"{method.label} on {task.name}",
@@ -106,9 +107,10 @@ class Pipeline(Training):
         queries = len(self.task.train)
         singles = f"{name}: {min(epr.instances, queries)} queries × {epr.candidates} single examples"
         sets = f"{name}: {min(ceil.instances, queries)} queries × {ceil.subsets} sets of {ceil.size}"
+        start = f"from {self.config.encoder} on "
         if method.encoder == "ceil":
-            return f"{singles}; then {sets}" if ceil.initial == "epr" else sets
-        return singles if method.encoder == "epr" else "none: the encoder is as loaded"
+            return f"{start}{singles}; then {sets}" if ceil.initial == "epr" else start + sets
+        return start + singles if method.encoder == "epr" else "none: the encoder is as loaded"
 
     def measured(self, name: str) -> dict[str, float]:
         """The metrics in percent of a method that this run has evaluated already; none if it has not."""
@@ -129,6 +131,14 @@ class Pipeline(Training):
     def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
         """The LM's answer to each query with the method's examples, and the name of their stage."""
         retrieved = self.retrieve(name, queries)
+        rows, stage = self.answers_with(retrieved, queries, f"{METHODS[name].label} on {self.task.name}")
+        self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
+        return rows, stage
+
+    def answers_with(
+        self, retrieved: Sequence[Sequence[Retrieved]], queries: Sequence[Example], what: str
+    ) -> tuple[Rows, str]:
+        """The LM's answer to each query with these examples, and the name of their stage."""
         with self.store.stage("predictions", self._predictions_key(queries, retrieved)) as stage:
             rows = evaluate.predict(
                 stage,
@@ -139,9 +149,8 @@ class Pipeline(Training):
                 self.lm,
                 self.builder(queries),
                 fit=self.config.fit,
-                what=f"{METHODS[name].label} on {self.task.name}",
+                what=what,
             )
-            self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
             return rows, stage.name
 
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:

@@ -19,7 +19,7 @@ import numpy as np
 from ceil_jax.config import EndpointConfig
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError
-from ceil_jax.grid import Cell, Grid
+from ceil_jax.grid import Entry, Grid
 from ceil_jax.journal import Journal
 from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.methods import METHODS
@@ -27,9 +27,9 @@ from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Engine, Rows, Stage, Store, digest
+from ceil_jax.scored import Scored
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
-from ceil_jax.training import Scored
 from ceil_jax.work import Plan, Work
 from ceil_jax.workspace import Encoders, Models
 
@@ -40,16 +40,18 @@ _LOOKED_UP = 200_000_000
 """Queries × bank examples up to which a stage's key is worked out to see if it is on disk."""
 
 
-def plan(cells: Sequence[Cell], seeds: Sequence[int]) -> Plan:
-    """The stages that the cells would need with these seeds of training. Nothing is written."""
+def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
+    """The stages that the entries would need with these seeds of training. Nothing is written."""
     found = Plan()
     grid = Grid(CountingModels(), lambda *run: _Planner(found, *run))
-    for cell in cells:
+    for entry in entries:
+        cell, task = entry.cell, entry.task
         for seed in seeds if cell.trains else seeds[:1]:
-            task = cell.config.task
             if task in found.failed:
                 continue
             try:
+                if not grid.applies(entry):
+                    continue
                 run = cell.seeded(seed).essential()
                 pipeline = grid.pipeline(run.config, run.trained_by)
                 pipeline.answers(run.method, pipeline.task.validation)
@@ -78,9 +80,15 @@ class _Planner(Pipeline):
     """A pipeline that notes what it would do."""
 
     def __init__(
-        self, found: Plan, config: Any, task: Task, models: Any = None, trained_by: Any = None
+        self,
+        found: Plan,
+        config: Any,
+        task: Task,
+        models: Any = None,
+        trained_by: Any = None,
+        members: Any = (),
     ) -> None:
-        super().__init__(config, task, models, trained_by)
+        super().__init__(config, task, models, trained_by, members)
         self.plan = found
         self.store = _PlannedStore(config.out, self)
         self.inputs._store = self.store
@@ -162,7 +170,7 @@ class _Planner(Pipeline):
     @property
     def epr_scores(self) -> Scored:
         count = min(self.config.epr.instances, len(self.task.train))
-        if count * len(self.task.train) <= _LOOKED_UP:
+        if self.members or count * len(self.task.train) <= _LOOKED_UP:
             return super().epr_scores
         instances = self.instances(count)
         size = min(self.config.epr.candidates, len(self.task.train) - 1)
@@ -192,7 +200,9 @@ class _Planner(Pipeline):
                 self.note(stage, f"training {name}, seed {self.config.seed}", done=True)
                 return super()._train(name, key, parts, train)
             config = self.config.epr if name == "EPR" else self.config.ceil
-            queries = round(0.9 * min(config.instances, len(self.task.train))) * config.epochs
+            of = [member.task for member in self.members] or [self.task]
+            instances = sum(min(config.instances, len(task.train)) for task in of)
+            queries = round(0.9 * instances) * config.epochs
             texts = 3.0
             if name == "CEIL":
                 frozen = self.config.ceil.train_context == "frozen"

@@ -130,10 +130,7 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     """The finished evaluations of a folder of stages, by task and method, and what cannot be shown, a line each."""
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
-        try:
-            found = _read(root, folder)
-        except (OSError, ValueError, KeyError, TypeError):
-            found = None
+        found = read_record(root, folder.name)
         if found is None:
             trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
         else:
@@ -147,6 +144,14 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
             "computed again"
         )
     return records, trouble
+
+
+def read_record(root: Path, name: str) -> Record | None:
+    """The record of this name; None where it is damaged, unfinished, not there or of another version."""
+    try:
+        return _read(root, root / name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _read(root: Path, folder: Path) -> Record | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from ceil_jax.approximate import ApproximateIndex
+from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, view_of
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.gold_skills import Describe
 from ceil_jax.lexical import LexicalIndex
@@ -18,13 +18,9 @@ from ceil_jax.tasks.base import Example
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
-    from ceil_jax.index import Score
 
 Embed = Callable[["Encoder", Sequence[str]], np.ndarray]
 """Texts to vectors, float32 [N, D]; a pipeline passes one that remembers."""
-
-Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
-"""Inputs to m skills each."""
 
 
 class Retrieved(NamedTuple):
@@ -77,7 +73,7 @@ def build_retriever(
         query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
         trade_off: λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
         shortlist: n, the nearest items among which dpp and mmr choose.
-        seed: of random, and of the order of target_sketch's ties.
+        seed: of random, and of which of equal sketches or skills are taken.
         embed: how texts become vectors, `encoder.encode` by default.
         rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
         sketch: what target_sketch compares of two outputs.
@@ -103,11 +99,12 @@ def build_retriever(
         raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
     if index not in ("exact", "approximate"):
         raise unknown_name("index", index, ("exact", "approximate"))
-    view = _view(name, rewrite, describe)
+    view = view_of(name, rewrite, describe)
     if index == "approximate" and view.score is not None:
         raise UserError(f"{name} compares several vectors an example: take --index exact")
     embed = embed or (lambda e, texts: e.encode(texts))
-    vectors = _Vectors(bank, view, partial(embed, encoder), partial(embed, query_encoder or encoder), index)
+    embed_items, embed_queries = partial(embed, encoder), partial(embed, query_encoder or encoder)
+    vectors = EmbeddedBank(bank, view, embed_items, embed_queries, index, seed)
     if name in ("mmr", "dpp"):
         return _Greedy(name, vectors, trade_off, shortlist)
     return _Dense(name, vectors)
@@ -166,84 +163,6 @@ class _BM25:
         return chosen
 
 
-class _View(NamedTuple):
-    """What of an example is compared, and how."""
-
-    texts: Callable[[Sequence[Example]], list[Sequence[str]]]
-    """The texts of each example, the same number for all."""
-    score: Score | None = None
-    """Of every query with every item, both float32 [N, m, D]; without it the cosine of their one text each."""
-
-
-def _view(name: str, rewrite: Rewrite | None, describe: Describe | None) -> _View:
-    if name == "target_knn":
-        return _View(lambda examples: [(example.output,) for example in examples])
-    if name == "target_skill":
-        if describe is None:
-            raise UserError(
-                f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
-            )
-        return _View(lambda examples: [(describe(example.output),) for example in examples])
-    if not name.startswith("skill_"):
-        return _View(lambda examples: [(example.input,) for example in examples])
-    from ceil_jax.skill_similarity import SIMILARITIES
-
-    if rewrite is None:
-        raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
-    return _View(lambda examples: list(rewrite([example.input for example in examples])), SIMILARITIES[name])
-
-
-class _Vectors:
-    """A bank's vectors and its queries': unit rows, or as a view's score takes them."""
-
-    def __init__(
-        self,
-        bank: Sequence[Example],
-        view: _View,
-        embed_items: Callable[[Sequence[str]], np.ndarray],
-        embed_queries: Callable[[Sequence[str]], np.ndarray],
-        index: str,
-    ) -> None:
-        self.bank, self._view, self._embed_queries = bank, view, embed_queries
-        self.items = self._embedded(bank, embed_items)
-        self._approximate = ApproximateIndex(self.items) if index == "approximate" else None
-        self._position = {example.id: i for i, example in enumerate(bank)}
-
-    def _embedded(
-        self, examples: Sequence[Example], embed: Callable[[Sequence[str]], np.ndarray]
-    ) -> np.ndarray:
-        texts = self._view.texts(examples)
-        vectors = embed([text for several in texts for text in several])
-        if self._view.score is None:
-            return unit_rows(vectors)
-        return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
-
-    def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
-        from ceil_jax.hosts import top_k
-        from ceil_jax.index import GROUP, ITEM_BLOCK, dot_products
-
-        vectors = self._embedded(queries, self._embed_queries)
-        exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
-        if self._approximate is not None:
-            return *self._approximate.top_k(vectors, min(n, len(self.bank)), exclude), vectors
-        per_item = 1 if self._view.score is None else self.items.shape[1]
-        cosines, positions = top_k(
-            vectors,
-            self.items,
-            min(n, len(self.bank)),
-            exclude,
-            item_block=max(1, ITEM_BLOCK // per_item // GROUP) * GROUP,
-            score=self._view.score or dot_products,
-        )
-        return cosines, positions, vectors
-
-
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row over its length; a row of zeros stays."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
 class _TargetSketch:
     """Most of the query's output's sketch; of equals those with least beside it, then in a seeded order.
 
@@ -278,7 +197,7 @@ class _TargetSketch:
 class _Dense:
     """The nearest by cosine: top-k with any encoder, EPR with a trained one, of inputs, skills or outputs."""
 
-    def __init__(self, name: str, vectors: _Vectors) -> None:
+    def __init__(self, name: str, vectors: EmbeddedBank) -> None:
         self.name, self.vectors = name, vectors
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
@@ -299,7 +218,7 @@ class _Dense:
 class _Greedy:
     """Greedy choice among the n nearest: DPP-MAP (CEIL with trained encoders) or MMR."""
 
-    def __init__(self, name: str, vectors: _Vectors, trade_off: float, shortlist: int) -> None:
+    def __init__(self, name: str, vectors: EmbeddedBank, trade_off: float, shortlist: int) -> None:
         self.name = name
         self.vectors = vectors
         self.trade_off = trade_off

@@ -107,6 +107,9 @@ class Stage:
     leads = True
     """Whether this process is the one that writes."""
 
+    DONE = "done.json"
+    """Written last."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -123,7 +126,7 @@ class Stage:
     @property
     def summary(self) -> dict[str, Any] | None:
         """What `finish` was given, or None while the stage is unfinished or one of its files is damaged."""
-        done = self.folder / "done.json"
+        done = self.folder / self.DONE
         if not done.exists():
             return None
         summary, damaged = self._checked()
@@ -141,7 +144,7 @@ class Stage:
 
     def _checked(self) -> tuple[dict[str, Any] | None, Path | None]:
         """(summary, None), or (None, the first file that is missing or damaged)."""
-        done = self.folder / "done.json"
+        done = self.folder / self.DONE
         try:
             record = json.loads(done.read_bytes())
             files, summary = record["files"].items(), record["summary"]
@@ -189,7 +192,7 @@ class Stage:
             "files": {file: file_sha256(self.folder / file) for file in files},
         }
         content = {**record, "checksum": _of(record)}
-        self.write("done.json", (json.dumps(content, indent=1) + "\n").encode())
+        self.write(self.DONE, (json.dumps(content, indent=1) + "\n").encode())
         shutil.rmtree(self.scratch, ignore_errors=True)
         return record["summary"]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.errors import UserError
 from ceil_jax.gold_skills import DESCRIPTIONS
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.plots import GREY, ORANGE
-from ceil_jax.retrievers import unit_rows
 from ceil_jax.skill_analysis import plane
 from ceil_jax.tasks.base import Example
 

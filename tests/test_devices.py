@@ -14,11 +14,11 @@ from flax import nnx
 
 from ceil_jax import ceil, epr, parallel
 from ceil_jax.config import CEILConfig, EPRConfig
+from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.encoder import Encoder
 from ceil_jax.greedy import greedy_map_shortlists
 from ceil_jax.index import top_k
 from ceil_jax.proposals import propose_random
-from ceil_jax.retrievers import unit_rows
 from ceil_jax.tasks.base import Example
 from ceil_jax.tokens import HashingTokenizer
 

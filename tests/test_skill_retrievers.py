@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ceil_jax.embedded_bank import nearest_drawn
 from ceil_jax.errors import UserError
 from ceil_jax.retrievers import build_retriever
 from ceil_jax.sketches import sql_sketch
@@ -44,7 +45,29 @@ def test_skill_knn_by_hand(name, cosines):
         f"train-{item}": pytest.approx((1 + cos) / 2, abs=1e-6) for item, cos in cosines.items()
     }
     assert [pick.relevance for pick in found] == sorted((pick.relevance for pick in found), reverse=True)
-    assert found[0].id == f"train-{next(iter(cosines))}"
+    best = max(cosines.values())
+    assert found[0].id in {f"train-{item}" for item, cos in cosines.items() if cos == best}
+
+
+def test_which_of_equal_skills_is_drawn_for_each_query():
+    bank = [Example(f"train-{i}", "c", "") for i in range(20)] + [Example("train-other", "a", "")]
+    queries = [Example(f"q{i}", "q", "") for i in range(30)]
+    chosen = {}
+    for seed in (0, 0, 1):
+        retriever = build_retriever("skill_base", bank, encoder=Compass(), rewrite=rewrite, seed=seed)
+        rows = [[pick.id for pick in row] for row in retriever.retrieve(queries, 4)]
+        assert chosen.setdefault(seed, rows) == rows
+        assert all(len(set(row)) == 4 and "train-other" not in row for row in rows)
+        assert rows[7] == [pick.id for pick in retriever.retrieve(queries[7:8], 4)[0]]
+    # 120 draws of 20 leave one of them out with probability 20 × 0.8^30 = 2 %; the seed is fixed
+    assert {id for row in chosen[0] for id in row} == {f"train-{i}" for i in range(20)}
+    assert chosen[0] != chosen[1]
+
+
+def test_a_draw_decides_between_equals_only():
+    scores = np.array([0.5, 0.9, 0.5 + 3e-7, 0.9 - 3e-7, 0.4, 0.95], np.float32)
+    orders = {tuple(nearest_drawn(scores, 4, np.random.default_rng(seed)).tolist()) for seed in range(40)}
+    assert orders == {(5, *high, low) for high in ((1, 3), (3, 1)) for low in (0, 2)}
 
 
 @pytest.mark.parametrize("name", ["skill_base", "skill_consistency", "skill_distinct"])

@@ -1,0 +1,96 @@
+"""Published results: a file beside the code with a line for every run, so that each number says where it comes from.
+
+    {"experiment": "table2", "task": "geoquery", "method": "ceil", "lm": …, "seed": 0, "n": 280,
+     "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5, "tokens": 1234567, "seconds": 890.1,
+     "device": …, "date": …, "config": …}
+
+Values are percentages, `low` and `high` the 95 % bootstrap interval over queries, `tokens` and `seconds` what the LM
+read and what all stages took, shared ones included, `seed` null where nothing is trained, `config` the hash of all
+settings.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.grid import Grid, Measured
+from ceil_jax.machine import device
+from ceil_jax.records import read_record
+from ceil_jax.runs import Stage
+
+IDENTITY = ("experiment", "config")
+"""What makes two lines the same run: the later one stays."""
+
+
+def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Iterator[dict[str, Any]]:
+    """A line for every run behind an experiment's numbers."""
+    for one in measured:
+        for seed in one.seeds:
+            cell = one.entry.cell.seeded(seed).essential()
+            evaluation = grid.evaluate(cell)
+            found = read_record(cell.config.out, evaluation.run)
+            assert found is not None, f"{evaluation.run} has just been written"
+            interval = evaluation.interval.percent()
+            when = (found.root / found.name / Stage.DONE).stat().st_mtime
+            yield {
+                "experiment": experiment,
+                "task": one.entry.task,
+                "method": cell.method,
+                "trained_by": [[other.task, other.lm] for other in cell.trained_by],
+                "lm": one.lm,
+                "encoder": cell.config.encoder,
+                "shots": cell.config.shots,
+                "bank": found.bank,
+                "seed": seed if one.entry.cell.trains else None,
+                "n": one.queries,
+                "metric": one.metric,
+                "value": round(100 * evaluation.value, 3),
+                "low": round(interval.low, 3),
+                "high": round(interval.high, 3),
+                "tokens": found.preparing.tokens + found.answering.tokens,
+                "seconds": round(found.preparing.seconds + found.answering.seconds, 1),
+                "device": device(),
+                "date": datetime.datetime.fromtimestamp(when, datetime.UTC).date().isoformat(),
+                "config": found.name.partition("-")[2],
+            }
+
+
+def keep(file: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Add lines to a file of results; a run that is there already is replaced.
+
+    Raises:
+        UserError: a line of the file is no result.
+    """
+    kept = {_identity(line): line for line in read_results(file)} if file.exists() else {}
+    kept |= {_identity(line): line for line in lines}
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept.values())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Stage(file.parent).write(file.name, text.encode())
+
+
+def read_results(file: Path) -> list[dict[str, Any]]:
+    """The lines of a file of results.
+
+    Raises:
+        UserError: which line is no result.
+    """
+    found = []
+    for number, text in enumerate(file.read_text("utf-8").splitlines(), 1):
+        try:
+            line = json.loads(text)
+            _identity(line)
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"{file}, line {number}: expected a JSON object with {', '.join(IDENTITY)}; mend it or take it out"
+            ) from None
+        found.append(line)
+    return found
+
+
+def _identity(line: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(line[name]) for name in IDENTITY)

@@ -1,0 +1,70 @@
+"""The numbers that say which stage fails."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_pipeline import SMALL, TASK
+
+from ceil_jax.diagnosis import _reordered, agreement, diagnose, halves
+from ceil_jax.pipeline import Pipeline
+from ceil_jax.proposals import Proposal
+
+
+def subsets(rng, queries=40, m=20, n=12, k=4):
+    return np.array([[np.sort(rng.permutation(n)[:k]) for _ in range(m)] for _ in range(queries)])
+
+
+def test_halves_of_scores_that_are_sums_of_worths_agree():
+    rng = np.random.default_rng(0)
+    sets = subsets(rng)
+    worth = rng.standard_normal((40, 12))
+    additive = np.array([[row[s].sum() for s in several] for row, several in zip(worth, sets, strict=True)])
+    noise = rng.standard_normal(additive.shape)
+    assert halves(additive, sets) > 0.3
+    # 40 queries × 12 places: the sd of a correlation of nothing is about 1 / √480 = 0.05
+    assert abs(halves(noise, sets)) < 0.15
+    assert halves(noise, sets) < halves(additive + 2 * noise, sets) < halves(additive, sets)
+    assert halves(np.ones_like(noise), sets) == 0
+
+
+def test_agreement_by_hand():
+    scores = np.array([[-1.0, -3.0, -2.0, -1.0], [-2.0, -1.0, -2.0, -5.0]])
+    right = np.array([[1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    # they differ on three queries: higher, lower, equal score; on the fourth neither is right
+    assert agreement(scores, right) == pytest.approx((1 + 0 + 0.5) / 3)
+    assert agreement(scores, np.zeros_like(right)) == 0.5
+
+
+def test_reordering_changes_prompts_and_not_sets(tmp_path, monkeypatch):
+    pipeline = Pipeline(SMALL, TASK)
+    shortlist = np.arange(12, dtype=np.int32).reshape(2, 6) % len(TASK.train)
+    sets = np.array([[[0, 1, 2], [3, 5, -1]], [[1, 3, 4], [0, 2, 5]]], np.int32)
+    seen = []
+
+    def scores(queries, proposal, what):
+        seen.append(proposal)
+        return [{"log_prob": [0.0, 0.0]}] * 2, what
+
+    monkeypatch.setattr(pipeline, "scores", scores)
+    _reordered(pipeline, TASK.train[:2], Proposal(shortlist, sets))
+    [new] = seen
+    for row in range(2):
+        for before, after in zip(sets[row], new.subsets[row], strict=True):
+            bank = [int(shortlist[row, p]) for p in before if p >= 0]
+            there = [int(new.shortlist[row, p]) for p in after if p >= 0]
+            assert sorted(bank) == sorted(there)
+            assert (after >= 0).sum() == (before >= 0).sum() and (np.diff(after[after >= 0]) > 0).all()
+    assert (new.shortlist != shortlist).any()
+
+
+def test_the_ceiling_and_the_prompts_are_those_of_the_run(tmp_path):
+    pipeline = Pipeline(replace(SMALL, out=tmp_path), TASK)
+    methods = ("topk", "ceil_topk", "ceil")
+    found = diagnose(pipeline, methods)
+    assert 0 <= found.topk <= 100 and 0 <= found.best <= 100
+    assert found.learnt[1] >= found.learnt[0]
+    assert -1 <= found.reordered <= 1
+    # subset 0 is the top-k, so the best-scored is never scored lower
+    scored = pipeline.ceil_scores
+    assert (pipeline.signal(scored.rows).max(axis=1) >= pipeline.signal(scored.rows)[:, 0]).all()

@@ -1,0 +1,32 @@
+"""The file of published runs."""
+
+import json
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.results import keep, read_results
+
+
+def line(config, value, experiment="table2"):
+    return {"experiment": experiment, "config": config, "value": value}
+
+
+def test_a_run_has_one_line_the_latest(tmp_path):
+    file = tmp_path / "results.jsonl"
+    keep(file, [line("a", 1.0), line("b", 2.0)])
+    keep(file, [line("a", 3.0), line("a", 4.0, "table6")])
+    assert read_results(file) == [line("a", 3.0), line("b", 2.0), line("a", 4.0, "table6")]
+    assert len(file.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("bad", ["{", "[]", json.dumps({"experiment": "table2"})])
+def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(bad, tmp_path):
+    file = tmp_path / "results.jsonl"
+    content = json.dumps(line("a", 1.0)) + "\n" + bad + "\n"
+    file.write_text(content)
+    with pytest.raises(
+        UserError, match=r"results.jsonl, line 2: expected a JSON object with experiment, config"
+    ):
+        keep(file, [line("b", 2.0)])
+    assert file.read_text() == content
