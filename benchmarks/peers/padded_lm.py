@@ -21,12 +21,12 @@ class PaddedLM:
     def __init__(self, folder: str, dtype: torch.dtype, device: str):
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model = model.to(device).eval()
-        self._tokens = Tokeniser(AutoTokenizer.from_pretrained(folder))
+        self.tokens = Tokeniser(AutoTokenizer.from_pretrained(folder))
 
     @torch.inference_mode()
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
         """float64 [N]: Σ log P of each continuation's tokens, which are those that ours scores."""
-        rows = self._tokens.pairs(prompts, continuations)
+        rows = self.tokens.pairs(prompts, continuations)
         return np.concatenate([self._batch(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)])
 
     def _batch(self, rows: Sequence) -> np.ndarray:
