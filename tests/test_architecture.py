@@ -25,7 +25,7 @@ LAYERS = [
         "shards",
         "machine",
     },
-    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
+    {"kernel", "dpp", "greedy", "budgeted", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
     {"index", "approximate"},
     {"hosts"},
     {
