@@ -37,7 +37,6 @@ from ceil_jax.greedy import (
 from ceil_jax.kernel import Scalar, relevance
 from ceil_jax.parallel import map_batches
 
-
 SAME = 1e-5
 """Log dets that differ by less, relatively, are equal but for rounding: both passes often find one set, and
 then its order is the one by gain."""
