@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from ceil_jax.methods import METHODS
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.tasks.base import Task
-from ceil_jax.workspace import Models
+from ceil_jax.workspace import KEPT, Models
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,9 @@ class Cell(NamedTuple):
 
     config: RunConfig
     method: str
-    trained_by: RunConfig | None = None
-    """The run whose trained encoders it takes, where that is not itself."""
+    trained_by: tuple[RunConfig, ...] = ()
+    """The run whose trained encoders it takes, where that is not itself; of several runs, those that are trained
+    on the scores of all."""
 
     @property
     def trains(self) -> bool:
@@ -38,7 +39,7 @@ class Cell(NamedTuple):
 
     def seeded(self, seed: int) -> Cell:
         """This cell with a seed of training, its encoders' too where another run trained them."""
-        other = self.trained_by and replace(self.trained_by, seed=seed)
+        other = tuple(replace(config, seed=seed) for config in self.trained_by)
         return Cell(replace(self.config, seed=seed), self.method, other)
 
     def essential(self) -> Cell:
@@ -49,7 +50,7 @@ class Cell(NamedTuple):
             return Cell(config, self.method)
         if source == "epr":
             config = replace(config, ceil=CEILConfig())
-        return Cell(config, self.method, None if self.trained_by == self.config else self.trained_by)
+        return Cell(config, self.method, () if self.trained_by == (self.config,) else self.trained_by)
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,18 @@ class Grid:
         """The configuration's task, as `ceil-jax compare` loads it."""
         return _task(config.task, config.data_dir, config.limit, config.bank_limit, config.data_seed)
 
-    @cache  # noqa: B019
-    def pipeline(self, config: RunConfig, trained_by: RunConfig | None = None) -> Pipeline:
-        other = None if trained_by is None else self.pipeline(trained_by)
+    @lru_cache(maxsize=KEPT)  # noqa: B019
+    def pipeline(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Pipeline:
+        """The run of a configuration, with encoders of its own or of those it is trained by."""
+        other = self._trainer(trained_by) if trained_by else None
         return self._make(config, self.task(config), self.models, other)
+
+    @lru_cache(maxsize=KEPT)  # noqa: B019
+    def _trainer(self, configs: tuple[RunConfig, ...]) -> Pipeline:
+        members = [self.pipeline(config) for config in configs]
+        if len(members) == 1:
+            return members[0]
+        return self._make(configs[0], self.task(configs[0]), self.models, None, members)
 
     def applies(self, entry: Entry) -> bool:
         """Whether its task has as many training examples as it is about."""

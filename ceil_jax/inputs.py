@@ -90,3 +90,25 @@ class Inputs:
     def report(self, methods: Sequence[str]) -> str:
         """How many rewrites failed, where these methods need any."""
         return self.rewriter.report() if any(self.orders(method) for method in methods) else ""
+
+
+class JoinedInputs(Inputs):
+    """The banks of several runs, one after another.
+
+    Raises:
+        UserError: --text skill, whose demonstrations are a task's own.
+    """
+
+    def __init__(self, own: Inputs, members: Sequence[Inputs]) -> None:
+        super().__init__(own.config, own.task, own._store, own._lm, own._costs)
+        if own.config.text != "input":
+            raise UserError(f"--text {own.config.text}: tasks are trained on together with --text input only")
+        self._members = members
+
+    @cached_property
+    def bank(self) -> Sequence[Example]:
+        return [example for member in self._members for example in member.bank]
+
+    @cached_property
+    def context(self) -> Sequence[Example]:
+        return [example for member in self._members for example in member.context]

@@ -129,8 +129,8 @@ class Pipeline(Training):
 
     def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
         """The LM's answer to each query with the method's examples, and the name of their stage."""
-        what = f"{METHODS[name].label} on {self.task.name}"
-        rows, stage = self.answers_with(self.retrieve(name, queries), queries, what)
+        retrieved = self.retrieve(name, queries)
+        rows, stage = self.answers_with(retrieved, queries, f"{METHODS[name].label} on {self.task.name}")
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
         return rows, stage
 

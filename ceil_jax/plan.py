@@ -27,9 +27,9 @@ from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Engine, Rows, Stage, Store, digest
+from ceil_jax.scored import Scored
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
-from ceil_jax.training import Scored
 from ceil_jax.work import Plan, Work
 from ceil_jax.workspace import Encoders, Models
 
@@ -80,9 +80,15 @@ class _Planner(Pipeline):
     """A pipeline that notes what it would do."""
 
     def __init__(
-        self, found: Plan, config: Any, task: Task, models: Any = None, trained_by: Any = None
+        self,
+        found: Plan,
+        config: Any,
+        task: Task,
+        models: Any = None,
+        trained_by: Any = None,
+        members: Any = (),
     ) -> None:
-        super().__init__(config, task, models, trained_by)
+        super().__init__(config, task, models, trained_by, members)
         self.plan = found
         self.store = _PlannedStore(config.out, self)
         self.inputs._store = self.store
@@ -164,7 +170,7 @@ class _Planner(Pipeline):
     @property
     def epr_scores(self) -> Scored:
         count = min(self.config.epr.instances, len(self.task.train))
-        if count * len(self.task.train) <= _LOOKED_UP:
+        if self.members or count * len(self.task.train) <= _LOOKED_UP:
             return super().epr_scores
         instances = self.instances(count)
         size = min(self.config.epr.candidates, len(self.task.train) - 1)
@@ -194,7 +200,9 @@ class _Planner(Pipeline):
                 self.note(stage, f"training {name}, seed {self.config.seed}", done=True)
                 return super()._train(name, key, parts, train)
             config = self.config.epr if name == "EPR" else self.config.ceil
-            queries = round(0.9 * min(config.instances, len(self.task.train))) * config.epochs
+            of = [member.task for member in self.members] or [self.task]
+            instances = sum(min(config.instances, len(task.train)) for task in of)
+            queries = round(0.9 * instances) * config.epochs
             texts = 3.0
             if name == "CEIL":
                 frozen = self.config.ceil.train_context == "frozen"

@@ -41,7 +41,7 @@ def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Itera
                 "experiment": experiment,
                 "task": one.entry.task,
                 "method": cell.method,
-                "trained_by": cell.trained_by and [cell.trained_by.task, cell.trained_by.lm],
+                "trained_by": [[other.task, other.lm] for other in cell.trained_by],
                 "lm": one.lm,
                 "encoder": cell.config.encoder,
                 "shots": cell.config.shots,

@@ -34,7 +34,7 @@ class Table:
 
     def difference(self, one: Measured, baseline: str) -> Interval | None:
         """Of an entry less a baseline's with the same configuration; None where the table has no such."""
-        if one.entry.cell.method == baseline or one.entry.cell.trained_by is not None:
+        if one.entry.cell.method == baseline or one.entry.cell.trained_by:
             return None
         wanted = one.entry.cell._replace(method=baseline).essential()
         for other in self.measured:

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from ceil_jax.config import CEILConfig, RunConfig
 from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.inputs import JoinedInputs
 from ceil_jax.runs import Cost, Rows, Stage, digest
+from ceil_jax.scored import Scored, joined
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.train import QUALITY, Trained
@@ -25,21 +27,14 @@ from ceil_jax.workspace import Encoders, Models, Workspace
 log = logging.getLogger(__name__)
 
 
-class Scored(NamedTuple):
-    """Training queries, their sets, and the LM's scores of these."""
-
-    instances: list[Example]
-    proposal: proposals.Proposal
-    rows: Rows
-    stage: str
-
-
 class Training(Workspace):
     """A run's encoders: as loaded, or trained if they are not on disk.
 
     Args:
         trained_by: another run whose EPR and CEIL encoders this one takes instead of training its own: to see
             what they are worth on this run's task or to its LM.
+        members: other runs on whose scores together this one trains, in place of its own: one retriever for all
+            their tasks. λ in training is the middle one of theirs, should it be tuned.
     """
 
     def __init__(
@@ -48,10 +43,15 @@ class Training(Workspace):
         task: Task,
         models: Models | None = None,
         trained_by: Training | None = None,
+        members: Sequence[Training] = (),
     ) -> None:
         super().__init__(config, task, models)
         self.trained_by = trained_by
+        self.members = members
+        if members:
+            self.inputs = JoinedInputs(self.inputs, [member.inputs for member in members])
         self._histories: dict[str, list[dict[str, float]]] = {}
+        self._trade_offs: dict[str, float] = {}
 
     def encoders(self, source: str) -> Encoders:
         """The encoders of `base`, `epr` or `ceil`, trained if they are not on disk."""
@@ -72,6 +72,8 @@ class Training(Workspace):
     @cached_property
     def epr_scores(self) -> Scored:
         """EPR's training queries and candidates with the LM's scores."""
+        if self.members:
+            return self._joined([member.epr_scores for member in self.members])
         instances, proposal, what = self._epr_sets
         return Scored(instances, proposal, *self.scores(instances, proposal, what))
 
@@ -82,10 +84,15 @@ class Training(Workspace):
         What is drawn, the shortlists included, is drawn by the run whose seed is `data_seed`, so that runs
         that differ in `seed` alone rank the same subsets and the LM reads them once.
         """
+        if self.members:
+            return self._joined([member.ceil_scores for member in self.members])
         if self._first_seed is not self:
             return self._first_seed.ceil_scores
         instances, proposal, what = self._ceil_sets
         return Scored(instances, proposal, *self.scores(instances, proposal, what))
+
+    def _joined(self, parts: Sequence[Scored]) -> Scored:
+        return joined(parts, [len(member.task.train) for member in self.members])
 
     def score(self, source: str, shard: Shard | None = None) -> Rows:
         """The LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
@@ -120,7 +127,9 @@ class Training(Workspace):
         # one ledger: what its stages cost belongs to the run that asked for them
         first.costs = self.costs
         first.inputs = self.inputs
+        # the λ of another run's encoders is that of its first seed's
         first.trained_by = self.trained_by and self.trained_by._first_seed
+        first.members = [member._first_seed for member in self.members]
         return first
 
     def sibling(self, config: RunConfig) -> Training:
@@ -133,6 +142,9 @@ class Training(Workspace):
         config = self.config.ceil
         if config.trade_off != "tuned":
             return config
+        if self.members:
+            given = [float(member._ceil_config.trade_off) for member in self.members]
+            return replace(config, trade_off=sorted(given)[len(given) // 2])
         return replace(config, trade_off=self.tuned_trade_off(config.initial))
 
     @cached_property
@@ -245,7 +257,6 @@ class Training(Workspace):
             shortlist, vectors[shortlist], relevance, config.subsets, config.size, config.trade_off, seed
         )
 
-    @cache  # noqa: B019  a run lives as long as its process
     def tuned_trade_off(self, source: str) -> float:
         """λ for an encoder: the one whose MAP sets the LM likes best, on queries of the bank.
 
@@ -253,6 +264,11 @@ class Training(Workspace):
         """
         if self._first_seed is not self:
             return self._first_seed.tuned_trade_off(source)
+        if source not in self._trade_offs:
+            self._trade_offs[source] = self._best_trade_off(source)
+        return self._trade_offs[source]
+
+    def _best_trade_off(self, source: str) -> float:
         from ceil_jax.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, propose_map
 
         encoders = self.encoders(source)
@@ -277,7 +293,7 @@ class Training(Workspace):
     def signal(self, rows: Rows) -> np.ndarray:
         """float32 [Q, M]: the column of scores that training ranks by."""
         signal = self.config.signal
-        if signal not in rows[0]:
+        if not all(signal in row for row in rows):
             raise UserError(f"--signal {signal}: {self.task.name} has no choices; use log_prob")
         return np.array([row[signal] for row in rows], np.float32)
 

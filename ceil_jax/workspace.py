@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,9 @@ from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.tuning import Limit
 
+KEPT = 8
+"""Runs, and trained encoders, held in memory: a table has hundreds of them, and they lie on the disk."""
+
 
 class Encoders(NamedTuple):
     """What embeds queries and what embeds examples; one and the same unless CEIL froze the latter."""
@@ -44,7 +47,7 @@ class Models:
     def encoder(self, name: str, endpoint: EndpointConfig) -> Encoder:
         return load_encoder(name, endpoint=endpoint)
 
-    @cache  # noqa: B019
+    @lru_cache(maxsize=KEPT)  # noqa: B019
     def trained(self, folder: Path, start: str, name: str) -> Encoder:
         """The weights in a stage's folder; compiled functions are shared with the encoder training began with."""
         return self.encoder(start, EndpointConfig()).with_params(load_encoder(folder).params).renamed(name)

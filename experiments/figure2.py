@@ -29,12 +29,12 @@ def entries(config: RunConfig, options: Options) -> list[Entry]:
     found = []
     for source in options.tasks or (config.task,):
         by = replace(config, task=source)
-        found.append(Entry(f"{ACROSS_TASKS} {source}", f"used on {config.task}", Cell(config, "ceil", by)))
+        found.append(Entry(f"{ACROSS_TASKS} {source}", f"used on {config.task}", Cell(config, "ceil", (by,))))
     found.append(Entry(UNTRAINED, f"used on {config.task}", Cell(config, "dpp")))
     for source in lms if len(lms) > 1 else ():
         for target in lms:
             to, by = replace(config, lm=target), replace(config, lm=source)
-            found.append(Entry(f"{ACROSS_LMS} {source}", f"answered by {target}", Cell(to, "ceil", by)))
+            found.append(Entry(f"{ACROSS_LMS} {source}", f"answered by {target}", Cell(to, "ceil", (by,))))
     return found
 
 

@@ -54,7 +54,7 @@ LAYERS = [
     {"adapters"},
     {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning", "skill_analysis"},
     {"ray_scoring"},
-    {"workspace"},
+    {"workspace", "scored"},
     {"training"},
     {"pipeline"},
     {"compare", "plots", "report", "grid", "latency", "diagnosis", "results", "export", "doctor"},

@@ -21,7 +21,10 @@ from ceil_jax.tables import Table
 from ceil_jax.tasks.base import Example
 
 FOLDER = Path(__file__).parents[1] / "experiments"
-EXPERIMENTS = [*sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")), FOLDER / "diagnosis.py"]
+EXPERIMENTS = [
+    *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
+    *(FOLDER / f"{name}.py" for name in ("diagnosis", "ideas", "one_for_all")),
+]
 
 
 class FilmGrid(Grid):
@@ -72,7 +75,7 @@ def test_a_cell_is_what_its_method_depends_on(runs):
     assert Cell(config, "topk").essential() == Cell(other, "topk").essential()
     assert Cell(replace(other, seed=0), "epr").essential() == Cell(config, "epr").essential()
     assert Cell(other, "ceil").essential() != Cell(config, "ceil").essential()
-    assert Cell(config, "ceil", config).essential() == Cell(config, "ceil").essential()
+    assert Cell(config, "ceil", (config,)).essential() == Cell(config, "ceil").essential()
 
 
 def test_a_task_that_fails_leaves_the_others(runs):
@@ -88,9 +91,9 @@ def test_a_task_that_fails_leaves_the_others(runs):
 def test_encoders_of_another_run(runs):
     config, grid, _ = runs
     elsewhere = replace(config, shots=2)
-    result = grid.evaluate(Cell(elsewhere, "ceil", config))
+    result = grid.evaluate(Cell(elsewhere, "ceil", (config,)))
     assert all(len(row["examples"]) == 2 for row in result.rows)
-    borrowed = grid.pipeline(elsewhere, config).encoders("ceil").query.fingerprint
+    borrowed = grid.pipeline(elsewhere, (config,)).encoders("ceil").query.fingerprint
     assert borrowed == grid.pipeline(config).encoders("ceil").query.fingerprint
 
 
@@ -102,6 +105,37 @@ def evaluation(scores):
 def measured_as(method, *seeds):
     entry = Entry(method, "films", Cell(RunConfig(task="films"), method), paper=12.5)
     return summary(entry, "tiny", range(len(seeds)), [evaluation(scores) for scores in seeds], "accuracy")
+
+
+def test_one_encoder_is_trained_on_the_scores_of_several_tasks(runs, monkeypatch):
+    config, *_ = runs
+    grid = FilmGrid()
+    others = tuple(replace(config, task=name) for name in ("films", "shows"))
+    together = grid.pipeline(config, others)
+    for name in ("choice_log_likelihood", "log_likelihood"):
+        monkeypatch.setattr(TinyLM, name, lambda *a, **k: pytest.fail("the LM scores nothing twice"))
+    trainer = together.trained_by
+    scored, [films, _] = trainer.epr_scores, trainer.members
+    half = len(films.epr_scores.instances)
+    assert len(scored.instances) == 2 * half == len(scored.rows)
+    bank = len(films.task.train)
+    assert (scored.proposal.shortlist[half:] == films.epr_scores.proposal.shortlist + bank).all()
+    assert len(trainer.inputs.context) == 2 * bank
+    for source in ("epr", "ceil"):
+        # trained, and not what the task's own scores give
+        assert together.history(source) != grid.pipeline(config).history(source)
+    # another seed of training has the same sets, and its λ from the first seed's encoders
+    seeded = grid.pipeline(*Cell(config, "ceil", others).seeded(1)[::2])
+    assert seeded.trained_by.epr_scores.stage == scored.stage
+    assert seeded._first_seed.trained_by.config.seed == config.data_seed
+
+
+def test_tasks_trained_on_together_need_sets_of_one_size(runs):
+    config, *_ = runs
+    grid = FilmGrid()
+    fewer = replace(config, epr=replace(config.epr, candidates=4))
+    with pytest.raises(UserError, match="subsets of one size, not 4 × 4 × 1, 6 × 6 × 1"):
+        grid.pipeline(config, (config, fewer)).encoders("epr")
 
 
 def test_mean_and_standard_deviation_over_seeds():
@@ -201,15 +235,18 @@ def script(path):
 def test_every_script_runs_to_its_files(path, runs, monkeypatch, capsys):
     config, grid, _ = runs
     monkeypatch.setattr("ceil_jax.experiment.Grid", lambda: grid)
-    monkeypatch.setattr("ceil_jax.experiment.task_spec", lambda name: TASK)
+    monkeypatch.setattr("ceil_jax.experiment.task_spec", lambda name: replace(TASK, name=name))
     experiment = script(path)
     monkeypatch.setitem(
-        experiment.entries.__globals__, "task_spec", lambda name: type("Spec", (), {"paper": {}})
+        experiment.entries.__globals__,
+        "task_spec",
+        lambda name: type("Spec", (), {"paper": {}, "metric": "accuracy"}),
     )
     short = {"SUBSETS": (3, 5), "SHORTLISTS": (6, 12), "EXAMPLES": (2, 3), "TRADE_OFFS": (0.05, 0.1)}
     for name, value in short.items():
         monkeypatch.setitem(experiment.entries.__globals__, name, value)
-    assert experiment.main(experiment_arguments(config)) == 0
+    tasks = ["films", "shows"] if experiment.name == "one_for_all" else ["films"]
+    assert experiment.main(experiment_arguments(config, tasks)) == 0
     [folder] = config.out.glob(f"{experiment.name}-*")
     assert (folder / f"{experiment.name}.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / f"{experiment.name}.pdf").read_bytes().startswith(b"%PDF")
@@ -234,11 +271,10 @@ def test_every_run_behind_a_table_is_recorded(runs):
     assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
 
 
-def experiment_arguments(config):
+def experiment_arguments(config, tasks):
     """SMALL as flags."""
     epr, ceil = config.epr, config.ceil
     flags = {
-        "--tasks": "films",
         "--lm": "tiny",
         "--encoder": "tiny",
         "--limit": "None",
@@ -250,7 +286,7 @@ def experiment_arguments(config):
     }
     flags |= {f"--epr.{name.replace('_', '-')}": value for name, value in vars(epr).items()}
     flags |= {f"--ceil.{name.replace('_', '-')}": value for name, value in vars(ceil).items()}
-    return [str(part) for flag in flags.items() for part in flag]
+    return ["--tasks", *tasks, *(str(part) for flag in flags.items() for part in flag)]
 
 
 @pytest.mark.parametrize(

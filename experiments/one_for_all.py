@@ -1,0 +1,36 @@
+"""One retriever for all tasks: CEIL trained on every task's scores together, beside one a task.
+
+    python experiments/one_for_all.py --tasks geoquery movie_reviews mrpc --scale tiny --data-dir DATA
+
+Each task's bank and queries are its own; what differs is what the encoders were trained on: its own scores, those of
+all tasks, those of all others (a task it never saw), or nothing. The LM scores nothing twice.
+"""
+
+import sys
+from dataclasses import replace
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import points
+from ceil_jax.errors import UserError
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry
+
+
+def entries(config: RunConfig, options: Options) -> list[Entry]:
+    everything = tuple(replace(config, task=task) for task in options.tasks)
+    others = tuple(one for one in everything if one.task != config.task)
+    if not others:
+        raise UserError("--tasks: name at least two, to train on together")
+    rows = {
+        "itself": Cell(config, "ceil"),
+        "all tasks": Cell(config, "ceil", everything),
+        "all but this one": Cell(config, "ceil", others),
+        "nothing": Cell(config, "dpp"),
+    }
+    return [Entry(f"trained on {row}", config.task, cell) for row, cell in rows.items()]
+
+
+EXPERIMENT = Experiment("one_for_all", "One retriever for all tasks", entries, points)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())
