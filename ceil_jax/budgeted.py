@@ -41,6 +41,10 @@ SAME = 1e-5
 """Log dets that differ by less, relatively, are equal but for rounding: both passes often find one set, and
 then its order is the one by gain."""
 
+NEXT_TO_NOTHING = 0.01
+"""In nats: more than rounding does to a gain, and less than gains that matter differ by. Were it 0, a query to which
+all items are the same would get none."""
+
 Costs = Int[Array, " n"] | Float[Array, " n"]
 Budget = int | Scalar | Int[Array, ""]
 
@@ -102,14 +106,10 @@ def budgeted_map_shortlists(
 ) -> MapResult:
     """`greedy.greedy_map_shortlists`, each query under a budget of its own; unit rows.
 
-    Relevance has its zero where the least relevant item of the shortlist would be worth nothing if it were as
-    close to the chosen ones as an open item can be (d² = ε, see `greedy.py`): item i is worth
-
-        (r_i − min_j r_j) / λ + log (d_i² / ε) > 0.
-
-    So gains are positive, the budget is filled, and the bound above holds below k items. A small λ weighs relevance
-    beyond that of the shortlist's edge against cost; a large one makes all items worth much the same, so that
-    short ones win.
+    Relevance has its zero where the item that MAP's set of k leaves out, its (k + 1)-th, would be worth next to
+    nothing: an item is worth its gain less that item's. Where MAP finds no more than k, all that it finds is worth
+    something: an item is worth (r_i − min_j r_j) / λ + log (d_i² / ε), with ε of `greedy.py`. So k says what is too
+    little to be chosen for being short, whatever λ; a budget that takes all of MAP's set gets it, or a better one.
 
     Args:
         costs: of the shortlists' items, 1 or more; whatever in empty places.
@@ -143,9 +143,14 @@ def _map_shortlists(
         valid = shortlist >= 0
         features = items[jnp.maximum(shortlist, 0)]
         r = relevance(query, features, valid=valid)
-        closed = trade_off * jnp.log(CLOSED_BELOW * jnp.finfo(r.dtype).eps)
-        zero = jnp.where(valid, r, 0).min() + closed
-        chosen, gains = budgeted_map_from_features(features, r - zero, cost, budget, k, trade_off, valid)
-        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains + zero / trade_off)
+        # 3 k steps take their rows of S
+        problem = from_features(features, r, 3 * k, trade_off, "shifted")
+        left_out = greedy(problem, k + 1, valid).gains[k]
+        epsilon = CLOSED_BELOW * jnp.finfo(r.dtype).eps
+        least = jnp.where(valid, problem.log_quality, 0).min() + jnp.log(epsilon)
+        zero = jnp.where(jnp.isfinite(left_out), left_out - NEXT_TO_NOTHING, least)
+        shifted = problem._replace(log_quality=problem.log_quality - zero)
+        chosen, gains = _better(shifted, cost, budget, k, valid)
+        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains + zero)
 
     return jax.lax.map(one, (queries, shortlists, costs, budgets), batch_size=at_once(shortlists, items))

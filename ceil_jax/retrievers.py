@@ -110,7 +110,7 @@ def build_retriever(
     embed_items, embed_queries = partial(embed, encoder), partial(embed, query_encoder or encoder)
     vectors = EmbeddedBank(bank, view, embed_items, embed_queries, index, seed)
     if name in ("mmr", "dpp"):
-        return _Greedy(name, vectors, trade_off, shortlist, room)
+        return _Greedy(name, vectors, trade_off, shortlist, room if name == "dpp" else None)
     return _Dense(name, vectors)
 
 
