@@ -187,8 +187,8 @@ class _State(NamedTuple):
     factor: Float[Array, "k n"]
     """c_ti: row t of the Cholesky factor, written when the t-th item is chosen."""
     open: Bool[Array, " n"]
-    left: Float[Array, ""] | None
-    """Of the budget, if there is one."""
+    left: Float[Array, ""]
+    """Of the budget; 0 where there is none."""
 
 
 def greedy(
@@ -218,14 +218,14 @@ def greedy(
         row = row * jnp.where(found, jax.lax.rsqrt(_at(state.residual, best)), 0)
         residual = state.residual - row * row
         still_open = state.open & (residual > epsilon) & (places != best)
-        left = None if limit is None else state.left - jnp.where(found, _at(limit.costs, best), 0)
+        left = state.left if limit is None else state.left - jnp.where(found, _at(limit.costs, best), 0)
         state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open, left)
         added = highest if limit is None else jnp.where(found, _at(gain, best), -jnp.inf)
         return state, (jnp.where(found, best, -1), added)
 
     # a quality that is not finite is no item, or bad input that must not reach the others
     usable = jnp.isfinite(log_quality) if valid is None else valid & jnp.isfinite(log_quality)
-    left = None if limit is None else limit.budget
+    left = jnp.zeros((), dtype) if limit is None else limit.budget
     start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable, left)
     _, (items, gains) = jax.lax.scan(step, start, jnp.arange(steps))
     return MapResult(
