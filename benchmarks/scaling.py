@@ -89,11 +89,12 @@ def nearest_over_bank(small: bool) -> Iterator[tuple[int, Point]]:
     from ceil_jax.index import top_k
 
     count, d, k = (8, 16, 5) if small else (256, 768, 100)
-    for n in (100, 200, 300, 400) if small else (25_000, 50_000, 100_000, 200_000):
-        rng = np.random.default_rng(0)
-        items = workloads.bank(rng, n, d)
-        queries = workloads.queries(rng, items, count)
-        yield n, Point(partial(top_k, queries, items, k), Work(2.0 * count * n * d, 4.0 * n * d))
+    sizes = (100, 200, 300, 400) if small else (25_000, 50_000, 100_000, 200_000)
+    rng = np.random.default_rng(0)
+    items = workloads.bank(rng, sizes[-1], d)
+    queries = workloads.queries(rng, items, count)
+    for n in sizes:
+        yield n, Point(partial(top_k, queries, items[:n], k), Work(2.0 * count * n * d, 4.0 * n * d))
 
 
 def step_over_subset(small: bool) -> Iterator[tuple[int, Point]]:

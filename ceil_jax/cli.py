@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,11 +16,12 @@ import tyro
 from ceil_jax.config import SCALES, RunConfig
 from ceil_jax.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.helptext import join_lines
 from ceil_jax.hosts import ALONE, HostLost, Hosts, leads, start
 from ceil_jax.packages import cache_path
 from ceil_jax.report.command import report
 from ceil_jax.serve import serve_lm
-from ceil_jax.tasks.base import Task
+from ceil_jax.task_flags import NO_FILE, OwnData, load
 
 DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
 
@@ -30,24 +31,6 @@ On a file with the columns text and label (export finds what compare trained in 
 
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
-
-
-@dataclass(frozen=True)
-class OwnData:
-    """A file of your own instead of a named task."""
-
-    data: Path | None = None
-    """JSONL, CSV or parquet; a tenth of its inputs is held out as queries."""
-    validation: Path | None = None
-    """Take the queries from this file instead."""
-    input: str = "input"
-    """The column retrievers see."""
-    output: str = "output"
-    """The column with the answer."""
-    template: str | None = None
-    """How an example stands in a prompt, as in '{text} It is {label}'; by default input, tab, output."""
-    metric: str = "exact_match"
-    """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
 
 
 def doctor(out: Path = Path("runs")) -> int:
@@ -78,13 +61,14 @@ def demo(out: Path = Path("runs")) -> None:
 def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     retriever: Sequence[str] = DEMO_RETRIEVERS,
-    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
     hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    `--scale tiny|small|paper` sets the defaults of all other flags; tiny is the default. Writes into
-    the folder runs (--out): stages, which the next run takes from there, and report-TASK-*/report.html.
+    The defaults of all flags are those of the scale: --scale tiny (does it run?), small or paper; tiny if none is
+    named. Writes into the folder runs (--out): stages, which the next run takes from there, and
+    report-TASK-*/report.html.
 
     Args:
         retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
@@ -100,7 +84,7 @@ def compare(
     for method in retriever:
         if method not in METHODS:
             raise unknown_name("retriever", method, METHODS)
-    task = _load(config, own)
+    task = load(config, own)
     pipeline = Pipeline(replace(config, task=task.name), task)
     table = run(pipeline, retriever)
     if leads():
@@ -116,7 +100,7 @@ def score(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
     shard: str | None = None,
-    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
 ) -> None:
     """Let the LM score what EPR or CEIL learns from, in one job or in many, and no more.
 
@@ -131,7 +115,7 @@ def score(
     from ceil_jax.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
-    task = _load(config, own)
+    task = load(config, own)
     rows = Pipeline(replace(config, task=task.name), task).score(stage, part)
     print(
         f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
@@ -144,7 +128,7 @@ def export(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     method: str = "ceil",
     license: str = "",
-    own: Annotated[OwnData, tyro.conf.arg(name="")] = OwnData(),
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
 ) -> None:
     """Write a method as a selector that `CeilSelector.from_pretrained` opens.
 
@@ -159,42 +143,8 @@ def export(
     from ceil_jax.export import export as run
     from ceil_jax.pipeline import Pipeline
 
-    task = _load(config, own)
+    task = load(config, own)
     print(run(Pipeline(replace(config, task=task.name), task), method, folder, license))
-
-
-def _load(config: RunConfig, own: OwnData) -> Task:
-    from ceil_jax.data import draw, load_file, load_task
-
-    if own.data is None:
-        return load_task(
-            config.task,
-            config.data_dir,
-            limit=config.limit,
-            seed=config.data_seed,
-            bank_limit=config.bank_limit,
-        )
-    # a shell passes \\t and \\n as two characters
-    pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
-    task = load_file(
-        own.data,
-        input=own.input,
-        output=own.output,
-        template=pattern.replace(f"{{{own.output}}}", "{output}"),
-        metric=own.metric,
-        seed=config.data_seed,
-        validation=own.validation or 0.1,
-    )
-    options: tuple[str, ...] = ()
-    if own.metric == "accuracy":
-        options = tuple(sorted({example.output for example in task.train}))
-    return replace(
-        task,
-        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.data_seed)],
-        validation=[
-            replace(e, choices=options) for e in draw(task.validation, config.limit, config.data_seed)
-        ],
-    )
 
 
 def tasks(
@@ -275,6 +225,8 @@ def command(
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
+        if {"-h", "--help"} & {*rest}:
+            join_lines(type(scales[scale]), OwnData, Hosts)
         code = run(scales[scale], rest)
     except HostLost as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
@@ -282,6 +234,10 @@ def command(
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # what reads the output, such as `head`, has enough; nothing more is to be flushed into it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print(
             f"{name}: stopped; what was finished is kept, the same command goes on from there",

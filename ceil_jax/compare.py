@@ -51,6 +51,8 @@ class Comparison:
     metric: str
     lm: str
     queries: int
+    asked: str
+    """The same in words, and of how many, where they are not all of the task's."""
     rows: tuple[Row, ...]
     differences: tuple[Difference, ...]
     costs: dict[str, Cost]
@@ -63,7 +65,7 @@ class Comparison:
         """The table for a terminal."""
         lines = aligned([_HEADER, *(_cells(row) for row in self.rows)])
         # `len(query)` stands with every number: an accuracy without its n says little
-        head = f"{self.task}: {self.metric} in percent on {self.queries} held-out queries, {self.lm}"
+        head = f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}"
         out = [head, "", *lines, ""]
         out += [f"{d.better} − {d.worse}: {_signed(d.interval)} points" for d in self.differences]
         costs = [
@@ -130,6 +132,7 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
         pipeline.task.metric,
         pipeline.lm.name,
         len(pipeline.task.validation),
+        pipeline.task.asked,
         tuple(rows),
         differences,
         dict(costs),

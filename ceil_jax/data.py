@@ -63,6 +63,7 @@ def load_task(
         few_shot=few_shot,
         more_metrics=spec.more_metrics,
         language=spec.language,
+        available=len(queries),
     )
 
 
@@ -82,7 +83,8 @@ def load_file(
 ) -> Task:
     """A task of a user's own JSONL, JSON, CSV or parquet file; columns `input` and `output` name the pair.
 
-    The template may name any column. With `choices`, every output must be one of them. The metric is
+    The template may name any column; `{input}` and `{output}` are the pair's, under whatever name, so that a
+    text alone is a query. With `choices`, every output must be one of them. The metric is
     accuracy with choices, else exact match. `validation` is a second file, or the fraction of the distinct
     inputs held out by `seed`; rows of equal words stay on one side.
 
@@ -94,6 +96,8 @@ def load_file(
 
     metric = metric_named(metric or ("accuracy" if choices else "exact_match")).name
     shape = Template(template, separator) if isinstance(template, str) else template
+    # the column's own name would ask every query for it
+    shape = replace(shape, pattern=shape.pattern.replace(f"{{{input}}}", "{input}"))
     options = tuple(choices or ())
 
     named = tuple(name for name in shape.names if name not in ("input", "output"))
@@ -115,6 +119,7 @@ def load_file(
         metric=metric,
         max_new_tokens=max_new_tokens,
         stop=tuple(stop),
+        available=len(queries),
     )
 
 

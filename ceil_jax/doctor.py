@@ -66,6 +66,11 @@ def page(findings: list[Finding]) -> str:
     marks = {"ok": " ", "missing": "-", "broken": "!"}
     lines = [f"{marks[f.state]} {f.what.ljust(width)}  {f.found}" for f in findings]
     todo = [f"  {f.what}: {f.next}" for f in sorted(findings, key=lambda f: f.state != "broken") if f.next]
+    if any(f.state == "missing" for f in findings):
+        lines += [
+            "",
+            "- is not there, and needed only by who uses it; pip install 'ceil-jax[NAME]' adds an extra",
+        ]
     return "\n".join([*lines, "", *(["what to do next:", *todo] if todo else ["nothing to do"])])
 
 
@@ -169,7 +174,10 @@ def _writable(folder: Path) -> bool:
 def _runs(folder: Path) -> Finding:
     if not folder.is_dir():
         return Finding(
-            f"runs in {folder}", "none yet", "missing", "start with `ceil-jax demo`, or --out FOLDER"
+            f"runs in {folder}",
+            "none yet",
+            "missing",
+            "start with `ceil-jax demo`, or `ceil-jax compare` on your own file; doctor --out names another folder",
         )
     stages = [key.parent for key in folder.glob("*/key.json")]
     unfinished = sum(1 for stage in stages if not _finished(stage))

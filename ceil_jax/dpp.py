@@ -123,7 +123,8 @@ def _sample_projection(
     The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a draw in
     place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
     """
-    columns = jnp.argsort(~chosen, stable=True)[:k]
+    # the chosen ones first, in their order: `top_k` puts the earlier of equals first, and sorts only k
+    _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)
     size = chosen.sum()
 

@@ -166,7 +166,8 @@ class Encoder:
         ids = self._ids(texts, self.max_length)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size
-        with tqdm(total=len(texts), desc=f"encode ({self.name})", unit="text", disable=not progress) as bar:
+        what = f"encode ({self.name})"
+        with tqdm(total=len(texts), desc=what, unit="text", delay=1, disable=not progress) as bar:
 
             def receive(chosen: np.ndarray, result: jax.Array) -> None:
                 vectors[chosen] = np.asarray(result)[: len(chosen)]

@@ -38,7 +38,7 @@ Rounding leaves d_i² an absolute error near 1e-7 in float32, so that at ε log 
 GRAM_UP_TO = 4
 """All n rows of S in one matrix product take no longer than k ≥ n / 4 of them one by one."""
 
-SHORTLISTS = 32
+SHORTLISTS = 1024
 """Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
 
 FEATURES_AT_ONCE = 2**19

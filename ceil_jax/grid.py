@@ -44,7 +44,10 @@ class Cell(NamedTuple):
 
     def essential(self) -> Cell:
         """Without what the method does not depend on, so that equal work is an equal cell."""
-        config, source = self.config, METHODS[self.method].encoder
+        config, (retriever, source, *_) = self.config, METHODS[self.method]
+        if retriever not in ("dpp", "mmr") and source != "ceil":
+            # neither MAP nor what it tunes and shortlists for CEIL's training
+            config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
         if not self.trains:
             config = replace(config, seed=config.data_seed, epr=EPRConfig(), ceil=CEILConfig())
             return Cell(config, self.method)

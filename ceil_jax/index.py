@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -12,9 +13,16 @@ from jaxtyping import Array, Float, Int
 from ceil_jax.parallel import map_batches
 
 ITEM_BLOCK = 32_768
-QUERY_BATCH = 256
-GROUP = 64
-"""Neighbouring items whose best score stands for all of them in the first selection."""
+QUERY_BATCH = 192
+"""Their scores with a block are 24 MiB. glibc gives 32 MiB and more back to the system each time, and new pages
+cost a CPU more than the selection."""
+
+GROUP = 32
+"""Neighbouring items whose best score stands for all of them in the first selection: near √(items / k)."""
+
+ALIGNMENT = 64
+"""Bytes. JAX computes on numpy arrays that begin at a multiple of it; others are copied, to new pages, which
+takes five times as long as a copy by numpy."""
 
 Score = Callable[[Float[Array, "q ..."], Float[Array, "n ..."]], Float[Array, "q n"]]
 """Every query with every item; what each of them is (a vector, or several) is the score's own business."""
@@ -55,10 +63,8 @@ def top_k(
     if q == 0 or n == 0:
         return np.asarray(scores), np.asarray(indices)
     for start in range(0, n, size):
-        block = np.asarray(items[start : start + size], np.float32)
-        count = len(block)
-        if count < size:
-            block = np.concatenate([block, np.zeros((size - count, *block.shape[1:]), np.float32)])
+        count = min(size, n - start)
+        block = _filled_up(np.asarray(items[start : start + count]), size)
         scores, indices = map_batches(
             _merge_block,
             (queries, exclude, scores, indices),
@@ -67,6 +73,20 @@ def top_k(
             score=score,
         )
     return np.asarray(scores), np.asarray(indices)
+
+
+def _filled_up(rows: np.ndarray, size: int) -> Float[np.ndarray, "n ..."]:
+    """Rows in float32, the last one repeated, so that no group's best score is raised; on a CPU, aligned."""
+    aligned = jax.default_backend() != "cpu" or rows.ctypes.data % ALIGNMENT == 0
+    if aligned and len(rows) == size and rows.dtype == np.float32:
+        return rows
+    shape = (size, *rows.shape[1:])
+    memory = np.empty(4 * math.prod(shape) + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    block = memory[first : first + 4 * math.prod(shape)].view(np.float32).reshape(shape)
+    block[: len(rows)] = rows
+    block[len(rows) :] = rows[-1]
+    return block
 
 
 def _merge_block(
@@ -82,29 +102,31 @@ def _merge_block(
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
     """The best k of those so far (all with lower indices) and of the block's first `count` rows."""
     k = scores.shape[1]
-    new = score(queries, block)
-    place = jnp.arange(block.shape[0], dtype=jnp.int32)[None, :]
-    new = jnp.where((place < count) & (place != (exclude - start)[:, None]), new, -jnp.inf)
-    new, places = _grouped_top_k(new, min(k, block.shape[0]))
+    # one more than k, because the excluded item may be among them
+    new, places = _candidates(score(queries, block), count, k + 1)
+    new = jnp.where((places < count) & (places != (exclude - start)[:, None]), new, -jnp.inf)
     # `top_k` puts the earlier of equals first, so the order of the concatenation is the order of indices
     best, at = jax.lax.top_k(jnp.concatenate([scores, new], axis=1), k)
     indices = jnp.take_along_axis(jnp.concatenate([indices, places + start], axis=1), at, axis=1)
     return best, jnp.where(best > -jnp.inf, indices, -1)
 
 
-def _grouped_top_k(scores: Float[Array, "b n"], k: int) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """`lax.top_k`, for n in the ten thousands: that sorts what it is given, so give it less.
+def _candidates(
+    scores: Float[Array, "b n"], count: Int[Array, ""], k: int
+) -> tuple[Float[Array, "b m"], Int[Array, "b m"]]:
+    """Scores, and their places in ascending order, that hold the k largest of the first `count` (of equals, the
+    earlier): `top_k` sorts what it is given, so it is given less.
 
-    The k groups with the largest maxima (the earlier of equals) hold the k largest scores: an item outside
-    them has in each of them one that comes before it.
+    The k groups with the largest maxima (the earlier of equals) hold them: an item outside these groups has
+    in each of them one that comes before it. Nothing but the maximum reads all scores, which takes as long as
+    reading them.
     """
     b, n = scores.shape
     if n < 4 * k * GROUP:
-        best, places = jax.lax.top_k(scores, k)
-        return best, places
+        return scores, jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
     grouped = scores.reshape(b, n // GROUP, GROUP)
-    _, groups = jax.lax.top_k(grouped.max(axis=2), k)
-    groups = jnp.sort(groups, axis=1)
-    candidates = jnp.take_along_axis(grouped, groups[:, :, None], axis=1).reshape(b, k * GROUP)
-    best, at = jax.lax.top_k(candidates, k)
-    return best, jnp.take_along_axis(groups, at // GROUP, axis=1) * GROUP + at % GROUP
+    begun = jnp.arange(0, n, GROUP) < count
+    _, groups = jax.lax.top_k(jnp.where(begun[None, :], grouped.max(axis=2), -jnp.inf), k)
+    groups = jnp.sort(groups, axis=1)[:, :, None]
+    places = groups * GROUP + jnp.arange(GROUP, dtype=jnp.int32)[None, None, :]
+    return jnp.take_along_axis(grouped, groups, axis=1).reshape(b, -1), places.reshape(b, -1)

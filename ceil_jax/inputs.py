@@ -12,7 +12,7 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.methods import METHODS
 from ceil_jax.runs import Cost, Store
 from ceil_jax.skills import Rewriter, load_demonstrations
-from ceil_jax.tasks.base import Example, Task
+from ceil_jax.tasks.base import Example, Task, context_text
 
 
 class Inputs:
@@ -85,7 +85,7 @@ class Inputs:
         """The bank as trained encoders see it: by `--context`, with the output after the input."""
         if self.config.context == "input":
             return self.bank
-        return [replace(example, input=f"{example.input} {example.output}") for example in self.bank]
+        return [replace(example, input=context_text(example, "example")) for example in self.bank]
 
     def report(self, methods: Sequence[str]) -> str:
         """How many rewrites failed, where these methods need any."""

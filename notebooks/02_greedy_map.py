@@ -76,7 +76,7 @@ print(f"Σ gains = {result.gains.sum():.4f} = log det L'_S = {total:.4f}")
 figure, axes = plt.subplots(figsize=(8, 3))
 image = axes.imshow(np.ma.masked_invalid(gains), cmap="cividis", aspect="auto")
 axes.scatter(
-    by_hand, range(K), marker="s", s=200, facecolors="none", edgecolors=RED, linewidths=2, label="chosen"
+    by_hand, range(K), marker="s", s=480, facecolors="none", edgecolors=RED, linewidths=2, label="chosen"
 )
 for (step, item), gain in np.ndenumerate(gains):
     if np.isfinite(gain):

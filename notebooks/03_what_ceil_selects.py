@@ -105,7 +105,7 @@ else:
 # %% [markdown]
 # ## In the plane
 #
-# The candidates on their two principal axes. Greys are labels; circles are the two sets.
+# The candidates on their two principal axes. Markers and greys are labels; circles are the two sets.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 5))

@@ -51,7 +51,7 @@ def test_mistakes_are_one_line_and_exit_2(capsys, tmp_path, monkeypatch, argumen
 def test_compare_prints_its_table_and_writes_its_report(capsys, tmp_path):
     assert main([*TINY, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "movie_reviews: accuracy in percent on 3 held-out queries" in out
+    assert "movie_reviews: accuracy in percent on 3 of " in out
     [page] = tmp_path.glob("report-*/report.html")
     assert f"report: {page}" in out
 
@@ -65,6 +65,26 @@ def test_a_mistyped_flag_is_refused_with_a_suggestion():
     )
     assert done.returncode == 2
     assert "--task" in done.stdout + done.stderr
+
+
+def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    out = capsys.readouterr().out
+    # docstrings of two lines in the source, of the run's own fields and of a part's, with their seams
+    assert "right answers of 64 training queries" in out
+    assert "training then takes the λ tuned for" in " ".join(out.replace("│", " ").split())
+    assert "share the halves that open" in out
+
+
+def test_a_reader_that_has_enough_ends_it_quietly():
+    command = f"{sys.executable} -m ceil_jax.cli compare --help | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert done.stdout.startswith("usage: ceil-jax compare")
+    assert done.stderr == ""
 
 
 def test_a_file_of_ones_own(capsys, tmp_path):
@@ -84,6 +104,8 @@ def test_a_file_of_ones_own(capsys, tmp_path):
     ]
     assert main([*arguments, "--retriever", "bm25"]) == 0
     assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
+    assert main([*arguments, "--retriever", "bm25", "--limit", "3"]) == 0
+    assert "mine: accuracy in percent on 3 of 4 held-out queries" in capsys.readouterr().out
     code, line = said(capsys, *arguments, "--output", "lable", "--template", "{text} It is {output}")
     assert code == 2
     assert "lable" in line and "mine.csv" in line

@@ -7,6 +7,7 @@ import pytest
 from test_pipeline import SMALL, TASK
 
 from ceil_jax import CeilSelector, UserError
+from ceil_jax.data import load_file
 from ceil_jax.export import export
 from ceil_jax.pipeline import Pipeline
 
@@ -50,10 +51,42 @@ def test_the_card_has_the_runs_metrics(trained):
     assert name.startswith("accuracy (percent of 30 held-out queries, 3 examples, tiny")
     assert measured == pytest.approx(100 * value)
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
-    assert card.training_data == "films: 24 queries × 5 sets of 3"
+    assert card.training_data == "from tiny on films: 24 queries × 5 sets of 3"
     assert "not evaluated: `ceil-jax compare` with the same flags measures it" in said[0]
     assert f"{100 * value:.1f}\nin Python: CeilSelector.from_pretrained" in said[1]
     assert f"| {100 * value:g} |" in (folder / "README.md").read_text()
+
+
+def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path):
+    config = replace(SMALL, context="example", ceil=FAST, out=tmp_path / "runs")
+    pipeline = Pipeline(config, TASK)
+    export(pipeline, "ceil", tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    texts = [f"{example.input} {example.output}" for example in TASK.train[:2]]
+    vectors = selector.encoder.encode(texts)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(selector.bank.view.vectors([0, 1]), vectors, atol=1e-5)
+    expected = pipeline.retrieve("ceil", TASK.validation[:8])
+    for query, picks in zip(TASK.validation[:8], expected, strict=True):
+        by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
+        assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
+    # an encoder as loaded sees inputs alone, in a run and so in its selector
+    assert pipeline.selector("dpp").context == "input"
+
+
+def test_a_text_alone_is_a_query_to_a_selector_of_a_users_file(tmp_path):
+    file = tmp_path / "films.csv"
+    rows = [f"{example.input},{example.output},en" for example in TASK.train]
+    file.write_text("\n".join(["text,label,language", *rows]))
+    task = load_file(
+        file, input="text", output="label", template="{text} It is {output}", choices=("bad", "good")
+    )
+    export(Pipeline(replace(SMALL, out=tmp_path / "runs"), task), "dpp", tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    selector.add([{"input": "a new film", "output": "good"}])
+    chosen = selector.select("a new film", k=2)
+    assert chosen.prompt.endswith("a new film It is good\n\na new film It is")
+    assert chosen.examples[0].fields["language"] == "en"
 
 
 def test_an_encoder_as_loaded_needs_no_lm(tmp_path):

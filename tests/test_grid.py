@@ -74,6 +74,11 @@ def test_a_cell_is_what_its_method_depends_on(runs):
     other = replace(config, ceil=replace(config.ceil, loss="info_nce"), seed=1)
     assert Cell(config, "topk").essential() == Cell(other, "topk").essential()
     assert Cell(replace(other, seed=0), "epr").essential() == Cell(config, "epr").essential()
+    wider = replace(config, shortlist=7, trade_off=0.5)
+    for method in ("random", "topk", "epr"):
+        assert Cell(wider, method).essential() == Cell(config, method).essential()
+    for method in ("mmr", "dpp", "epr_map", "ceil_topk", "ceil"):
+        assert Cell(wider, method).essential() != Cell(config, method).essential()
     assert Cell(other, "ceil").essential() != Cell(config, "ceil").essential()
     assert Cell(config, "ceil", (config,)).essential() == Cell(config, "ceil").essential()
 

@@ -37,12 +37,53 @@ def test_ties_go_to_the_lowest_index_across_blocks(seed, excluding):
     agrees(found, reference.top_k(queries, items, K, exclude), K)
 
 
-@settings(max_examples=5, deadline=None)
-@given(st.integers(0, 10**6))
-def test_blocks_large_enough_to_select_groups_first(seed):
-    n = 4 * K * GROUP + 100
-    queries, items = whole_numbers(seed, n)
-    agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
+GROUPED = 4 * (K + 1) * GROUP
+"""Items of a block from which on groups are selected first."""
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.integers(1, 2 * GROUPED))
+def test_blocks_large_enough_to_select_groups_first(seed, excluding, n):
+    queries, items = whole_numbers(seed, 2 * GROUPED)
+    items = items[:n]
+    exclude = np.random.default_rng(seed).integers(-1, n, size=Q) if excluding else None
+    found = top_k(queries, items, K, exclude, item_block=GROUPED)
+    agrees(found, reference.top_k(queries, items, K, exclude), K)
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_every_item_better_or_worse_than_all_before(direction):
+    queries = np.ones((Q, D), np.float32)
+    items = direction * np.arange(2 * GROUPED, dtype=np.float32)[:, None] * np.ones((1, D), np.float32)
+    found = top_k(queries, items, K, item_block=GROUPED)
+    agrees(found, reference.top_k(queries, items, K), K)
+
+
+def test_all_scores_equal():
+    queries, items = np.ones((Q, D), np.float32), np.ones((GROUPED + 1, D), np.float32)
+    _, indices = top_k(queries, items, K, exclude=np.full(Q, 2), item_block=GROUPED)
+    assert indices.tolist() == [[0, 1, 3, 4, 5]] * Q
+
+
+def test_what_fills_the_last_block_up_is_no_item():
+    """The last item is the best, excluded for the first query, and its block is filled up with copies of it."""
+    queries, items = whole_numbers(5, GROUPED + GROUP + 1)
+    items[-1] = 10 * queries[0]
+    exclude = np.full(Q, -1)
+    exclude[0] = len(items) - 1
+    found = top_k(queries, items, K, exclude, item_block=GROUPED)
+    agrees(found, reference.top_k(queries, items, K, exclude), K)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_items_anywhere_in_memory(dtype):
+    """Blocks that JAX can take as they are, and others that must be copied."""
+    queries, items = whole_numbers(6)
+    for first in range(3):
+        memory = np.zeros(items.size + first, dtype)
+        moved = memory[first:].reshape(items.shape)
+        moved[:] = items
+        agrees(top_k(queries, moved, K, item_block=64), reference.top_k(queries, items, K), K)
 
 
 def test_real_numbers_and_a_memory_map(tmp_path):

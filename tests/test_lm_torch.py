@@ -309,3 +309,24 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
             log_probs = network(torch.tensor([ids])).logits[0].log_softmax(-1)
         expected = sum(float(log_probs[place - 1, ids[place]]) for place in range(start, len(ids)))
         assert score == pytest.approx(expected, abs=1e-3)
+
+
+def test_small_folders_load_without_a_bar(tmp_path, monkeypatch):
+    from transformers.utils import logging
+
+    from ceil_jax.lm import quiet
+
+    (tmp_path / "model.safetensors").write_bytes(bytes(10))
+    was = logging.is_progress_bar_enabled()
+    logging.enable_progress_bar()
+    try:
+        with quiet.quiet_if_small(tmp_path):
+            assert not logging.is_progress_bar_enabled()
+        assert logging.is_progress_bar_enabled()
+        # a hub id downloads, a large folder takes long: both keep their bars
+        for source, small in (("owner/name", 20), (tmp_path, 10)):
+            monkeypatch.setattr(quiet, "SMALL", small)
+            with quiet.quiet_if_small(source):
+                assert logging.is_progress_bar_enabled()
+    finally:
+        (logging.enable_progress_bar if was else logging.disable_progress_bar)()

@@ -208,6 +208,44 @@ def test_adding_and_removing():
     assert set(ids(selector.select(QUERY, k=5))) == {"mine", "bank-1"}
 
 
+def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
+    selector = make(context="example", diversity=0.1)
+    texts = [f"{row['input']} {row['output']}" for row in ROWS]
+    vectors = unit_rows(Words().encode(texts))
+    np.testing.assert_allclose(selector.bank.view.vectors(range(60)), vectors, atol=1e-6)
+    # what is added later is seen the same way, and a query is an input still
+    [id] = selector.add([{"input": "river", "output": "neither"}])
+    pick = selector.select("river", k=1, filter={"output": "neither"}).picks[0]
+    query, example = unit_rows(Words().encode(["river", "river neither"]))
+    assert (pick.example.id, pick.relevance) == (id, pytest.approx((1 + query @ example) / 2, abs=1e-5))
+    given = make(context="example", diversity=0.1, vectors=Words().encode(texts))
+    assert ids(given.select(QUERY, k=5)) == ids(make(context="example", diversity=0.1).select(QUERY, k=5))
+
+    CeilSelector.from_examples(ROWS, encoder=tiny, context="example").save_pretrained(tmp_path)
+    again = CeilSelector.from_pretrained(tmp_path)
+    again.add([{**ROWS[7], "id": "copy"}])
+    [seven, copy] = again.bank.view.vectors([7, 60])
+    np.testing.assert_allclose(copy, seven, atol=1e-6)
+    with pytest.raises(UserError, match=r"unknown context 'output'.* Known: example, input"):
+        make(context="output")
+
+
+def test_other_examples_by_the_same_settings():
+    selector = make(
+        context="example", diversity=0.3, shortlist=7, count_tokens=words, template="{town} {output}"
+    )
+    other = selector.with_examples(ROWS[:10])
+    assert [(s.context, s.diversity, s.shortlist, s.count_tokens) for s in (selector, other)] == [
+        ("example", 0.3, 7, words)
+    ] * 2
+    assert other.encoder is selector.encoder
+    assert len(other) == 10
+    np.testing.assert_allclose(
+        other.bank.view.vectors(range(10)), selector.bank.view.vectors(range(10)), atol=1e-6
+    )
+    assert other.template.pattern == "{input}\n{output}"
+
+
 def test_a_bank_may_begin_and_end_empty():
     selector = make([])
     assert selector.select(QUERY, k=3).stopped == "exhausted"

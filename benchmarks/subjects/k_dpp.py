@@ -20,7 +20,7 @@ from ceil_jax.parallel import map_batches
 
 SAMPLES, N, K, DIM, TRADE_OFF = 1000, 100, 16, 384, 0.1
 
-BATCH = 256
+BATCH = 512
 """Samples in one call on a CPU, where each core makes calls of its own."""
 
 SIGMAS = 5

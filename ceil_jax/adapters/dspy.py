@@ -126,14 +126,7 @@ class CeilFewShot(Teleprompter):
             rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
         given = self.selector
         if isinstance(given, CeilSelector):
-            bank = CeilSelector.from_examples(
-                rows,
-                encoder=given.encoder,
-                query_encoder=given.query_encoder,
-                diversity=given.diversity,
-                shortlist=given.shortlist,
-                count_tokens=given.count_tokens,
-            )
+            bank = given.with_examples(rows)
         else:
             bank = CeilSelector.from_examples(rows, encoder=given)
         return Chooser(bank, names, lambda example: demos[example.id], self.options)

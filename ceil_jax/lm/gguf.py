@@ -8,6 +8,7 @@ from typing import Any
 
 from ceil_jax import packages
 from ceil_jax.errors import UserError
+from ceil_jax.lm.quiet import quiet_if_small
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ def _convert(name: str, source: Path, folder: Path) -> None:
     if name.startswith("SmolLM2"):
         _split_digits(tokenizer)
     tokenizer.save_pretrained(folder)
-    read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
+    with quiet_if_small(source):
+        read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
     settings = read.config.to_dict()
     settings.pop("quantization_config", None)
     config: PreTrainedConfig = type(read.config).from_dict(settings)

@@ -14,6 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import tree_attention
 from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.batching import by_token_budget
+from ceil_jax.lm.quiet import quiet_if_small
 from ceil_jax.lm.stopping import check_sampling
 from ceil_jax.lm.tokens import Tokeniser, Tokens
 from ceil_jax.lm.torch_plain import PlainReader
@@ -183,9 +184,10 @@ def load(source: str, name: str, dtype: str, device: str, device_map: str | None
     precision = _dtype(dtype, place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=precision, device_map=device_map, use_safetensors=True
-        )
+        with quiet_if_small(source):
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                source, dtype=precision, device_map=device_map, use_safetensors=True
+            )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"cannot load the language model {source}: {reason}") from None

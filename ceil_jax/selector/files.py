@@ -79,6 +79,7 @@ def save(selector: CeilSelector, folder: Path) -> None:
                 "diversity": selector.diversity,
                 "shortlist": selector.shortlist,
                 "template": asdict(selector.template),
+                "context": selector.context,
                 "next_id": next_id,
                 "card": asdict(selector.card),
                 "encoders": {
@@ -184,6 +185,7 @@ def load(
         "diversity": saved["diversity"],
         "shortlist": saved["shortlist"],
         "template": Template(**saved["template"]),
+        "context": saved.get("context", "input"),
         "card": Card(**saved["card"]),
     }
     bank = Bank(examples, vectors, saved["next_id"])

@@ -15,7 +15,7 @@ from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.choice import CountTokens, Filter, Options, Selection, Wish, choose
 from ceil_jax.selector.rows import Row, read_examples, read_query
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.base import Context, Example, Template, context_text
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
@@ -38,6 +38,7 @@ class CeilSelector:
         diversity: λ; small weighs relevance, large diversity.
         shortlist: n, the nearest examples among which to choose.
         template: how an example stands in a prompt.
+        context: what the encoder sees of a bank example, its input or its output as well; queries are inputs.
         count_tokens: texts to token counts; a token budget needs it. It is not saved.
         card: what the model card says.
     """
@@ -51,6 +52,7 @@ class CeilSelector:
         diversity: float = 0.05,
         shortlist: int = 100,
         template: Template | str = DEFAULT_TEMPLATE,
+        context: Context = "input",
         count_tokens: CountTokens | None = None,
         card: Card | None = None,
     ) -> None:
@@ -58,6 +60,9 @@ class CeilSelector:
         self.encoder, self.query_encoder = encoder, query_encoder or encoder
         self.diversity, self.shortlist = _positive("diversity", diversity), _count("shortlist", shortlist)
         self.template = Template(template) if isinstance(template, str) else template
+        if context not in ("input", "example"):
+            raise unknown_name("context", str(context), ("input", "example"))
+        self.context = context
         self.count_tokens = count_tokens
         self.card = card or Card()
 
@@ -78,8 +83,8 @@ class CeilSelector:
                 metadata for filters and templates. Those without an id get a number.
             encoder: an Encoder or what `load_encoder` takes; it embeds the bank, and the queries too unless
                 `query_encoder` is given.
-            vectors: of the examples' inputs, [N, D], where they are known already.
-            settings: diversity, shortlist, template, count_tokens, card: see the class.
+            vectors: of the examples, [N, D], where they are known already.
+            settings: diversity, shortlist, template, context, count_tokens, card: see the class.
 
         Raises:
             UserError: a row that is no example, two equal ids, vectors that do not fit.
@@ -90,8 +95,21 @@ class CeilSelector:
         if vectors is None:
             selector.add(rows)
         else:
-            selector.bank.add(rows, _checked(vectors, [row.input for row in rows], None))
+            selector.bank.add(rows, _checked(vectors, selector._texts(rows), None))
         return selector
+
+    def with_examples(self, examples: Iterable[Row]) -> CeilSelector:
+        """A selector of other examples by the same encoders and settings, but for the template, which may name
+        fields that only these examples have."""
+        return type(self).from_examples(
+            examples,
+            encoder=self.encoder,
+            query_encoder=self.query_encoder,
+            diversity=self.diversity,
+            shortlist=self.shortlist,
+            context=self.context,
+            count_tokens=self.count_tokens,
+        )
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, verify: bool = True, **settings: Any) -> CeilSelector:
@@ -137,8 +155,7 @@ class CeilSelector:
         """
         rows = read_examples(examples)
         # encoding takes long and comes first: the bank's lock is held for the appending alone
-        vectors = _embed(self.encoder, [row.input for row in rows], self.bank.view.dim)
-        return self.bank.add(rows, vectors)
+        return self.bank.add(rows, _embed(self.encoder, self._texts(rows), self.bank.view.dim))
 
     def remove(self, ids: str | Iterable[str]) -> None:
         """Take examples out of the bank.
@@ -188,6 +205,9 @@ class CeilSelector:
     async def aselect_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select_many` in a worker thread."""
         return await asyncio.to_thread(self.select_many, queries, **options)
+
+    def _texts(self, rows: Iterable[Example]) -> list[str]:
+        return [context_text(row, self.context) for row in rows]
 
     def _wish(
         self,

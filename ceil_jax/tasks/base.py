@@ -6,6 +6,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 from ceil_jax.errors import UserError
 
@@ -28,6 +29,15 @@ class Example:
     """Every accepted answer where there are several; empty means only `output`."""
     fields: Mapping[str, str] = field(default_factory=lambda: _NO_FIELDS)
     """The row's other columns: what the template names beyond input and output, what the metric needs."""
+
+
+Context = Literal["input", "example"]
+"""What an encoder sees of a bank example: its input, or its output as well."""
+
+
+def context_text(example: Example, context: Context) -> str:
+    """A bank example as an encoder sees it."""
+    return example.input if context == "input" else f"{example.input} {example.output}"
 
 
 @dataclass(frozen=True)
@@ -95,3 +105,15 @@ class Task:
     """Names of metrics to report beside `metric`."""
     language: str = ""
     """The formal language of its answers that Skill-KNN has demonstrations and a sketch for: sql, cogs."""
+    available: int = 0
+    """How many queries there are, of which `validation` may be a few; 0 where nobody counted."""
+
+    @property
+    def asked(self) -> str:
+        """How many queries are asked, and of how many where that is not all."""
+        n = len(self.validation)
+        return (
+            f"{n:,} of {self.available:,} held-out queries"
+            if n < self.available
+            else f"{n:,} held-out queries"
+        )

@@ -1,0 +1,80 @@
+"""Which task a command is about: one of TASKS, or a file of the user's own."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ceil_jax.config import RunConfig
+from ceil_jax.hosts import leads
+from ceil_jax.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A file of your own instead of a named task."""
+
+    data: Path | None = None
+    """JSONL, CSV or parquet; a tenth of its inputs is held out as queries."""
+    validation: Path | None = None
+    """Take the queries from this file instead."""
+    input: str = "input"
+    """The column retrievers see."""
+    output: str = "output"
+    """The column with the answer."""
+    template: str | None = None
+    """How an example stands in a prompt, as in '{text} It is {label}'; by default input, tab, output."""
+    metric: str = "exact_match"
+    """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
+
+
+NO_FILE = OwnData()
+"""The task is that of `--task`."""
+
+
+def load(config: RunConfig, own: OwnData) -> Task:
+    """The task of `--task`, or of `--data` where that is given; says what was read and where results go."""
+    from ceil_jax.data import draw, load_file, load_task
+
+    if own.data is None:
+        task = load_task(
+            config.task,
+            config.data_dir,
+            limit=config.limit,
+            seed=config.data_seed,
+            bank_limit=config.bank_limit,
+        )
+        return _told(task, config)
+    # a shell passes \\t and \\n as two characters
+    pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
+    task = load_file(
+        own.data,
+        input=own.input,
+        output=own.output,
+        template=pattern.replace(f"{{{own.output}}}", "{output}"),
+        metric=own.metric,
+        seed=config.data_seed,
+        validation=own.validation or 0.1,
+    )
+    options: tuple[str, ...] = ()
+    if own.metric == "accuracy":
+        options = tuple(sorted({example.output for example in task.train}))
+    task = replace(
+        task,
+        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.data_seed)],
+        validation=[
+            replace(e, choices=options) for e in draw(task.validation, config.limit, config.data_seed)
+        ],
+    )
+    return _told(task, config)
+
+
+def _told(task: Task, config: RunConfig) -> Task:
+    limited = " (--limit)" if len(task.validation) < task.available else ""
+    if leads():
+        bank = f"{len(task.train):,} examples in the bank"
+        log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
+    return task
