@@ -6,8 +6,8 @@ Columns: tokens a prompt, query included. Rows end in "cut" where the first of t
 `--fit greedy`, and in "budget-aware" where DPP-MAP chooses under each prompt's own budget (`--fit budget`). CEIL's
 encoders are those of Table 2; λ, where it is tuned, is tuned for each budget and each way.
 
-Expected: +1 to +3 points over the cut at the smallest budget, where one long example takes the place of several,
-and nothing that shows at the largest; most where examples differ most in length.
+Expected: +1 to +3 points over the cut at the smallest budget, whose prompts hold a fifth to a half more examples, and
+nothing that shows at the largest; most where examples differ most in length.
 """
 
 import sys
