@@ -9,6 +9,7 @@ import importlib
 from typing import Any
 
 _NAMES = {
+    "ceil_jax.budgeted": ("budgeted_map", "budgeted_map_from_features"),
     "ceil_jax.data": ("load_task",),
     "ceil_jax.dpp": ("log_normalizer", "sample_dpp", "sample_k_dpp", "subset_log_det"),
     "ceil_jax.encoder": ("Encoder",),

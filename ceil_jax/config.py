@@ -133,8 +133,14 @@ class RunConfig:
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
     of 64 training queries the highest log P, of 0.001 to 0.1."""
-    fit: Literal["greedy", "similarity"] = "greedy"
-    """What to drop when not all examples fit: the last of the greedy order, or the least similar."""
+    token_budget: int | None = None
+    """A prompt's tokens at most, whatever the method, where queries are answered and λ is tuned; by default what
+    the LM reads. Sets that training scores are whole."""
+    fit: Literal["greedy", "similarity", "budget"] = "greedy"
+    """What to drop when not all examples fit: the last of the greedy order, or the least similar. Or nothing:
+    DPP-MAP chooses under each prompt's own budget; the other methods drop the last."""
+    order: Literal["similarity", "greedy"] = "similarity"
+    """What stands next to the query: the most similar example, as in the papers, or the first chosen."""
     signal: Literal["log_prob", "choice"] = "log_prob"
     """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
     log Σ P(choice), which is what decides an answer."""

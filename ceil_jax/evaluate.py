@@ -12,7 +12,7 @@ import numpy as np
 from ceil_jax.intervals import Interval, bootstrap_interval
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.metrics import metric_named
-from ceil_jax.prompts import Fit, PromptBuilder
+from ceil_jax.prompts import Fit, Order, PromptBuilder
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Rows, Stage
 from ceil_jax.tasks.base import Example, Task
@@ -50,6 +50,7 @@ def predict(
     builder: PromptBuilder,
     *,
     fit: Fit,
+    order: Order,
     what: str,
 ) -> Rows:
     """The LM's answer to every query, kept in the stage's log.
@@ -63,7 +64,7 @@ def predict(
         shown: list[list[Any]] = []
         for query, picks in zip(asked, retrieved[start:stop], strict=True):
             chosen = [bank[pick.position] for pick in picks]
-            prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit)
+            prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit, order)
             prompts.append(prompt.text)
             shown.append(
                 [[picks[i].id, round(picks[i].relevance, 6), round(picks[i].gain, 6)] for i in prompt.order]

@@ -61,8 +61,7 @@ def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | N
 
     Items with L_ii = 0 (underflow of a small trade-off, too) have log det −∞ and are never chosen.
     """
-    diagonal = jnp.diagonal(kernel)
-    return _greedy(lambda item: _at(kernel, item), diagonal, jnp.zeros_like(diagonal), k, valid)
+    return greedy(from_kernel(kernel), k, valid)
 
 
 @partial(jax.jit, static_argnames=("k", "kind"))
@@ -79,17 +78,7 @@ def greedy_map_from_features(
     The conditional kernel is never formed, so any trade-off is safe, and of S only the chosen items' rows
     are, unless all together are cheaper (GRAM_UP_TO).
     """
-    norms = norm(features, kind)
-    diagonal = from_dot_products(jnp.sum(features * features, axis=1), norms * norms, kind)
-    if features.shape[0] <= GRAM_UP_TO * k:
-        similarity = similarity_from_features(features, kind)
-        return _greedy(lambda item: _at(similarity, item), diagonal, relevance / trade_off, k, valid)
-
-    def similarity_row(item: Int[Array, ""]) -> Float[Array, " n"]:
-        dots = jnp.matmul(features, _at(features, item), precision="highest")
-        return from_dot_products(dots, norms * _at(norms, item), kind)
-
-    return _greedy(similarity_row, diagonal, relevance / trade_off, k, valid)
+    return greedy(from_features(features, relevance, k, trade_off, kind), k, valid)
 
 
 def greedy_map_shortlists(
@@ -110,7 +99,7 @@ def greedy_map_shortlists(
         _map_shortlists,
         (queries, shortlists),
         (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=SHORTLISTS if jax.default_backend() == "cpu" else _at_once(shortlists, items),
+        batch_size=SHORTLISTS if jax.default_backend() == "cpu" else at_once(shortlists, items),
         k=k,
         kind=kind,
     )
@@ -134,14 +123,62 @@ def _map_shortlists(
         chosen, gains = greedy_map_from_features(features, r, k, trade_off, valid, kind)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
-    return jax.lax.map(one, (queries, shortlists), batch_size=_at_once(shortlists, items))
+    return jax.lax.map(one, (queries, shortlists), batch_size=at_once(shortlists, items))
 
 
-def _at_once(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
+def at_once(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
     """Queries whose features are worked on together: a power of two."""
     numbers = FEATURES_AT_ONCE if jax.default_backend() == "cpu" else FEATURES_ON_DEVICE
     most = max(1, numbers // (shortlists.shape[1] * items.shape[1]))
     return 1 << (most.bit_length() - 1)
+
+
+class Problem(NamedTuple):
+    """Diag(q)^½ S Diag(q)^½, whose blocks' log det is to be large."""
+
+    similarity_row: Callable[[Int[Array, ""]], Float[Array, " n"]]
+    """Item → its row of S."""
+    diagonal: Float[Array, " n"]
+    """Of S."""
+    log_quality: Float[Array, " n"]
+    """log q."""
+
+
+def from_kernel(kernel: Float[Array, "n n"]) -> Problem:
+    """The problem of `greedy_map`: S is the kernel itself."""
+    diagonal = jnp.diagonal(kernel)
+    return Problem(lambda item: _at(kernel, item), diagonal, jnp.zeros_like(diagonal))
+
+
+def from_features(
+    features: Float[Array, "n d"], relevance: Float[Array, " n"], k: int, trade_off: Scalar, kind: str
+) -> Problem:
+    """The problem of `greedy_map_from_features`, for k steps or a few times as many."""
+    norms = norm(features, kind)
+    diagonal = from_dot_products(jnp.sum(features * features, axis=1), norms * norms, kind)
+    if features.shape[0] <= GRAM_UP_TO * k:
+        similarity = similarity_from_features(features, kind)
+        return Problem(lambda item: _at(similarity, item), diagonal, relevance / trade_off)
+
+    def similarity_row(item: Int[Array, ""]) -> Float[Array, " n"]:
+        dots = jnp.matmul(features, _at(features, item), precision="highest")
+        return from_dot_products(dots, norms * _at(norms, item), kind)
+
+    return Problem(similarity_row, diagonal, relevance / trade_off)
+
+
+class Limit(NamedTuple):
+    """What the chosen items may cost together; with it, items are added while the gain is positive."""
+
+    costs: Float[Array, " n"]
+    budget: Float[Array, ""]
+    per_cost: bool
+    """Whether the next item is the one of most gain per cost; if not, of most gain."""
+
+    def worth(self, gain: Float[Array, " n"], left: Float[Array, ""]) -> Float[Array, " n"]:
+        """By what the next item is chosen when so much is left; −inf for what may not be chosen."""
+        fits = (gain > 0) & (self.costs <= left)
+        return jnp.where(fits, gain / self.costs if self.per_cost else gain, -jnp.inf)
 
 
 class _State(NamedTuple):
@@ -150,16 +187,15 @@ class _State(NamedTuple):
     factor: Float[Array, "k n"]
     """c_ti: row t of the Cholesky factor, written when the t-th item is chosen."""
     open: Bool[Array, " n"]
+    left: Float[Array, ""]
+    """Of the budget; 0 where there is none."""
 
 
-def _greedy(
-    similarity_row: Callable[[Int[Array, ""]], Float[Array, " n"]],
-    diagonal: Float[Array, " n"],
-    log_quality: Float[Array, " n"],
-    k: int,
-    valid: Bool[Array, " n"] | None,
+def greedy(
+    problem: Problem, k: int, valid: Bool[Array, " n"] | None = None, limit: Limit | None = None
 ) -> MapResult:
-    """Greedy MAP of Diag(q)^½ S Diag(q)^½, given log q, the diagonal of S and a function of its rows."""
+    """Greedy MAP: what the functions above and in `budgeted.py` have in common."""
+    similarity_row, diagonal, log_quality = problem
     n, dtype = diagonal.size, diagonal.dtype
     steps = min(k, n)
     epsilon = CLOSED_BELOW * jnp.finfo(dtype).eps
@@ -171,22 +207,26 @@ def _greedy(
 
     def step(state: _State, t: Int[Array, ""]) -> tuple[_State, tuple[Array, Array]]:
         gain = jnp.where(state.open, log_quality + jnp.log(state.residual), -jnp.inf)
-        highest = gain.max()
+        worth = gain if limit is None else limit.worth(gain, state.left)
+        highest = worth.max()
         found = highest > -jnp.inf
         # argmax, the first of ties: two plain reductions, which XLA vectorises on a CPU as it does not argmax
-        best = jnp.where(gain == highest, places, n - 1).min()
+        best = jnp.where(worth == highest, places, n - 1).min()
         # Σ_t c_t,best c_t
         explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")
         row = similarity_row(best) / root / _at(root, best) - explained
         row = row * jnp.where(found, jax.lax.rsqrt(_at(state.residual, best)), 0)
         residual = state.residual - row * row
         still_open = state.open & (residual > epsilon) & (places != best)
-        state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open)
-        return state, (jnp.where(found, best, -1), highest)
+        left = state.left if limit is None else state.left - jnp.where(found, _at(limit.costs, best), 0)
+        state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open, left)
+        added = highest if limit is None else jnp.where(found, _at(gain, best), -jnp.inf)
+        return state, (jnp.where(found, best, -1), added)
 
     # a quality that is not finite is no item, or bad input that must not reach the others
     usable = jnp.isfinite(log_quality) if valid is None else valid & jnp.isfinite(log_quality)
-    start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable)
+    left = jnp.zeros((), dtype) if limit is None else limit.budget
+    start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable, left)
     _, (items, gains) = jax.lax.scan(step, start, jnp.arange(steps))
     return MapResult(
         jnp.pad(items, (0, k - steps), constant_values=-1),

@@ -13,7 +13,7 @@ from ceil_jax.evaluate import Evaluation
 from ceil_jax.gold_skills import DESCRIPTIONS
 from ceil_jax.methods import METHODS, Method
 from ceil_jax.mmr import MMR_TRADE_OFF
-from ceil_jax.records import record
+from ceil_jax.records import beyond_default, record
 from ceil_jax.retrievers import Retrieved, build_retriever
 from ceil_jax.runs import Cost, Rows, digest
 from ceil_jax.selector import Card, CeilSelector
@@ -44,6 +44,7 @@ class Pipeline(Training):
             sketch=SKETCHES.get(self.task.language),
             index=config.index,
             describe=DESCRIPTIONS.get(self.task.language),
+            room=self.room(queries) if config.fit == "budget" and method.retriever == "dpp" else None,
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()
@@ -147,8 +148,9 @@ class Pipeline(Training):
                 retrieved,
                 self.task.train,
                 self.lm,
-                self.builder(queries),
-                fit=self.config.fit,
+                self.builder(queries, self.config.token_budget),
+                fit=self._cut,
+                order=self.config.order,
                 what=what,
             )
             return rows, stage.name
@@ -195,6 +197,7 @@ class Pipeline(Training):
     ) -> dict[str, Any]:
         return {
             **self.task_key,
+            **beyond_default(self.config, "token_budget", "order"),
             "queries": digest(list(queries)),
             "bank": self.bank_digest,
             "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),

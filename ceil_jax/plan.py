@@ -165,6 +165,7 @@ class _Planner(Pipeline):
             return super().retrieve(name, queries)
         if method.retriever == "dpp":
             what += f" λ {self.trade_off_of(method)} n {self.config.shortlist}"
+            what += " in budget" * (self.config.fit == "budget")
         return self._guess(f"{name} {what}", bank, queries, self.config.shots)
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.tasks.base import Example, Template
 
-Fit = Literal["greedy", "similarity"]
+Fit = Literal["greedy", "similarity", "budget"]
+Order = Literal["similarity", "greedy"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,15 @@ class Prompt:
     order: tuple[int, ...]
 
 
+class Room(NamedTuple):
+    """What the examples of each query's prompt may take, for methods that choose under it."""
+
+    left: Mapping[str, int]
+    """Query id → tokens."""
+    costs: Callable[[np.ndarray], np.ndarray]
+    """Bank positions of any shape → tokens of each example as it stands in a prompt, separator included."""
+
+
 class PromptBuilder:
     """Assembles prompts for one LM and one template; counts each example's tokens once.
 
@@ -31,10 +42,16 @@ class PromptBuilder:
         template: how an example stands in a prompt.
         reserve: tokens kept free after the prompt, for the answer.
         few_shot: examples that open every prompt, whatever is retrieved.
+        token_budget: a prompt's tokens at most, where that is less than the LM takes.
     """
 
     def __init__(
-        self, lm: LanguageModel, template: Template, reserve: int, few_shot: Sequence[Example] = ()
+        self,
+        lm: LanguageModel,
+        template: Template,
+        reserve: int,
+        few_shot: Sequence[Example] = (),
+        token_budget: int | None = None,
     ) -> None:
         self.lm = lm
         self.template = template
@@ -42,7 +59,42 @@ class PromptBuilder:
         self._opening = "".join(self._piece(example) for example in few_shot)
         self._lengths: dict[str, int] = {}
         # one token for the start-of-text that some tokenisers add
-        self.budget = lm.context_length - reserve - 1 - self._length(self._opening)
+        context = lm.context_length - reserve - 1
+        self._limit, self._remedy = f"{lm.name} takes", "choose another LM"
+        if token_budget is not None and token_budget < context:
+            context = token_budget
+            self._limit, self._remedy = "--token-budget leaves", "raise it"
+        self.budget = context - self._length(self._opening)
+
+    def left(self, query: Example) -> int:
+        """Tokens for examples beside the query.
+
+        Raises:
+            UserError: the query alone is longer than the budget.
+        """
+        length = self._length(self.template.query(query))
+        if length > self.budget:
+            raise UserError(
+                f"example {query.id!r}: its prompt has {length} tokens without any in-context example, and "
+                f"{self._limit} {self.budget}; shorten the input or {self._remedy}"
+            )
+        return self.budget - length
+
+    def room(self, queries: Sequence[Example], bank: Sequence[Example]) -> Room:
+        """What the examples of each query's prompt may take.
+
+        Raises:
+            UserError: as `left`.
+        """
+        return Room({query.id: self.left(query) for query in queries}, partial(self._costs, bank))
+
+    def _costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
+        asked, place = np.unique(positions, return_inverse=True)
+        pieces = [self._piece(bank[i]) for i in asked]
+        new = list({piece: None for piece in pieces if piece not in self._lengths})
+        if new:
+            self._lengths |= zip(new, map(int, self.lm.count_tokens(new)), strict=True)
+        return np.array([self._lengths[piece] for piece in pieces])[place].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
         return self.template.example(example) + self.template.separator
@@ -53,48 +105,72 @@ class PromptBuilder:
         return self._lengths[piece]
 
     def build(
-        self, query: Example, chosen: Sequence[Example], relevance: Sequence[float], fit: Fit = "greedy"
+        self,
+        query: Example,
+        chosen: Sequence[Example],
+        relevance: Sequence[float],
+        fit: Fit = "greedy",
+        order: Order = "similarity",
     ) -> Prompt:
-        """The prompt: least similar example first, the most similar next to the query.
+        """The prompt of the examples that fit.
 
         Args:
             query: its output is not shown.
             chosen: in greedy order.
-            relevance: similarity to the query of each; equal ones keep their greedy order, first one nearest.
-            fit: what to drop when not all fit. "greedy" keeps the longest prefix of the greedy order, which
-                is the greedy MAP set of that size; "similarity", as the released CEIL code does, the most
-                similar ones up to the first that does not fit.
+            relevance: similarity to the query of each.
+            fit: what to drop when not all fit: see `kept`.
+            order: what stands next to the query: "similarity", as in the papers, the most similar, and so on to
+                the least similar first; equal ones keep their greedy order, first one nearest. "greedy": the
+                first chosen, and so on to the last chosen first.
 
         Raises:
-            UserError: the query alone is longer than the budget.
+            UserError: as `left`.
         """
-        stem = self.template.query(query)
-        left = self.budget - self._length(stem)
-        if left < 0:
-            raise UserError(
-                f"example {query.id!r}: its prompt has {self.budget - left} tokens without any in-context "
-                f"example, and {self.lm.name} takes {self.budget}; shorten the input or choose another LM"
-            )
-        pieces = [self._piece(example) for example in chosen]
-        by_similarity = sorted(range(len(chosen)), key=lambda i: (-relevance[i], i))
+        nearest_first = _by_similarity(relevance) if order == "similarity" else list(range(len(chosen)))
+        return self._joined(query, chosen, self.kept(query, chosen, relevance, fit), nearest_first)
+
+    def kept(
+        self, query: Example, chosen: Sequence[Example], relevance: Sequence[float], fit: Fit = "greedy"
+    ) -> list[int]:
+        """Which of the chosen fit, in the order in which they were taken.
+
+        "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size, and
+        so does "budget", whose sets were chosen to fit; "similarity", as the released CEIL code does, the
+        most similar ones up to the first that does not fit.
+
+        Raises:
+            UserError: as `left`.
+        """
+        left = self.left(query)
         kept: list[int] = []
-        for i in range(len(chosen)) if fit == "greedy" else by_similarity:
-            left -= self._length(pieces[i])
+        for i in _by_similarity(relevance) if fit == "similarity" else range(len(chosen)):
+            left -= self._length(self._piece(chosen[i]))
             if left < 0:
                 break
             kept.append(i)
-        return self._joined(stem, pieces, kept, by_similarity)
+        return kept
 
-    def _joined(self, stem: str, pieces: list[str], kept: list[int], by_similarity: list[int]) -> Prompt:
-        """The kept pieces in prompt order; should the whole be longer than its parts, without the last kept."""
-        order = tuple(i for i in reversed(by_similarity) if i in kept)
-        text = self._opening + "".join(pieces[i] for i in order) + stem
-        parts = sum(self._length(piece) for piece in (*(pieces[i] for i in order), stem))
+    def text(self, query: Example, examples: Sequence[Example]) -> str:
+        """The prompt with these examples in this order."""
+        return self._opening + "".join(map(self._piece, examples)) + self.template.query(query)
+
+    def _joined(
+        self, query: Example, chosen: Sequence[Example], kept: list[int], nearest_first: list[int]
+    ) -> Prompt:
+        """The kept in prompt order; should the whole be longer than its parts, without the last kept."""
+        order = tuple(i for i in reversed(nearest_first) if i in kept)
+        text = self.text(query, [chosen[i] for i in order])
+        parts = self._length(self.template.query(query))
+        parts += sum(self._length(self._piece(chosen[i])) for i in order)
         # a tokeniser may cut differently at a seam; only a whole that nearly fills the budget is counted
         tight = order and parts + len(order) > self.budget
         if tight and self._length(text) > self.budget + self._length(self._opening):
-            return self._joined(stem, pieces, kept[:-1], by_similarity)
+            return self._joined(query, chosen, kept[:-1], nearest_first)
         return Prompt(text, order)
+
+
+def _by_similarity(relevance: Sequence[float]) -> list[int]:
+    return sorted(range(len(relevance)), key=lambda i: (-relevance[i], i))
 
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:

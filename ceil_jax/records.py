@@ -28,6 +28,9 @@ from ceil_jax.tasks.base import Example, Task
 FORMAT = 1
 """Of records; a reader refuses any other."""
 
+LATER = ("token_budget", "order")
+"""Settings that came when there were records already."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -106,11 +109,21 @@ def record(
         return stage.name
 
 
+def beyond_default(config: RunConfig, *names: str) -> dict[str, Any]:
+    """Those of the settings that differ from their defaults: only they are part of a key."""
+    values = {name: getattr(config, name) for name in names}
+    return {name: value for name, value in values.items() if value != getattr(RunConfig, name)}
+
+
 def _settings(config: RunConfig) -> dict[str, Any]:
     """RunConfig as JSON without what differs between machines: folders, devices, where a model is served."""
     settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
     for name in ("out", "data_dir", "device_map", "endpoint"):
         del settings[name]
+    # records from before there were these have the same names as today's
+    for name in LATER:
+        if name not in beyond_default(config, *LATER):
+            del settings[name]
     for place in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
             if place.get(name) and is_address(place[name]):

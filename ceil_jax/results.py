@@ -6,7 +6,7 @@
 
 Values are percentages, `low` and `high` the 95 % bootstrap interval over queries, `tokens` and `seconds` what the LM
 read and what all stages took, shared ones included, `seed` null where nothing is trained, `config` the hash of all
-settings.
+settings. Those of the prompt that are not the default (`token_budget`, `fit`, `order`) are named too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.grid import Grid, Measured
 from ceil_jax.machine import device
-from ceil_jax.records import read_record
+from ceil_jax.records import beyond_default, read_record
 from ceil_jax.runs import Stage
 
 IDENTITY = ("experiment", "config")
@@ -45,6 +45,7 @@ def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Itera
                 "lm": one.lm,
                 "encoder": cell.config.encoder,
                 "shots": cell.config.shots,
+                **beyond_default(cell.config, "token_budget", "fit", "order"),
                 "bank": found.bank,
                 "seed": seed if one.entry.cell.trains else None,
                 "n": one.queries,

@@ -13,6 +13,7 @@ from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, view_of
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.gold_skills import Describe
 from ceil_jax.lexical import LexicalIndex
+from ceil_jax.prompts import Room
 from ceil_jax.sketches import Sketch
 from ceil_jax.tasks.base import Example
 
@@ -64,6 +65,7 @@ def build_retriever(
     sketch: Sketch | None = None,
     describe: Describe | None = None,
     index: str = "exact",
+    room: Room | None = None,
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
 
@@ -79,6 +81,8 @@ def build_retriever(
         sketch: what target_sketch compares of two outputs.
         describe: an output to the skill it shows; for target_skill.
         index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
+        room: with it, dpp chooses the set of greatest log det among those that the query's prompt takes
+            (`budgeted.budgeted_map_shortlists`).
 
     Raises:
         UserError: unknown name or index, or no encoder, rewrite, sketch or description where one is needed.
@@ -106,7 +110,7 @@ def build_retriever(
     embed_items, embed_queries = partial(embed, encoder), partial(embed, query_encoder or encoder)
     vectors = EmbeddedBank(bank, view, embed_items, embed_queries, index, seed)
     if name in ("mmr", "dpp"):
-        return _Greedy(name, vectors, trade_off, shortlist)
+        return _Greedy(name, vectors, trade_off, shortlist, room if name == "dpp" else None)
     return _Dense(name, vectors)
 
 
@@ -218,21 +222,31 @@ class _Dense:
 class _Greedy:
     """Greedy choice among the n nearest: DPP-MAP (CEIL with trained encoders) or MMR."""
 
-    def __init__(self, name: str, vectors: EmbeddedBank, trade_off: float, shortlist: int) -> None:
+    def __init__(
+        self, name: str, vectors: EmbeddedBank, trade_off: float, shortlist: int, room: Room | None
+    ) -> None:
         self.name = name
         self.vectors = vectors
         self.trade_off = trade_off
         self.shortlist = shortlist
+        self.room = room
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        from ceil_jax.budgeted import budgeted_map_shortlists
         from ceil_jax.greedy import greedy_map_shortlists
         from ceil_jax.mmr import mmr_shortlists
 
         bank, items = self.vectors.bank, self.vectors.items
         _check_size(bank, k)
         _, shortlists, vectors = self.vectors.nearest(queries, max(self.shortlist, k))
-        choose = greedy_map_shortlists if self.name == "dpp" else mmr_shortlists
-        chosen, gains = choose(vectors, items, shortlists, k, self.trade_off)
+        if self.room is not None:
+            costs, left = self.room.costs(shortlists), [self.room.left[query.id] for query in queries]
+            chosen, gains = budgeted_map_shortlists(
+                vectors, items, shortlists, costs, np.array(left), k, self.trade_off
+            )
+        else:
+            choose = greedy_map_shortlists if self.name == "dpp" else mmr_shortlists
+            chosen, gains = choose(vectors, items, shortlists, k, self.trade_off)
         return [
             [
                 Retrieved(bank[p].id, int(p), float((1 + vector @ items[p]) / 2), float(gain))

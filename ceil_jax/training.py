@@ -277,11 +277,13 @@ class Training(Workspace):
         asked = [self.task.train[i] for i in np.sort(self.order[-TUNING_QUERIES:])]
         queries = self.inputs.seen(asked)
         retrieved = self.nearest(encoders, bank, queries, self.config.shortlist)
+        shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
         proposal = propose_map(
             unit_rows(self.embed(encoders.query, [query.input for query in queries])),
             unit_rows(self.embed(encoders.context, [example.input for example in bank])),
-            np.array([[pick.position for pick in picks] for picks in retrieved], np.int32),
+            shortlist,
             self.config.shots,
+            self.limit(asked, shortlist),
         )
         rows, _ = self.scores(asked, proposal, f"λ of {source}")
         chosen = best_trade_off(np.array([row.get("choice", row["log_prob"]) for row in rows]))

@@ -17,12 +17,13 @@ from ceil_jax.errors import UserError
 from ceil_jax.inputs import Inputs
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.pretrained import load_encoder
-from ceil_jax.prompts import PromptBuilder, answer_reserve
+from ceil_jax.prompts import Fit, PromptBuilder, Room, answer_reserve
 from ceil_jax.proposals import Proposal
 from ceil_jax.retrievers import Retrieved, build_retriever
 from ceil_jax.runs import Cost, Engine, Rows, Store, digest
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
+from ceil_jax.tuning import Limit
 
 KEPT = 8
 """Runs, and trained encoders, held in memory: a table has hundreds of them, and they lie on the disk."""
@@ -86,17 +87,34 @@ class Workspace:
             "template": self.task.template,
             "few_shot": list(self.task.few_shot),
             "lm": self.lm.name,
-            "fit": self.config.fit,
+            "fit": self._cut,
         }
 
     @cached_property
     def bank_digest(self) -> str:
         return digest(list(self.task.train))
 
-    def builder(self, queries: Sequence[Example]) -> PromptBuilder:
+    @property
+    def _cut(self) -> Fit:
+        """What is dropped of given sets: those chosen under a budget drop as the greedy order does."""
+        return "greedy" if self.config.fit == "budget" else self.config.fit
+
+    def builder(self, queries: Sequence[Example], token_budget: int | None = None) -> PromptBuilder:
         """Of prompts for these queries."""
         reserve = answer_reserve(self.lm, self.task.template, queries, self.task.max_new_tokens)
-        return PromptBuilder(self.lm, self.task.template, reserve, self.task.few_shot)
+        return PromptBuilder(self.lm, self.task.template, reserve, self.task.few_shot, token_budget)
+
+    def room(self, queries: Sequence[Example]) -> Room:
+        """What the examples may take of each prompt that a query is answered with."""
+        return self.builder(queries, self.config.token_budget).room(queries, self.task.train)
+
+    def limit(self, queries: Sequence[Example], shortlist: np.ndarray) -> Limit | None:
+        """What those prompts take of the queries' shortlists; None where the LM's context alone cuts sets."""
+        if self.config.fit != "budget" and self.config.token_budget is None:
+            return None
+        room = self.room(queries)
+        left = np.array([room.left[query.id] for query in queries])
+        return Limit(self.config.fit, room.costs(shortlist), left)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -156,7 +174,7 @@ class Workspace:
                 proposal,
                 self.lm,
                 builder,
-                fit=self.config.fit,
+                fit=self._cut,
                 what=f"scoring {what}",
                 shard=shard,
                 engine=self._engine(queries, proposal, builder),
@@ -186,6 +204,6 @@ class Workspace:
             self.task.template,
             builder.reserve,
             self.task.few_shot,
-            self.config.fit,
+            self._cut,
         )
         return actor_pool(scorer, self.config.actors)

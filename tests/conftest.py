@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-CHECKED = ["kernel", "dpp", "greedy", "losses", "index", "skill_similarity"]
+CHECKED = ["kernel", "dpp", "greedy", "budgeted", "losses", "index", "skill_similarity"]
 install_import_hook([f"ceil_jax.{module}" for module in CHECKED], "beartype.beartype").__enter__()
 
 

@@ -26,7 +26,7 @@ LAYERS = [
         "helptext",
         "machine",
     },
-    {"kernel", "dpp", "greedy", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
+    {"kernel", "dpp", "greedy", "budgeted", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
     {"index", "approximate"},
     {"hosts"},
     {

@@ -23,7 +23,7 @@ from ceil_jax.tasks.base import Example
 FOLDER = Path(__file__).parents[1] / "experiments"
 EXPERIMENTS = [
     *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
-    *(FOLDER / f"{name}.py" for name in ("diagnosis", "ideas", "one_for_all")),
+    *(FOLDER / f"{name}.py" for name in ("budget", "diagnosis", "ideas", "one_for_all")),
 ]
 
 
@@ -248,6 +248,7 @@ def test_every_script_runs_to_its_files(path, runs, monkeypatch, capsys):
         lambda name: type("Spec", (), {"paper": {}, "metric": "accuracy"}),
     )
     short = {"SUBSETS": (3, 5), "SHORTLISTS": (6, 12), "EXAMPLES": (2, 3), "TRADE_OFFS": (0.05, 0.1)}
+    short |= {"BUDGETS": (40, 60)}
     for name, value in short.items():
         monkeypatch.setitem(experiment.entries.__globals__, name, value)
     tasks = ["films", "shows"] if experiment.name == "one_for_all" else ["films"]

@@ -1,5 +1,6 @@
 """The whole pipeline on the test LM and the test encoder."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,6 +154,114 @@ def test_generation_tasks_go_the_same_way(tmp_path):
     assert all("\n" not in row["prediction"] for row in table.evaluations["topk"].rows)
     with pytest.raises(UserError, match="--signal choice: commands has no choices"):
         Pipeline(replace(SMALL, out=tmp_path, signal="choice"), task).evaluate("epr")
+
+
+def long_and_short(split, i):
+    """A film of 11 tokens as an example, or up to 12 more."""
+    plain = film(split, i)
+    return replace(plain, input=plain.input + " of a film" * (i % 5))
+
+
+UNEVEN = replace(
+    TASK,
+    train=[long_and_short("train", i) for i in range(60)],
+    validation=[long_and_short("validation", i) for i in range(60, 90)],
+)
+
+
+def run_of(out, **changes):
+    return Pipeline(replace(SMALL, out=out, shots=8, shortlist=59, **changes), UNEVEN)
+
+
+def chosen(pipeline, name="dpp"):
+    rows, _ = pipeline.answers(name, UNEVEN.validation)
+    return [row["examples"] for row in rows]
+
+
+@pytest.mark.parametrize("budget", [60, 90])
+def test_map_under_each_prompts_budget(tmp_path, budget):
+    cut = chosen(run_of(tmp_path, token_budget=budget))
+    pipeline = run_of(tmp_path, token_budget=budget, fit="budget")
+    fitted = chosen(pipeline)
+    builder = pipeline.builder(UNEVEN.validation)
+    by_id = {example.id: example for example in UNEVEN.train}
+    longest = 0
+    # nothing of what was chosen is cut
+    assert list(map(len, fitted)) == list(map(len, pipeline.retrieve("dpp", UNEVEN.validation)))
+    for query, examples in zip(UNEVEN.validation, fitted, strict=True):
+        text = builder.text(query, [by_id[name] for name, *_ in examples])
+        longest = max(longest, int(pipeline.lm.count_tokens([text])[0]))
+    # there is always another film of 11 tokens
+    assert budget - 11 < longest <= budget
+    counts, before = ([len(examples) for examples in sets] for sets in (fitted, cut))
+    assert min(counts) >= 1 and sum(counts) > sum(before)
+
+
+def test_only_methods_that_end_in_map_choose_under_a_budget(tmp_path):
+    cut, fitted = run_of(tmp_path, token_budget=50), run_of(tmp_path, token_budget=50, fit="budget")
+    for method in ("topk", "mmr", "random"):
+        assert cut.answers(method, UNEVEN.validation)[1] == fitted.answers(method, UNEVEN.validation)[1]
+    assert cut.answers("dpp", UNEVEN.validation)[1] != fitted.answers("dpp", UNEVEN.validation)[1]
+
+
+def test_a_token_budget_leaves_training_as_it_is(finished, monkeypatch):
+    pipeline, _ = finished
+    monkeypatch.setattr("ceil_jax.epr.train_epr", lambda *a: pytest.fail("EPR was trained again"))
+    monkeypatch.setattr("ceil_jax.ceil.train_ceil", lambda *a: pytest.fail("CEIL was trained again"))
+    for fit in ("greedy", "budget"):
+        run = Pipeline(replace(pipeline.config, token_budget=35, fit=fit, order="greedy"), TASK)
+        assert all(0 < len(row["examples"]) < 3 for row in run.evaluate("ceil").rows)
+
+
+def test_the_first_chosen_stands_next_to_the_query(finished):
+    pipeline, table = finished
+    run = Pipeline(replace(pipeline.config, order="greedy"), TASK)
+    rows, picks = run.evaluate("ceil").rows, run.retrieve("ceil", TASK.validation)
+    shown = [[name for name, *_ in row["examples"]] for row in rows]
+    assert shown == [[pick.id for pick in reversed(one)] for one in picks]
+    assert shown != [[name for name, *_ in row["examples"]] for row in table.evaluations["ceil"].rows]
+
+
+def test_settings_at_their_defaults_are_in_no_key(finished):
+    """Stages of before there were these settings are found."""
+    pipeline, _ = finished
+    default = pipeline.config
+    for path in [*default.out.glob("predictions-*"), *default.out.glob("run-*")]:
+        key = json.loads((path / "key.json").read_text())
+        settings = key.get("config", key)
+        assert ("token_budget" in settings) == (settings.get("token_budget") is not None)
+        assert settings.get("order") != "similarity"
+    picks = pipeline.retrieve("topk", TASK.validation)
+
+    def name(**changes):
+        run = Pipeline(replace(default, **changes), TASK)
+        return run.answers_with(picks, TASK.validation, "keys")[1]
+
+    same = name()
+    assert same == name(token_budget=None, order="similarity") == name(fit="budget")
+    assert len({same, name(token_budget=100), name(token_budget=90), name(order="greedy")}) == 4
+
+
+@pytest.mark.parametrize("fit", ["greedy", "similarity", "budget"])
+def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypatch, fit):
+    scored = []
+    kept = Pipeline.scores
+    monkeypatch.setattr(
+        Pipeline, "scores", lambda self, q, p, w: scored.append((q, p)) or kept(self, q, p, w)
+    )
+    pipeline = run_of(tmp_path, token_budget=60, fit=fit, trade_off="tuned")
+    pipeline.tuned_trade_off("base")
+    [(queries, proposal)] = scored
+    room = pipeline.room(queries)
+    costs = np.pad(room.costs(proposal.shortlist), ((0, 0), (0, 1)))
+    left = np.array([room.left[query.id] for query in queries])
+    spent = np.take_along_axis(costs[:, None], proposal.subsets, axis=2).sum(axis=2)
+    # a subset's −1 is the last column: an example that costs nothing
+    assert (spent <= left[:, None]).all() and (left[:, None] - spent < 26).all()
+    assert ((proposal.subsets >= 0).sum(axis=2) >= 1).all()
+    whole = run_of(tmp_path, fit="greedy", trade_off="tuned")
+    whole.tuned_trade_off("base")
+    assert (scored[1][1].subsets >= 0).all()
 
 
 def test_sizes_that_do_not_fit(tmp_path):

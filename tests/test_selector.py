@@ -80,6 +80,26 @@ def test_token_budget_keeps_a_prefix_of_the_greedy_order():
     assert alone.stopped == "exhausted"
 
 
+def test_what_does_not_fit_is_passed_over():
+    def by_place(texts):
+        """4 tokens for what happens at noon, 10 for what happens at night."""
+        return [4 * text.count("noon") + 10 * text.count("night") for text in texts]
+
+    selector = make(count_tokens=by_place, diversity=0.1)
+    order = selector.select(QUERY, k=60)
+    by_gain = sorted(order.picks, key=lambda pick: -pick.gain)
+    first = next(i for i, pick in enumerate(by_gain) if "night" in pick.example.input)
+    budget = 4 * first + 9  # all at noon up to the first at night, which does not fit, and two after it
+    chosen = selector.select(QUERY, token_budget=budget)
+    assert (len(chosen.picks), chosen.tokens, chosen.stopped) == (first + 2, 4 * first + 8, "token_budget")
+    assert all("noon" in example.input for example in chosen.examples)
+    assert {pick.example.id for pick in by_gain[:first]} < set(ids(chosen))
+    assert selector.select(QUERY, token_budget=budget, k=first + 1).stopped == "k"
+    # nothing at night passes the filter, so that no example is refused
+    noon = selector.select(QUERY, token_budget=10_000, filter={"output": "light"})
+    assert noon.stopped == "exhausted"
+
+
 def test_the_whole_text_keeps_the_budget_where_its_parts_would_not():
     def longer_together(texts):
         return [len(text.split()) + 2 * (text.count("\n\n") - 1) for text in texts]

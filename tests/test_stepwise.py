@@ -42,5 +42,18 @@ def test_groups_take_turns_until_one_runs_out():
     assert [step.item for step in greedy_steps(features, r, 0.01)] == [0, 1, 2, 3, 4, 5]
 
 
+def test_what_does_not_fit_leaves_the_others_their_gains():
+    features, r = problem(3)
+    dear = {0, 4, 5}
+    steps = list(greedy_steps(features, r, 0.1, fits=lambda item: item not in dear))
+    valid = jnp.asarray([i not in dear for i in range(N)])
+    expected = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r - r.max()), N, 0.1, valid)
+    assert len(steps) < N - 2
+    assert [step.item for step in steps] == expected.items[: len(steps)].tolist()
+    np.testing.assert_allclose(
+        [step.gain for step in steps], expected.gains[: len(steps)], rtol=1e-3, atol=1e-4
+    )
+
+
 def test_nothing_to_choose_from():
     assert list(greedy_steps(np.zeros((0, D), np.float32), np.zeros(0, np.float32), 0.1)) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -20,7 +20,7 @@ CountTokens = Callable[[Sequence[str]], Any]
 """Texts to one token count each: `LanguageModel.count_tokens`, or a tokenizer in a lambda."""
 
 Stopped = Literal["k", "token_budget", "exhausted"]
-"""As many as asked for; the next one did not fit; nothing is left that passes the filter and does not repeat
+"""As many as asked for; what is left does not fit; nothing is left that passes the filter and does not repeat
 what was chosen."""
 
 
@@ -118,39 +118,55 @@ def choose(view: View, query: Example, cosines: np.ndarray, wish: Wish) -> Selec
     shortlist = [view.examples[row] for row in rows]
     relevance = (1 + cosines[rows]) / 2
     groups = _outputs(shortlist) if wish.balanced else None
-    steps = greedy_steps(view.vectors(rows), relevance, wish.diversity, groups)
-    chosen, stopped, tokens = _until(steps, shortlist, relevance, wish)
+    steps, stopped = _steps(shortlist, view.vectors(rows), relevance, groups, wish)
+    chosen, tokens = _fitted(steps, shortlist, relevance, wish)
+    if len(chosen) < len(steps):
+        stopped = "token_budget"
     picks = tuple(Selected(shortlist[i], float(relevance[i]), gain) for i, gain in chosen)
     return Selection(query, picks, stopped, tokens, wish.template)
 
 
-def _until(
-    steps: Iterable[Step], shortlist: list[Example], relevance: np.ndarray, wish: Wish
-) -> tuple[list[Step], Stopped, int | None]:
-    """The steps taken, in prompt order, why there are no more, and the tokens of their text."""
+def _steps(
+    shortlist: list[Example],
+    vectors: np.ndarray,
+    relevance: np.ndarray,
+    groups: np.ndarray | None,
+    wish: Wish,
+) -> tuple[list[Step], Stopped]:
+    """The steps taken, each the greedy one among the examples that still fit, and why there are no more."""
+    costs = np.zeros(len(shortlist), np.intp)
+    left = np.inf if wish.token_budget is None else wish.token_budget
+    if wish.token_budget is not None and shortlist:
+        costs = _tokens([[example] for example in shortlist], wish)
+    refused = False
+
+    def fits(item: int) -> bool:
+        nonlocal refused
+        refused |= bool(costs[item] > left)
+        return bool(costs[item] <= left)
+
     taken: list[Step] = []
-    stopped: Stopped = "exhausted"
-    spent = 0
-    for step in steps:
-        if wish.token_budget is not None:
-            spent += _tokens([shortlist[step.item]], wish)
-            if spent > wish.token_budget:
-                stopped = "token_budget"
-                break
+    for step in greedy_steps(vectors, relevance, wish.diversity, groups, fits):
         taken.append(step)
+        left -= costs[step.item]
         if len(taken) == wish.k:
-            stopped = "k"
-            break
-    if wish.token_budget is None:
-        return _prompt_order(taken, relevance), stopped, None
-    while True:
-        ordered = _prompt_order(taken, relevance)
-        tokens = _tokens([shortlist[step.item] for step in ordered], wish)
-        if tokens <= wish.token_budget or not taken:
-            return ordered, stopped, tokens
-        # a tokenizer may cut differently at a seam, and the whole be longer than the sum of its parts
-        taken.pop()
-        stopped = "token_budget"
+            return taken, "k"
+    return taken, "token_budget" if refused else "exhausted"
+
+
+def _fitted(
+    steps: Sequence[Step], shortlist: list[Example], relevance: np.ndarray, wish: Wish
+) -> tuple[list[Step], int | None]:
+    """The steps in prompt order and the tokens of their text, without the last ones where that is longer than
+    the sum of its parts: a tokenizer may cut differently at a seam."""
+    for count in range(len(steps), 0, -1):
+        ordered = _prompt_order(steps[:count], relevance)
+        if wish.token_budget is None:
+            return ordered, None
+        [tokens] = _tokens([[shortlist[step.item] for step in ordered]], wish)
+        if tokens <= wish.token_budget:
+            return ordered, int(tokens)
+    return [], None if wish.token_budget is None else 0
 
 
 def _prompt_order(steps: Sequence[Step], relevance: np.ndarray) -> list[Step]:
@@ -158,19 +174,17 @@ def _prompt_order(steps: Sequence[Step], relevance: np.ndarray) -> list[Step]:
     return sorted(last_first, key=lambda step: relevance[step.item])
 
 
-def _tokens(examples: Sequence[Example], wish: Wish) -> int:
-    """Tokens of the examples' text; none for no text, whatever a tokenizer would put before it."""
-    if not examples:
-        return 0
+def _tokens(prompts: Sequence[Sequence[Example]], wish: Wish) -> np.ndarray:
+    """Tokens of the text of each of several lists of examples."""
     assert wish.count_tokens is not None
     expected = "count_tokens takes a list of texts and gives one whole number for each"
     try:
-        counts = np.asarray(wish.count_tokens([_text(wish.template, examples)]))
+        counts = np.asarray(wish.count_tokens([_text(wish.template, examples) for examples in prompts]))
     except (TypeError, AttributeError) as error:
         raise UserError(f"{expected}; given a list, it raised {type(error).__name__}: {error}") from error
-    if counts.shape != (1,) or not np.issubdtype(counts.dtype, np.integer):
-        raise UserError(f"{expected}; for one text it gave {counts.tolist()!r}")
-    return int(counts[0])
+    if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):
+        raise UserError(f"{expected}; for {len(prompts)} of them it gave {counts.tolist()!r:.80}")
+    return counts
 
 
 def _text(template: Template, examples: Sequence[Example]) -> str:

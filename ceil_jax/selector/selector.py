@@ -169,8 +169,8 @@ class CeilSelector:
         """The examples for one query: `select(text, k=8)`.
 
         The nearest `shortlist` examples that pass the filter, no two of them equal, are chosen from by greedy
-        MAP until there are k or the next does not fit the token budget; one of the two must be given. So the
-        set is the MAP set of its size, and reads the same as DPP-MAP's of `build_retriever`. With
+        MAP until there are k or no other fits the token budget; one of the two must be given. What does not fit is
+        passed over; a set for which nothing was is the MAP set of its size, DPP-MAP's of `build_retriever`. With
         `balance="label"` each output has an equal share of the shortlist, and each step chooses among the
         outputs chosen least often.
 

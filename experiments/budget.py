@@ -1,0 +1,99 @@
+"""MAP under a token budget: the best set that fits, or the best set of 50 cut to what fits.
+
+    python experiments/budget.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
+
+Columns: tokens a prompt, query included. Rows end in "cut" where the first of the greedy order are kept, as by
+`--fit greedy`, and in "budget-aware" where DPP-MAP chooses under each prompt's own budget (`--fit budget`). CEIL's
+encoders are those of Table 2; λ, where it is tuned, is tuned for each budget and each way.
+
+Expected: +1 to +3 points over the cut at the smallest budget, whose prompts hold a fifth to a half more examples, and
+nothing that shows at the largest; most where examples differ most in length.
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from ceil_jax.config import RunConfig
+from ceil_jax.drawing import by_task, lines_of, panels
+from ceil_jax.experiment import Experiment, Options
+from ceil_jax.grid import Cell, Entry, Grid, Measured
+from ceil_jax.methods import METHODS
+from ceil_jax.tables import Table, signed
+
+BUDGETS = (128, 256, 512)
+SHOTS = 50
+CUT, AWARE = "cut", "budget-aware"
+ROWS = {
+    "random": ("random", "greedy"),
+    "dense top-k": ("topk", "greedy"),
+    f"DPP-MAP, {CUT}": ("dpp", "greedy"),
+    f"DPP-MAP, {AWARE}": ("dpp", "budget"),
+    f"CEIL, {CUT}": ("ceil", "greedy"),
+    f"CEIL, {AWARE}": ("ceil", "budget"),
+}
+
+
+def entries(config: RunConfig, _: Options) -> list[Entry]:
+    return [
+        Entry(
+            row,
+            f"{budget} tokens",
+            Cell(
+                replace(config, shots=SHOTS, token_budget=budget, fit=fit),
+                method,
+                (config,) if METHODS[method].encoder == "ceil" else (),
+            ),
+            least_bank=SHOTS + 1,
+        )
+        for row, (method, fit) in ROWS.items()
+        for budget in BUDGETS
+    ]
+
+
+def with_counts(grid: Grid, table: Table) -> Table:
+    budgets = list(dict.fromkeys(one.entry.column for one in table.measured))
+    counts = [["task", "row", *(f"{b}: {what}" for b in budgets for what in ("examples", "read"))]]
+    worth = [["task", f"{AWARE} − {CUT}", *budgets]]
+    for task in by_task(table):
+        for row in ROWS:
+            found = [(table.at(task, row, b), table.at(task, row.replace(AWARE, CUT), b)) for b in budgets]
+            numbers = [n for one, _ in found for n in (_prompts(grid, one) if one else (np.nan, np.nan))]
+            counts.append([task, row, *(f"{number:.1f}" for number in numbers)])
+            if AWARE in row:
+                worth.append([task, row.split(",")[0], *(signed(a.minus(b)) for a, b in found if a and b)])
+    config = table.measured[0].entry.cell.config
+    title = f"{EXPERIMENT.title} ({table.measured[0].lm}, at most {SHOTS} examples, encoder {config.encoder})"
+    sections = [("What the choice is worth", worth), ("Examples and tokens a prompt, means", counts)]
+    return replace(table, title=title, sections=sections)
+
+
+def _prompts(grid: Grid, one: Measured) -> tuple[float, float]:
+    """Mean examples and tokens of the prompts behind a number."""
+    examples, tokens = [], []
+    for seed in one.seeds:
+        run = one.entry.cell.seeded(seed).essential()
+        pipeline = grid.pipeline(run.config, run.trained_by)
+        queries, bank = pipeline.task.validation, {example.id: example for example in pipeline.task.train}
+        shown = [[bank[name] for name, *_ in row["examples"]] for row in grid.evaluate(run).rows]
+        text = pipeline.builder(queries).text
+        prompts = [text(query, chosen) for query, chosen in zip(queries, shown, strict=True)]
+        examples += map(len, shown)
+        tokens += pipeline.lm.count_tokens(prompts).tolist()
+    return float(np.mean(examples)), float(np.mean(tokens))
+
+
+def draw(table: Table):
+    tasks = by_task(table)
+    figure, axes = panels(len(tasks))
+    for panel, (task, members) in zip(axes, tasks.items(), strict=True):
+        lines_of(panel, members, "tokens a prompt", lambda one: one.entry.cell.config.token_budget)
+        panel.set_title(task, fontsize="medium")
+    return figure
+
+
+EXPERIMENT = Experiment("budget", "MAP under a token budget", entries, draw, with_counts)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())
