@@ -38,6 +38,9 @@ def _on_event(event: str, duration_secs: float, **_: Any) -> None:
 
 jax.monitoring.register_event_duration_secs_listener(_on_event)
 
+SETTLE = 0.3
+"""Seconds before each run, for BLAS threads of the one before still spin a while and take a core."""
+
 OURS = "ceil_jax"
 """What our own contender is called in every case."""
 
@@ -141,6 +144,7 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
     try:
         for _ in range(settings.rounds):
             for name, run in case.contenders.items():
+                time.sleep(SETTLE)
                 start = time.perf_counter()
                 finished(run())
                 seconds[name].append(time.perf_counter() - start)

@@ -117,8 +117,14 @@ def map_batches(
     shapes = tuple((array.shape, array.dtype) for array in (*first, *shared))
     # compiled before the threads start, or each of them would
     compiled = _compiled(function, mesh, len(rows), shapes, tuple(sorted(static.items())))
+
+    def run(start: int) -> Any:
+        result = compiled(*(put(start) if start else first), *shared)
+        # a thread that does not wait takes all batches, and the calls of one thread run one after another
+        return jax.block_until_ready(result) if threads > 1 else result
+
     with ThreadPoolExecutor(threads) as pool:
-        results = list(pool.map(lambda start: compiled(*(put(start) if start else first), *shared), starts))
+        results = list(pool.map(run, starts))
     if len(results) == 1:
         return jax.tree.map(lambda leaf: leaf[:total], results[0])
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:total], *results)
