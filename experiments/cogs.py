@@ -24,8 +24,8 @@ construction.
 
 What is answered (cogs.ps, the same with --limit 40 and SmolLM2-135M-Instruct, exact match and 95 % interval): random
 0.0 (3 seeds), KNN on raw sentences 5.0 (0.0 to 12.5), gold skills 15.0 (5.0 to 27.5), target sketch 0.0. That is 2, 6
-and 0 of 40. Equal gold skills go to the lower place in the bank, so all 40 queries share 7 lists of examples and the
-interval over queries is too narrow. Of target sketch's examples 51 % have the query's gold skill, roles in order, of
+and 0 of 40. Equal gold skills then went to the lower place in the bank, so all 40 queries shared 7 lists of examples and
+the interval over queries is too narrow; now they are drawn for each query, and nothing was answered with those yet. Of target sketch's examples 51 % have the query's gold skill, roles in order, of
 gold skills' 97.5 %: a sketch is a set and says no order, which exact match asks for. Whether that, or those 7 lists,
 makes the difference was not tested.
 """

@@ -11,8 +11,7 @@ no rewrite was empty, ran away or repeated an input, and they hardly depend on i
 skills, 51 of 64 questions get "The query must take one selection, each with its own equality condition.", "How many
 bands are there?" among them. gemma-3-270m: 18 different skills, 40 of 64 "The query must return one column of rows
 that meet at least one of two conditions: less than a value, or equal to a value.", the prompt's last demonstration.
-Of
-eleven of each read by eye none is right; one follows its input in part ("… apartments that have no facility": "rows
+Of eleven of each read by eye none is right; one follows its input in part ("… apartments that have no facility": "rows
 that meet the condition of having no facility", SmolLM2).
 """
 
