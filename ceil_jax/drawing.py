@@ -67,10 +67,11 @@ def lines_of(
     members: Sequence[Measured],
     xlabel: str,
     x: Callable[[Measured], Any],
+    names: Sequence[str] = (),
 ) -> None:
-    """Rows as series over a number of theirs."""
+    """Rows as series over a number of theirs; `names` as for `draw_lines`."""
     series: dict[str, list[tuple[float, float, float, float]]] = {}
     for one in members:
         series.setdefault(one.entry.row, []).append((x(one), *one.interval))
     one = members[0]
-    draw_lines(axes, series, xlabel, f"{one.metric}, % (n = {one.queries})", log=True)
+    draw_lines(axes, series, xlabel, f"{one.metric}, % (n = {one.queries})", log=True, names=names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,9 +114,15 @@ def draw_lines(
     *,
     log: bool = False,
     ticks: Sequence[float] = (),
+    names: Sequence[str] = (),
 ) -> None:
-    """Series of (x, value, low, high): colour and marker differ, the interval is a band."""
-    for (name, points), colour, marker in zip(series.items(), PALETTE, MARKERS, strict=False):
+    """Series of (x, value, low, high): colour and marker differ, the interval is a band.
+
+    With `names`, those of all panels of a figure, a series looks the same in each.
+    """
+    styles = dict(zip(names or series, cycle(zip(PALETTE, MARKERS, strict=True)), strict=False))
+    for name, points in series.items():
+        colour, marker = styles[name]
         x, value, low, high = map(np.array, zip(*sorted(points), strict=True))
         axes.plot(x, value, marker=marker, color=colour, label=name, markersize=5)
         axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)

@@ -1,12 +1,13 @@
 """Published results: a file beside the code with a line for every run, so that each number says where it comes from.
 
-    {"experiment": "table2", "task": "geoquery", "method": "ceil", "lm": …, "seed": 0, "n": 280,
-     "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5, "tokens": 1234567, "seconds": 890.1,
-     "device": …, "date": …, "config": …}
+    {"experiment": "table2", "row": "CEIL", "column": "geoquery", "task": "geoquery", "method": "ceil",
+     "lm": …, "seed": 0, "n": 280, "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5,
+     "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
 
-Values are percentages, `low` and `high` the 95 % bootstrap interval over queries, `tokens` and `seconds` what the LM
-read and what all stages took, shared ones included, `seed` null where nothing is trained, `config` the hash of all
-settings. Those of the prompt that are not the default (`token_budget`, `fit`, `order`) are named too.
+`row` and `column` are the run's place in the experiment's table. Values are percentages, `low` and `high` the 95 %
+bootstrap interval over queries, `tokens` and `seconds` what the LM read and what all stages took, shared ones
+included, `seed` null where nothing is trained, `config` the hash of all settings. Those of the prompt that are not
+the default (`token_budget`, `fit`, `order`) are named too.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ceil_jax.machine import device
 from ceil_jax.records import beyond_default, read_record
 from ceil_jax.runs import Stage
 
-IDENTITY = ("experiment", "config")
-"""What makes two lines the same run: the later one stays."""
+IDENTITY = ("experiment", "row", "column", "config")
+"""What makes two lines the same: the later one stays. A run may stand in several places of a table."""
 
 
 def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Iterator[dict[str, Any]]:
@@ -39,6 +40,8 @@ def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Itera
             when = (found.root / found.name / Stage.DONE).stat().st_mtime
             yield {
                 "experiment": experiment,
+                "row": one.entry.row,
+                "column": one.entry.column,
                 "task": one.entry.task,
                 "method": cell.method,
                 "trained_by": [[other.task, other.lm] for other in cell.trained_by],

@@ -49,8 +49,9 @@ def draw(table: Table):
     ):
         examples = [one for one in members if one.entry.column.startswith("K")]
         trade_offs = [one for one in members if one.entry.column.startswith("λ")]
-        lines_of(above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots)
-        lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off)
+        names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]
+        lines_of(above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots, names)
+        lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off, names)
         above.set_title(task, fontsize="medium")
     return figure
 

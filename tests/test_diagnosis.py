@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_pipeline import SMALL, TASK
+from test_pipeline import SMALL, TASK, WORDS
 
 from ceil_jax.diagnosis import _reordered, agreement, diagnose, halves
+from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
+from ceil_jax.tasks.base import Task
 
 
 def subsets(rng, queries=40, m=20, n=12, k=4):
@@ -58,13 +60,44 @@ def test_reordering_changes_prompts_and_not_sets(tmp_path, monkeypatch):
     assert (new.shortlist != shortlist).any()
 
 
-def test_the_ceiling_and_the_prompts_are_those_of_the_run(tmp_path):
-    pipeline = Pipeline(replace(SMALL, out=tmp_path), TASK)
+def with_wrong_labels() -> Task:
+    """Every third film of the bank is labelled wrongly, so that no set is sure to be right."""
+    bank = [
+        replace(example, output=WORDS[WORDS.index(example.output) ^ (i % 3 == 0)])
+        for i, example in enumerate(TASK.train)
+    ]
+    return replace(TASK, train=bank)
+
+
+def test_the_ceiling_and_the_prompts_are_those_of_the_run(tmp_path, monkeypatch):
+    answered, scored = [], []
+    choose, score = TinyLM.choose, TinyLM.choice_log_likelihood
+
+    def choosing(self, prompts, choices, **how):
+        answered.extend(prompts)
+        return choose(self, prompts, choices, **how)
+
+    def scoring(self, prompts, choices):
+        scored.extend(prompts)
+        return score(self, prompts, choices)
+
+    monkeypatch.setattr(TinyLM, "choose", choosing)
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", scoring)
+    pipeline = Pipeline(replace(SMALL, out=tmp_path), with_wrong_labels())
     methods = ("topk", "ceil_topk", "ceil")
+    for method in methods:
+        pipeline.evaluate(method)
+    of_validation = set(answered)
+    pipeline.history("ceil")
+    scored.clear()
     found = diagnose(pipeline, methods)
-    assert 0 <= found.topk <= 100 and 0 <= found.best <= 100
+    # what is scored for the methods' sets is what they were answered with, to the letter
+    assert len(of_validation) > len(TASK.validation) and of_validation <= set(scored)
     assert found.learnt[1] >= found.learnt[0]
     assert -1 <= found.reordered <= 1
-    # subset 0 is the top-k, so the best-scored is never scored lower
-    scored = pipeline.ceil_scores
-    assert (pipeline.signal(scored.rows).max(axis=1) >= pipeline.signal(scored.rows)[:, 0]).all()
+    # subset 0 is the top-k; with two options the LM is right where the gold one has more than half
+    shares = np.exp([row["choice"] for row in pipeline.ceil_scores.rows])
+    best = pipeline.signal(pipeline.ceil_scores.rows).argmax(axis=1)
+    assert found.topk == pytest.approx(100 * (shares[:, 0] > 0.5).mean())
+    assert found.best == pytest.approx(100 * (shares[np.arange(len(best)), best] > 0.5).mean())
+    assert found.best > found.topk

@@ -9,7 +9,7 @@ from ceil_jax.results import keep, read_results
 
 
 def line(config, value, experiment="table2"):
-    return {"experiment": experiment, "config": config, "value": value}
+    return {"experiment": experiment, "row": "CEIL", "column": "films", "config": config, "value": value}
 
 
 def test_a_run_has_one_line_the_latest(tmp_path):
@@ -26,7 +26,7 @@ def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(bad, tmp_path):
     content = json.dumps(line("a", 1.0)) + "\n" + bad + "\n"
     file.write_text(content)
     with pytest.raises(
-        UserError, match=r"results.jsonl, line 2: expected a JSON object with experiment, config"
+        UserError, match=r"results.jsonl, line 2: expected a JSON object with experiment, row"
     ):
         keep(file, [line("b", 2.0)])
     assert file.read_text() == content
