@@ -9,12 +9,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class EPRConfig:
-    """The retriever of single examples that CEIL starts from."""
+    """Retrievers of single examples: EPR, which CEIL starts from, is trained on the LM's scores of candidates; TST on
+    how alike their outputs are to the query's, which costs no LM tokens."""
 
     instances: int = 400
-    """Training queries, each scored with its candidates."""
+    """Training queries, each with its candidates."""
     candidates: int = 20
-    """Examples a query is scored with, one at a time."""
+    """Examples a query, scored one at a time."""
     positives: int = 5
     """A positive is drawn from this many best-scored candidates, a hard negative from as many worst."""
     epochs: int = 6
@@ -45,7 +46,7 @@ class CEILConfig:
     trade_off: float | Literal["tuned"] = 0.05
     """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
     tuned for the encoder it starts from."""
-    initial: Literal["epr", "base"] = "epr"
+    initial: Literal["epr", "tst", "base"] = "epr"
     """The weights to start from, and the encoder that shortlists."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
     """Which encoder of the examples learns: none, the query's own, or a second one."""
@@ -160,6 +161,7 @@ class RunConfig:
     """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
+    tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, epochs=3))
     epr: EPRConfig = field(default_factory=EPRConfig)
     ceil: CEILConfig = field(default_factory=CEILConfig)
     skills: SkillConfig = field(default_factory=SkillConfig)
@@ -175,6 +177,7 @@ SCALES: dict[str, RunConfig] = {
         bank_limit=1000,
         shots=4,
         shortlist=50,
+        tst=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
         epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
         ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
     ),
@@ -190,6 +193,7 @@ SCALES: dict[str, RunConfig] = {
     "paper": RunConfig(
         shots=50,
         trade_off="tuned",
+        tst=EPRConfig(instances=44_000, candidates=50, epochs=5, batch_size=128, learning_rate=1e-5),
         epr=EPRConfig(instances=44_000, candidates=50, epochs=30, batch_size=128, learning_rate=1e-5),
         ceil=CEILConfig(
             instances=44_000,

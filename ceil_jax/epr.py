@@ -1,4 +1,8 @@
-"""EPR (Rubin et al., NAACL 2022): a retriever of single examples, trained contrastively on LM scores."""
+"""Retrievers of single examples, trained contrastively on scores of candidates.
+
+EPR (Rubin et al., NAACL 2022) scores them by the LM; TST, target similarity tuning (Poesia et al., ICLR 2022), by how
+alike the outputs are, for which there is no LM to ask.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,22 @@ _HELD_OUT_QUERIES = 16
 """Held-out queries a forward pass."""
 
 
+def output_similarity(
+    query_outputs: np.ndarray, bank_outputs: np.ndarray, candidates: np.ndarray
+) -> np.ndarray:
+    """TST's scores, float [Q, C]: the cosine of a query's output with each candidate's.
+
+    Poesia et al. compare programs by the edits between their trees and fit the encoder's cosines to that; here
+    outputs of any kind are compared by an encoder, and the encoder of inputs is trained as EPR's.
+
+    Args:
+        query_outputs: float [Q, D], unit rows.
+        bank_outputs: float [N, D], unit rows.
+        candidates: int [Q, C], bank positions.
+    """
+    return np.stack([bank_outputs[row] @ one for row, one in zip(candidates, query_outputs, strict=True)])
+
+
 def train_epr(
     stage: Stage,
     encoder: Encoder,
@@ -33,17 +53,23 @@ def train_epr(
     scores: np.ndarray,
     config: EPRConfig,
     seed: int,
+    groups: np.ndarray | None = None,
+    what: str = "EPR",
 ) -> Trained:
     """One encoder for queries and examples, InfoNCE with in-batch negatives.
 
     A query's positive is drawn anew each step from its `config.positives` best-scored candidates and its
     hard negative from as many worst, as in the released code; an example that is the positive of one query
-    never counts as that query's negative.
+    never counts as that query's negative, nor does one of its group.
 
     Args:
         candidates: int32 [Q, C], bank positions.
-        scores: float [Q, C], the LM's log P of the answer given that one example.
+        scores: float [Q, C], the LM's log P of the answer given that one example, or whatever else says how good
+            it is.
+        groups: int [N], a number for each of the bank that is the same for examples that stand for one another;
+            by default each stands for itself.
     """
+    groups = np.arange(len(bank)) if groups is None else groups
     training, held_out = split_held_out(len(queries), seed)
     # the bank's texts, then the queries': a batch of both is one forward pass of one shape
     tokens = TokenTable(encoder, [example.input for example in (*bank, *queries)])
@@ -57,7 +83,7 @@ def train_epr(
         positive = ranked[rows, draws[0]]
         negative = ranked[rows, -1 - draws[1]]
         texts = np.concatenate([len(bank) + rows, positive, negative])
-        return tokens[texts], positive.astype(np.int32), negative.astype(np.int32)
+        return tokens[texts], groups[positive].astype(np.int32), groups[negative].astype(np.int32)
 
     encode = over_devices(encoder.apply)
 
@@ -91,7 +117,7 @@ def train_epr(
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,
         seed=seed,
-        what="training EPR",
+        what=f"training {what}",
     )
 
 

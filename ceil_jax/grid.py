@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
+from ceil_jax.config import RunConfig
 from ceil_jax.data import load_task
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.intervals import Interval, paired_interval, seeds_interval
-from ceil_jax.methods import METHODS
+from ceil_jax.methods import METHODS, TRAINED
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.tasks.base import Task
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     @property
     def trains(self) -> bool:
-        return METHODS[self.method].encoder in ("epr", "ceil")
+        return METHODS[self.method].encoder in TRAINED
 
     def seeded(self, seed: int) -> Cell:
         """This cell with a seed of training, its encoders' too where another run trained them."""
@@ -48,11 +48,11 @@ class Cell(NamedTuple):
         if retriever not in ("dpp", "mmr") and source != "ceil":
             # neither MAP nor what it tunes and shortlists for CEIL's training
             config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
+        needed = (source, config.ceil.initial if source == "ceil" else None)
+        default = RunConfig()
+        config = replace(config, **{name: getattr(default, name) for name in TRAINED if name not in needed})
         if not self.trains:
-            config = replace(config, seed=config.data_seed, epr=EPRConfig(), ceil=CEILConfig())
-            return Cell(config, self.method)
-        if source == "epr":
-            config = replace(config, ceil=CEILConfig())
+            return Cell(replace(config, seed=config.data_seed), self.method)
         return Cell(config, self.method, () if self.trained_by == (self.config,) else self.trained_by)
 
 

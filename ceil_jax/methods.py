@@ -10,11 +10,14 @@ class Method(NamedTuple):
 
     retriever: str
     encoder: str | None
-    """base (as loaded), epr or ceil (trained); None where no encoder is used."""
+    """base (as loaded) or one of TRAINED; None where no encoder is used."""
     label: str
     sees_text: bool = True
     """Whether --text says what it compares; if not, nothing, always skills, or gold outputs (oracles)."""
 
+
+TRAINED = ("tst", "epr", "ceil")
+"""Encoders that are trained: on outputs, on the LM's scores of single examples, on its scores of sets."""
 
 METHODS = {
     "random": Method("random", None, "random", sees_text=False),
@@ -22,6 +25,8 @@ METHODS = {
     "topk": Method("dense", "base", "dense top-k"),
     "mmr": Method("mmr", "base", "MMR"),
     "dpp": Method("dpp", "base", "DPP-MAP"),
+    "tst": Method("dense", "tst", "TST"),
+    "tst_map": Method("dpp", "tst", "TST + MAP"),
     "epr": Method("dense", "epr", "EPR"),
     "epr_map": Method("dpp", "epr", "EPR + MAP"),
     "ceil_topk": Method("dense", "ceil", "CEIL top-k"),

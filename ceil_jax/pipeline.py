@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from ceil_jax import evaluate
+from ceil_jax.config import CEILConfig, EPRConfig
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.gold_skills import DESCRIPTIONS
-from ceil_jax.methods import METHODS, Method
+from ceil_jax.methods import METHODS, TRAINED, Method
 from ceil_jax.mmr import MMR_TRADE_OFF
 from ceil_jax.records import beyond_default, record
 from ceil_jax.retrievers import Retrieved, build_retriever
@@ -56,7 +57,7 @@ class Pipeline(Training):
         """The bank as a method sees it."""
         if not method.sees_text:
             return self.task.train
-        return self.inputs.context if method.encoder in ("epr", "ceil") else self.inputs.bank
+        return self.inputs.context if method.encoder in TRAINED else self.inputs.bank
 
     def trade_off_of(self, method: Method) -> float:
         """λ of a method that ends in MAP or MMR."""
@@ -69,7 +70,7 @@ class Pipeline(Training):
         return self.tuned_trade_off(method.encoder)
 
     def selector(self, name: str = "ceil") -> CeilSelector:
-        """A method that ends in DPP-MAP (dpp, epr_map, ceil), trained if need be, for an application's use.
+        """A method that ends in DPP-MAP (dpp, tst_map, epr_map, ceil), trained if need be, for an application's use.
 
         Raises:
             UserError: any other method.
@@ -104,14 +105,20 @@ class Pipeline(Training):
 
     def _training_data(self, method: Method) -> str:
         """A line for the model card."""
-        epr, ceil, name = self.config.epr, self.config.ceil, self.task.name
+        config, name = self.config, self.task.name
         queries = len(self.task.train)
-        singles = f"{name}: {min(epr.instances, queries)} queries × {epr.candidates} single examples"
-        sets = f"{name}: {min(ceil.instances, queries)} queries × {ceil.subsets} sets of {ceil.size}"
-        start = f"from {self.config.encoder} on "
-        if method.encoder == "ceil":
-            return f"{start}{singles}; then {sets}" if ceil.initial == "epr" else start + sets
-        return start + singles if method.encoder == "epr" else "none: the encoder is as loaded"
+
+        def of(one: EPRConfig | CEILConfig, what: str) -> str:
+            return f"{name}: {min(one.instances, queries)} queries × {what}"
+
+        data = {
+            "tst": of(config.tst, f"{config.tst.candidates} examples by their outputs"),
+            "epr": of(config.epr, f"{config.epr.candidates} single examples"),
+            "ceil": of(config.ceil, f"{config.ceil.subsets} sets of {config.ceil.size}"),
+        }
+        stages = (config.ceil.initial, "ceil") if method.encoder == "ceil" else (method.encoder,)
+        used = "; then ".join(data[stage] for stage in stages if stage in data)
+        return f"from {config.encoder} on {used}" if used else "none: the encoder is as loaded"
 
     def measured(self, name: str) -> dict[str, float]:
         """The metrics in percent of a method that this run has evaluated already; none if it has not."""
@@ -182,15 +189,18 @@ class Pipeline(Training):
     def needed(self, name: str) -> set[str]:
         """The names in `costs` of what a method needs."""
         source = METHODS[name].encoder
-        epr = {"scoring EPR candidates", "training EPR"}
         initial = self.config.ceil.initial
-        ceil = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"} | (
-            epr if initial == "epr" else set()
-        )
-        trained = {"epr": epr, "ceil": ceil}.get(source or "", set())
+        trained = {"tst": {"training TST"}, "epr": {"scoring EPR candidates", "training EPR"}}
+        trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
+        trained["ceil"] |= trained.get(initial, set())
         rewriting = {f"rewriting, order {order}" for order in self.inputs.orders(name)}
         tuning = {f"scoring λ of {source}"} if METHODS[name].retriever == "dpp" else set()
-        return trained | rewriting | tuning | {f"retrieving: {name}", f"answering: {name}"}
+        return (
+            trained.get(source or "", set())
+            | rewriting
+            | tuning
+            | {f"retrieving: {name}", f"answering: {name}"}
+        )
 
     def _predictions_key(
         self, queries: Sequence[Example], retrieved: Sequence[Sequence[Retrieved]]

@@ -27,7 +27,6 @@ from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
 from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Engine, Rows, Stage, Store, digest
-from ceil_jax.scored import Scored
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
 from ceil_jax.work import Plan, Work
@@ -168,15 +167,13 @@ class _Planner(Pipeline):
             what += " in budget" * (self.config.fit == "budget")
         return self._guess(f"{name} {what}", bank, queries, self.config.shots)
 
-    @property
-    def epr_scores(self) -> Scored:
-        count = min(self.config.epr.instances, len(self.task.train))
-        if self.members or count * len(self.task.train) <= _LOOKED_UP:
-            return super().epr_scores
+    def _single_sets(self, config: Any) -> tuple[list[Example], Proposal, str]:
+        count = min(config.instances, len(self.task.train))
+        if count * len(self.task.train) <= _LOOKED_UP:
+            return super()._single_sets(config)
         instances = self.instances(count)
-        size = min(self.config.epr.candidates, len(self.task.train) - 1)
-        proposal = self._any_sets(instances, size, size, 1)
-        return Scored(instances, proposal, *self.scores(instances, proposal, "EPR candidates"))
+        size = min(config.candidates, len(self.task.train) - 1)
+        return instances, self._any_sets(instances, size, size, 1), "EPR candidates"
 
     def _propose(self, encoder: Encoder, queries: Sequence[Example], config: Any) -> Proposal:
         bank = self.inputs.context
@@ -200,7 +197,7 @@ class _Planner(Pipeline):
             if stage.summary is not None:
                 self.note(stage, f"training {name}, seed {self.config.seed}", done=True)
                 return super()._train(name, key, parts, train)
-            config = self.config.epr if name == "EPR" else self.config.ceil
+            config = getattr(self.config, name.lower())
             of = [member.task for member in self.members] or [self.task]
             instances = sum(min(config.instances, len(task.train)) for task in of)
             queries = round(0.9 * instances) * config.epochs

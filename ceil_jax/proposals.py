@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ceil_jax.config import CEILConfig
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.tasks.base import Example
 
@@ -52,6 +53,32 @@ def propose_single(queries: Sequence[Example], bank: Sequence[Example], count: i
         shortlist[row] = order[np.argsort(turn[order], kind="stable")][:count]
     subsets = np.broadcast_to(np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1))
     return Proposal(shortlist, subsets)
+
+
+def propose_subsets(
+    queries: Sequence[Example],
+    bank: Sequence[Example],
+    shortlist: np.ndarray,
+    relevance: np.ndarray,
+    features: Callable[[], np.ndarray],
+    config: CEILConfig,
+    seed: int,
+) -> Proposal:
+    """CEIL's subsets as `config.sampler` draws them.
+
+    Args:
+        shortlist: int32 [Q, n], bank positions, nearest first.
+        relevance: float32 [Q, n].
+        features: gives float32 [N, D], the bank's unit rows; asked by the k-DPP alone.
+    """
+    count, size = config.subsets, config.size
+    if config.sampler == "k_dpp":
+        assert config.trade_off != "tuned"
+        return propose_k_dpp(shortlist, features()[shortlist], relevance, count, size, config.trade_off, seed)
+    if config.sampler == "bank":
+        shortlist = widened(queries, shortlist, size, bank, seed)
+    draw = propose_tree if config.sampler == "tree" else propose_random
+    return draw(queries, shortlist, count, size, seed)
 
 
 def propose_random(

@@ -9,6 +9,10 @@
 - tree: subsets that share the halves that open their prompts. Expected: 6 of 10 tokens, within ±1 point.
 - both encoders: the examples' encoder learns too, through the k × k blocks. Expected: 0 to +1, more to learn from as
   few scores.
+- from TST: training starts from an encoder tuned on how alike the outputs of training examples are (target
+  similarity tuning, Poesia et al. 2022), not from EPR's: no LM token for the start. Expected: +3 to +6 where there
+  are labels, because a bank's labels say more of them than the LM's scores of 400 queries; 0 to +3 for programs. TST
+  itself, beside EPR: the same.
 - top-k of the same encoder, because MAP can lose what training gained. Expected: −1 to −3.
 """
 
@@ -30,6 +34,7 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
         PAPER: config,
         "example with output": replace(config, context="example"),
         "tree": replace(config, ceil=replace(config.ceil, sampler="tree")),
+        "from TST": replace(config, ceil=replace(config.ceil, initial="tst")),
         "both encoders": replace(config, ceil=replace(config.ceil, train_context="both")),
     }
     if task_spec(config.task).metric == "accuracy":
@@ -37,6 +42,8 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
         variants["choice, example with output"] = replace(config, signal="choice", context="example")
     found = [
         Entry("EPR", config.task, Cell(config, "epr")),
+        Entry("TST", config.task, Cell(config, "tst")),
+        Entry("TST + MAP", config.task, Cell(config, "tst_map")),
         Entry("top-k", config.task, Cell(config, "topk")),
     ]
     found += [Entry(name, config.task, Cell(variant, "ceil")) for name, variant in variants.items()]

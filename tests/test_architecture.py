@@ -56,6 +56,7 @@ LAYERS = [
     {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning", "skill_analysis"},
     {"ray_scoring"},
     {"workspace", "scored"},
+    {"supervision"},
     {"training"},
     {"pipeline"},
     {"compare", "plots", "report", "grid", "latency", "diagnosis", "results", "export", "doctor"},

@@ -14,6 +14,7 @@ from ceil_jax.evaluate import Evaluation
 from ceil_jax.grid import Cell, Entry, Grid, summary
 from ceil_jax.intervals import Interval, bootstrap_interval
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods import TRAINED
 from ceil_jax.metrics import metric_named
 from ceil_jax.plan import plan
 from ceil_jax.results import lines_of
@@ -80,6 +81,14 @@ def test_a_cell_is_what_its_method_depends_on(runs):
     for method in ("mmr", "dpp", "epr_map", "ceil_topk", "ceil"):
         assert Cell(wider, method).essential() != Cell(config, method).essential()
     assert Cell(other, "ceil").essential() != Cell(config, "ceil").essential()
+    longer = replace(config, tst=replace(config.tst, epochs=9))
+    from_tst = replace(config.ceil, initial="tst")
+    assert Cell(longer, "ceil").essential() == Cell(config, "ceil").essential()
+    assert Cell(longer, "tst").essential() != Cell(config, "tst").essential()
+    assert (
+        Cell(replace(longer, ceil=from_tst), "ceil").essential()
+        != Cell(replace(config, ceil=from_tst), "ceil").essential()
+    )
     assert Cell(config, "ceil", (config,)).essential() == Cell(config, "ceil").essential()
 
 
@@ -279,7 +288,6 @@ def test_every_run_behind_a_table_is_recorded(runs):
 
 def experiment_arguments(config, tasks):
     """SMALL as flags."""
-    epr, ceil = config.epr, config.ceil
     flags = {
         "--lm": "tiny",
         "--encoder": "tiny",
@@ -290,8 +298,9 @@ def experiment_arguments(config, tasks):
         "--out": config.out,
         "--seeds": 0,
     }
-    flags |= {f"--epr.{name.replace('_', '-')}": value for name, value in vars(epr).items()}
-    flags |= {f"--ceil.{name.replace('_', '-')}": value for name, value in vars(ceil).items()}
+    for part in TRAINED:
+        settings = vars(getattr(config, part))
+        flags |= {f"--{part}.{name.replace('_', '-')}": value for name, value in settings.items()}
     return ["--tasks", *tasks, *(str(part) for flag in flags.items() for part in flag)]
 
 

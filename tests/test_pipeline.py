@@ -23,6 +23,7 @@ SMALL = RunConfig(
     lm="tiny",
     shots=3,
     shortlist=12,
+    tst=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
     epr=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
     ceil=CEILConfig(instances=24, subsets=5, size=3, shortlist=12, epochs=2, batch_size=8),
 )
