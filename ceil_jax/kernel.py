@@ -65,11 +65,18 @@ def conditional_kernel(
 def block_log_dets(
     features: Float[Array, "n d"], subsets: Int[Array, "m k"], kind: str = "shifted"
 ) -> Float[Array, " m"]:
-    """log det S_S of each subset (−1 = empty place), from its own k×k block; no n×n matrix is formed.
+    """log det S_S of each subset (−1 = empty place), from its own k×k block.
+
+    The blocks are taken from S where all of it has fewer products than they have, else formed one by one. S also
+    spares a copy of the subsets' features, which is most of the memory of a training step.
 
     Differentiable in the features; see `log_det` for subsets that hold an item twice.
     """
-    blocks = similarity_from_features(features[jnp.maximum(subsets, 0)], kind)
+    places = jnp.maximum(subsets, 0)
+    if len(features) ** 2 <= subsets.size * subsets.shape[1]:
+        blocks = similarity_from_features(features, kind)[places[:, :, None], places[:, None, :]]
+    else:
+        blocks = similarity_from_features(features[places], kind)
     return log_det(blocks, subsets >= 0)
 
 

@@ -86,6 +86,19 @@ def test_block_log_dets_gradient_is_the_finite_difference(x64):
     np.testing.assert_allclose(jax.grad(total)(0.0), numeric, rtol=1e-6)
 
 
+def test_blocks_out_of_the_whole_matrix_are_those_formed_one_by_one(x64):
+    one_by_one = jnp.array([[0, 3, 5, 7], [8, 2, -1, -1], [4, 6, 1, 0]])
+    out_of_whole = jnp.tile(one_by_one, (3, 1))
+    assert one_by_one.size * 4 < len(FEATURES) ** 2 <= out_of_whole.size * 4
+    features = jnp.asarray(FEATURES, jnp.float64)
+    values = block_log_dets(features, one_by_one)
+    np.testing.assert_allclose(block_log_dets(features, out_of_whole), jnp.tile(values, 3), rtol=1e-9)
+    few, many = (
+        jax.grad(lambda f, s=s: block_log_dets(f, s).sum())(features) for s in (one_by_one, out_of_whole)
+    )
+    np.testing.assert_allclose(many, 3 * few, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("distance", [0.0, 1e-7, 1e-4, 1e-2])
 def test_a_duplicate_gives_a_finite_log_det_and_gradient(distance):
     features = FEATURES.copy()
