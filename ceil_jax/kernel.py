@@ -67,13 +67,13 @@ def block_log_dets(
 ) -> Float[Array, " m"]:
     """log det S_S of each subset (−1 = empty place), from its own k×k block.
 
-    The blocks are taken from S where all of it has fewer products than they have, else formed one by one. S also
-    spares a copy of the subsets' features, which is most of the memory of a training step.
+    Where the subsets hold more items in all than there are, the blocks are taken from S, which spares a copy of the
+    subsets' features, most of the memory and time of a training step; else they are formed one by one.
 
     Differentiable in the features; see `log_det` for subsets that hold an item twice.
     """
     places = jnp.maximum(subsets, 0)
-    if len(features) ** 2 <= subsets.size * subsets.shape[1]:
+    if len(features) < subsets.size:
         blocks = similarity_from_features(features, kind)[places[:, :, None], places[:, None, :]]
     else:
         blocks = similarity_from_features(features[places], kind)

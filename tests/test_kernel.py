@@ -87,9 +87,9 @@ def test_block_log_dets_gradient_is_the_finite_difference(x64):
 
 
 def test_blocks_out_of_the_whole_matrix_are_those_formed_one_by_one(x64):
-    one_by_one = jnp.array([[0, 3, 5, 7], [8, 2, -1, -1], [4, 6, 1, 0]])
+    one_by_one = jnp.array([[0, 3, 5, 7], [8, 2, -1, -1]])
     out_of_whole = jnp.tile(one_by_one, (3, 1))
-    assert one_by_one.size * 4 < len(FEATURES) ** 2 <= out_of_whole.size * 4
+    assert one_by_one.size < len(FEATURES) < out_of_whole.size
     features = jnp.asarray(FEATURES, jnp.float64)
     values = block_log_dets(features, one_by_one)
     np.testing.assert_allclose(block_log_dets(features, out_of_whole), jnp.tile(values, 3), rtol=1e-9)

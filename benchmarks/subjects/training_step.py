@@ -1,8 +1,8 @@
 """The CEIL training step from vectors to gradients, without the encoder that both share.
 
-Ours forms the M blocks k × k of each instance; with frozen contexts their log dets are computed before
-training, once. The peer forms the kernel of all unique contexts of the batch for every query, as the released
-code does, in torch: its [B, U, U] tensors, four of 10 GiB with their gradients at B = 64, do not fit 20 GiB,
+Ours takes the M blocks k × k of each instance out of its n × n matrix; with frozen contexts their log dets are
+computed before training, once. The peer forms the kernel of all unique contexts of the batch for every query, as the
+released code does, in torch: its [B, U, U] tensors, four of 10 GiB with their gradients at B = 64, do not fit 20 GiB,
 so on a CPU the comparison is at B = 32, where the peer's work is an eighth (B U², and U grows with B).
 """
 
