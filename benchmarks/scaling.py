@@ -178,7 +178,8 @@ def draw(curves: Sequence[Curve], file: Path) -> None:
             panel.xaxis.set_major_locator(FixedLocator(curve.sizes))
             panel.xaxis.set_minor_locator(NullLocator())
             panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-            panel.legend()
+            panel.set_ylim(top=5e3 * max(*curve.seconds, *curve.floors))  # room for the legend
+            panel.legend(loc="upper left")
         for panel in panels.flat[len(curves) :]:
             panel.axis("off")
         figure.savefig(file, format="svg", metadata={"Date": None})
