@@ -1,5 +1,5 @@
 """Why a learned set is or is not better: what the LM's scores are worth, what training learns of them, and whether
-what is learnt reaches the metric. Four numbers and a ceiling for a task, each of which can be where it fails.
+what is learnt reaches the metric. A few numbers and a ceiling for a task, each of which can be where it fails.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ceil_jax.embedded_bank import unit_rows
+from ceil_jax.epr import output_similarity
 from ceil_jax.intervals import Interval, bootstrap_interval
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
 from ceil_jax.ranking import kendall_tau
 from ceil_jax.retrievers import Retrieved
+from ceil_jax.scored import Scored
 from ceil_jax.tasks.base import Example
 from ceil_jax.train import QUALITY
 
@@ -33,6 +36,11 @@ class Diagnosis(NamedTuple):
     how much of a ranking belongs to the sets. A model of sets cannot be expected to rank better than that."""
     halves: float
     """Correlation of what an example is worth to a query in one half of its subsets and in the other."""
+    outputs: float
+    """Kendall's τ between a subset's score and how alike its examples' outputs are to the query's, which no retriever
+    is told: their mean cosine, as TST's."""
+    nearness: float
+    """The same with how near its examples' inputs are to the query's: their mean place in the shortlist."""
     learnt: tuple[float, float]
     """Kendall's τ on held-out training queries before CEIL's training and at its best."""
     sets: Interval
@@ -69,6 +77,10 @@ def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
     return Diagnosis(
         reordered=float(np.mean(tau)),
         halves=halves(scores, scored.proposal.subsets, pipeline.config.data_seed),
+        outputs=_mean_tau(
+            scores, mean_of_subsets(_output_similarity(pipeline, scored), scored.proposal.subsets)
+        ),
+        nearness=_mean_tau(scores, mean_of_subsets(_nearness(scored.proposal), scored.proposal.subsets)),
         learnt=(first, max(first, *later)),
         sets=bootstrap_interval(validation[ceil] - validation[ceil_topk]),
         beyond_topk=bootstrap_interval(validation[ceil] - validation[topk]),
@@ -98,6 +110,33 @@ def halves(scores: np.ndarray, subsets: np.ndarray, seed: int = 0) -> float:
     if not pairs or not np.ptp(pairs, axis=0).all():
         return 0.0
     return float(np.corrcoef(np.transpose(pairs))[0, 1])
+
+
+def mean_of_subsets(values: np.ndarray, subsets: np.ndarray) -> np.ndarray:
+    """float [Q, M]: the mean value of each subset's examples.
+
+    Args:
+        values: float [Q, n], of the examples in a shortlist.
+        subsets: int [Q, M, k], places in it, −1 for none.
+    """
+    rows = np.arange(len(subsets))[:, None, None]
+    return np.average(values[rows, np.maximum(subsets, 0)], axis=2, weights=subsets >= 0)
+
+
+def _mean_tau(scores: np.ndarray, values: np.ndarray) -> float:
+    return float(np.mean([kendall_tau(row, score) for row, score in zip(values, scores, strict=True)]))
+
+
+def _output_similarity(pipeline: Pipeline, scored: Scored) -> np.ndarray:
+    queries, bank = (
+        unit_rows(pipeline.embed(pipeline.base, [example.output for example in examples]))
+        for examples in (scored.instances, pipeline.task.train)
+    )
+    return output_similarity(queries, bank, scored.proposal.shortlist)
+
+
+def _nearness(proposal: Proposal) -> np.ndarray:
+    return np.broadcast_to(-np.arange(proposal.shortlist.shape[1], dtype=float), proposal.shortlist.shape)
 
 
 def _worth(scores: np.ndarray, sets: np.ndarray) -> dict[int, float]:
@@ -164,7 +203,8 @@ def _metric_of_subsets(
 
 def lines(found: dict[str, Diagnosis]) -> list[list[str]]:
     """A table of tasks and their numbers, the first line its header."""
-    header = ["task", "τ, same sets reordered", "r, halves", "τ held out, before → after"]
+    header = ["task", "τ, same sets reordered", "r, halves", "τ with outputs", "τ with nearness"]
+    header += ["τ held out, before → after"]
     header += ["log P, MAP − top-k", "… − untrained top-k", "log P picks the better answer"]
     header += ["top-k subset, %", "best-scored subset, % (oracle)"]
     body = [
@@ -173,6 +213,8 @@ def lines(found: dict[str, Diagnosis]) -> list[list[str]]:
                 task,
                 f"{one.reordered:.2f}",
                 f"{one.halves:.2f}",
+                f"{one.outputs:.2f}",
+                f"{one.nearness:.2f}",
                 f"{one.learnt[0]:.3f} → {one.learnt[1]:.3f}",
             ),
             *(f"{i.mean:+.3f} ({i.low:+.3f} to {i.high:+.3f})" for i in (one.sets, one.beyond_topk)),

@@ -1,10 +1,12 @@
-"""Where CEIL gains, or which stage fails: four numbers and a ceiling for each task.
+"""Where CEIL gains, or which stage fails: a few numbers and a ceiling for each task.
 
     python experiments/diagnosis.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
 - Is the LM's ranking of subsets one of sets? Kendall's τ with the same subsets' examples in another order; and
   whether what an example is worth to a query in one half of its subsets is what it is worth in the other (r; it stays
   below 1 even where scores are sums of worths, because an example stands in few subsets).
+- What is a good subset? τ with how alike its examples' outputs are to the query's, which an oracle knows, and with
+  how near their inputs are, which a retriever is given.
 - Does training learn it? τ on held-out queries, before and after.
 - Does the MAP set score better under the LM than the top-k set? That is what is trained.
 - Does the LM's score say which of two prompts is answered better?

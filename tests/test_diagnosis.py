@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_pipeline import SMALL, TASK, WORDS
 
-from ceil_jax.diagnosis import _reordered, agreement, diagnose, halves
+from ceil_jax.diagnosis import _reordered, agreement, diagnose, halves, mean_of_subsets
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
@@ -28,6 +28,12 @@ def test_halves_of_scores_that_are_sums_of_worths_agree():
     assert abs(halves(noise, sets)) < 0.15
     assert halves(noise, sets) < halves(additive + 2 * noise, sets) < halves(additive, sets)
     assert halves(np.ones_like(noise), sets) == 0
+
+
+def test_mean_of_subsets_leaves_out_empty_places():
+    values = np.array([[1.0, 3.0, 8.0], [2.0, 4.0, 6.0]])
+    subsets = np.array([[[0, 1], [2, -1]], [[0, 2], [1, 2]]])
+    assert mean_of_subsets(values, subsets) == pytest.approx(np.array([[2.0, 8.0], [4.0, 5.0]]))
 
 
 def test_agreement_by_hand():
@@ -95,6 +101,8 @@ def test_the_ceiling_and_the_prompts_are_those_of_the_run(tmp_path, monkeypatch)
     assert len(of_validation) > len(TASK.validation) and of_validation <= set(scored)
     assert found.learnt[1] >= found.learnt[0]
     assert -1 <= found.reordered <= 1
+    # the tiny LM counts the words it reads, so that its scores are of how often the answer stands in the prompt
+    assert found.outputs > 0.5 > abs(found.nearness)
     # subset 0 is the top-k; with two options the LM is right where the gold one has more than half
     shares = np.exp([row["choice"] for row in pipeline.ceil_scores.rows])
     best = pipeline.signal(pipeline.ceil_scores.rows).argmax(axis=1)
