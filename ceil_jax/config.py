@@ -161,7 +161,8 @@ class RunConfig:
     """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
-    tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, epochs=3))
+    # no LM reads these: with 40 candidates, 5 of each of 8 labels are there
+    tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3))
     epr: EPRConfig = field(default_factory=EPRConfig)
     ceil: CEILConfig = field(default_factory=CEILConfig)
     skills: SkillConfig = field(default_factory=SkillConfig)
@@ -177,7 +178,7 @@ SCALES: dict[str, RunConfig] = {
         bank_limit=1000,
         shots=4,
         shortlist=50,
-        tst=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
+        tst=EPRConfig(instances=24, candidates=10, positives=2, epochs=2),
         epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
         ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
     ),
