@@ -28,7 +28,7 @@ from ceil_jax.tasks.base import Example, Task
 FORMAT = 1
 """Of records; a reader refuses any other."""
 
-LATER = ("token_budget", "order")
+LATER = ("token_budget", "order", "tst")
 """Settings that came when there were records already."""
 
 
@@ -111,8 +111,8 @@ def record(
 
 def beyond_default(config: RunConfig, *names: str) -> dict[str, Any]:
     """Those of the settings that differ from their defaults: only they are part of a key."""
-    values = {name: getattr(config, name) for name in names}
-    return {name: value for name, value in values.items() if value != getattr(RunConfig, name)}
+    values, default = {name: getattr(config, name) for name in names}, RunConfig()
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:

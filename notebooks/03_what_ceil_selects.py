@@ -75,8 +75,8 @@ def as_config(settings):
     """A record's settings as the RunConfig that they were, in the folder `runs`."""
     known = {field.name for field in fields(RunConfig)} & set(settings)
     values = {name: settings[name] for name in known}
-    for part in ("epr", "ceil", "skills"):
-        values[part] = replace(getattr(RunConfig(), part), **settings[part])
+    for part in ("tst", "epr", "ceil", "skills"):
+        values[part] = replace(getattr(RunConfig(), part), **settings.get(part, {}))
     return RunConfig(**values | {"out": Path("runs")})
 
 
