@@ -200,7 +200,7 @@ class _Planner(Pipeline):
             config = getattr(self.config, name.lower())
             of = [member.task for member in self.members] or [self.task]
             instances = sum(min(config.instances, len(task.train)) for task in of)
-            queries = round(0.9 * instances) * config.epochs
+            queries = (instances - min(instances // 10, 100)) * config.epochs
             texts = 3.0
             if name == "CEIL":
                 frozen = self.config.ceil.train_context == "frozen"

@@ -27,6 +27,9 @@ Batch = Any
 QUALITY = "kendall_tau"
 """The held-out measure that picks the checkpoint."""
 
+_HELD_OUT = 100
+"""Held-out instances at most: each evaluation encodes all of their candidates."""
+
 _EVALUATIONS = 8
 """Held-out evaluations and checkpoints a run, besides the one before the first step."""
 
@@ -153,9 +156,9 @@ def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
 
 
 def split_held_out(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(training, held-out) instance numbers: a tenth, at least one, is held out to pick the checkpoint."""
+    """(training, held-out) instance numbers: a tenth, 1 to 100, is held out to pick the checkpoint."""
     if count < 2:
         raise UserError(f"training needs at least 2 scored instances, got {count}")
     order = np.random.default_rng([seed, 1]).permutation(count)
-    out = max(1, count // 10)
+    out = min(max(1, count // 10), _HELD_OUT)
     return np.sort(order[out:]), np.sort(order[:out])

@@ -132,6 +132,7 @@ def test_held_out_instances_are_apart():
     training, held_out = split_held_out(30, seed=0)
     assert len(held_out) == 3
     assert sorted([*training, *held_out]) == list(range(30))
+    assert [len(split_held_out(count, 0)[1]) for count in (2, 900, 5000)] == [1, 90, 100]
     with pytest.raises(UserError, match="at least 2 scored instances"):
         split_held_out(1, seed=0)
 
