@@ -20,6 +20,16 @@ def test_a_run_has_one_line_the_latest(tmp_path):
     assert len(file.read_text().splitlines()) == 3
 
 
+def test_a_run_may_stand_in_several_places_of_a_table(tmp_path):
+    file = tmp_path / "results.jsonl"
+    lines = [
+        line("a", 1.0) | place
+        for place in ({"column": "n = 50"}, {"column": "n = 100"}, {"row": "CEIL, MAP"})
+    ]
+    keep(file, lines)
+    assert read_results(file) == lines
+
+
 @pytest.mark.parametrize("bad", ["{", "[]", json.dumps({"experiment": "table2"})])
 def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(bad, tmp_path):
     file = tmp_path / "results.jsonl"

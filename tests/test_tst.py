@@ -7,9 +7,11 @@ import pytest
 from test_pipeline import SMALL, WORDS
 
 from ceil_jax import epr
+from ceil_jax.config import RunConfig
 from ceil_jax.epr import output_similarity, train_epr
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.pretrained import load_encoder
+from ceil_jax.records import _settings
 from ceil_jax.tasks.base import Example, Task, Template
 
 
@@ -67,6 +69,11 @@ def test_the_lm_is_asked_for_nothing_and_neighbours_answer_alike(tmp_path):
     assert same_answer(pipeline, "topk") < 0.9 < 0.97 < same_answer(pipeline, "tst")
     assert pipeline.lm.tokens_read == before
     assert pipeline.needed("tst") == {"training TST", "retrieving: tst", "answering: tst"}
+
+
+def test_records_name_its_settings_only_where_they_are_not_the_default():
+    assert "tst" not in _settings(replace(SMALL, tst=RunConfig().tst))
+    assert _settings(SMALL)["tst"]["instances"] == 24
 
 
 def test_ceil_starts_where_it_is_told(tmp_path):
