@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceil_jax.evaluate import Evaluation
-from ceil_jax.intervals import Interval, paired_interval
+from ceil_jax.intervals import Interval, Sample, bootstrap_interval, paired
 from ceil_jax.methods import METHODS
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
@@ -115,17 +115,16 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
             )
         )
     value = metric_named(pipeline.task.metric).from_sums
+    samples = {method: Sample(found.statistics, value) for method, found in evaluations.items()}
     pairs = [("ceil", "epr"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk")]
     differences = tuple(
         Difference(
             METHODS[better].label,
             METHODS[worse].label,
-            paired_interval(
-                evaluations[better].statistics[None], evaluations[worse].statistics[None], value
-            ).percent(),
+            bootstrap_interval(*paired(samples[better], samples[worse])).percent(),
         )
         for better, worse in pairs
-        if better in evaluations and worse in evaluations
+        if better in samples and worse in samples
     )
     return Comparison(
         pipeline.task.name,

@@ -14,7 +14,7 @@ from ceil_jax.config import RunConfig
 from ceil_jax.data import load_task
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.evaluate import Evaluation
-from ceil_jax.intervals import Interval, paired_interval, seeds_interval
+from ceil_jax.intervals import Interval, Sample, bootstrap_interval, over_seeds, paired
 from ceil_jax.methods import METHODS, TRAINED
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
@@ -97,8 +97,12 @@ class Measured:
 
     def minus(self, other: Measured) -> Interval:
         """How much better it is than another on the same queries, in points: paired bootstrap."""
-        value = metric_named(self.metric).from_sums
-        return paired_interval(self.statistics, other.statistics, value).percent()
+        return bootstrap_interval(*paired(self.sample, other.sample)).percent()
+
+    @property
+    def sample(self) -> Sample:
+        """Its queries, and the mean over seeds of its metric."""
+        return over_seeds(self.statistics, metric_named(self.metric).from_sums)
 
 
 def summary(
@@ -106,7 +110,7 @@ def summary(
 ) -> Measured:
     """An entry's evaluations, one a seed, to its number."""
     statistics = np.stack([result.statistics for result in results])
-    interval = seeds_interval(statistics, metric_named(metric).from_sums).percent()
+    interval = bootstrap_interval(*over_seeds(statistics, metric_named(metric).from_sums)).percent()
     return Measured(
         entry,
         metric,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,14 @@ def bootstrap_interval(
     Raises:
         ValueError: no values.
     """
+    here, found = _resampled(values, statistic, resamples, seed)
+    return _percentile(here, found)
+
+
+def _resampled(
+    values: np.ndarray, statistic: Statistic, resamples: int, seed: int
+) -> tuple[float, np.ndarray]:
+    """The statistic of the values, and of resamples of them; a single one where they are all the same."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
@@ -51,7 +59,7 @@ def bootstrap_interval(
     values = values.reshape(count, -1)
     here = float(statistic(values.sum(axis=0), count))
     if not np.ptp(values, axis=0).any():
-        return Interval(here, here, here)
+        return here, np.array([here])
     rng = np.random.default_rng(seed)
     batch = max(1, _AT_ONCE // count)
     found = []
@@ -60,36 +68,48 @@ def bootstrap_interval(
         drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
         times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
         found.append(statistic(times @ values, count))
-    low, high = np.percentile(np.concatenate(found), [2.5, 97.5])
+    return here, np.concatenate(found)
+
+
+def _percentile(here: float, found: np.ndarray) -> Interval:
+    low, high = np.percentile(found, [2.5, 97.5])
     return Interval(here, float(low), float(high))
 
 
-def seeds_interval(statistics: np.ndarray, statistic: Statistic) -> Interval:
-    """The mean over seeds of a statistic, over resampled examples; all seeds see the same resamples.
+def averaged_interval(samples: Sequence[Sample]) -> Interval:
+    """The mean over tasks of a statistic each. Every task's examples are resampled by themselves, and a task counts
+    the same whatever their number."""
+    drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
+    here = float(np.mean([value for value, _ in drawn]))
+    # a task that never varies is one number, whatever is resampled
+    return _percentile(here, np.mean([np.broadcast_to(found, RESAMPLES) for _, found in drawn], axis=0))
+
+
+class Sample(NamedTuple):
+    """Examples, and what is computed from their sums: the arguments of `bootstrap_interval`."""
+
+    values: np.ndarray
+    """float [N, c]."""
+    statistic: Statistic
+
+
+def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
+    """The mean over seeds of a statistic; all seeds see the same resamples.
 
     Args:
         statistics: float [S, N, s].
     """
-    return bootstrap_interval(_columns(statistics), _over_seeds(statistic, len(statistics)))
+    seeds, count, _ = statistics.shape
+    return Sample(
+        statistics.transpose(1, 0, 2).reshape(count, -1),
+        lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), n).mean(axis=-1),
+    )
 
 
-def paired_interval(ours: np.ndarray, theirs: np.ndarray, statistic: Statistic) -> Interval:
-    """How much higher our mean over seeds is than theirs on the same examples.
-
-    Args:
-        ours: float [S, N, s].
-        theirs: float [S', N, s].
-    """
-    first, second = (_over_seeds(statistic, len(side)) for side in (ours, theirs))
-    cut = ours.shape[0] * ours.shape[2]
-    both = np.concatenate([_columns(ours), _columns(theirs)], axis=1)
-    return bootstrap_interval(both, lambda sums, n: first(sums[..., :cut], n) - second(sums[..., cut:], n))
-
-
-def _columns(statistics: np.ndarray) -> np.ndarray:
-    """[S, N, s] → [N, S · s]."""
-    return statistics.transpose(1, 0, 2).reshape(statistics.shape[1], -1)
-
-
-def _over_seeds(statistic: Statistic, seeds: int) -> Statistic:
-    return lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), n).mean(axis=-1)
+def paired(ours: Sample, theirs: Sample) -> Sample:
+    """How much higher our statistic is than theirs on the same examples."""
+    cut = ours.values.shape[1]
+    return Sample(
+        np.concatenate([ours.values, theirs.values], axis=1),
+        lambda sums, n: ours.statistic(sums[..., :cut], n) - theirs.statistic(sums[..., cut:], n),
+    )

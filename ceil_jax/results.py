@@ -18,10 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ceil_jax.errors import UserError
-from ceil_jax.grid import Grid, Measured
+from ceil_jax.evaluate import Evaluation
+from ceil_jax.grid import Cell, Grid, Measured
 from ceil_jax.machine import device
-from ceil_jax.records import beyond_default, read_record
+from ceil_jax.records import Record, beyond_default, read_record
 from ceil_jax.runs import Stage
 
 IDENTITY = ("experiment", "row", "column", "config")
@@ -32,10 +35,7 @@ def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Itera
     """A line for every run behind an experiment's numbers."""
     for one in measured:
         for seed in one.seeds:
-            cell = one.entry.cell.seeded(seed).essential()
-            evaluation = grid.evaluate(cell)
-            found = read_record(cell.config.out, evaluation.run)
-            assert found is not None, f"{evaluation.run} has just been written"
+            cell, evaluation, found = _run(grid, one, seed)
             interval = evaluation.interval.percent()
             when = (found.root / found.name / Stage.DONE).stat().st_mtime
             yield {
@@ -62,6 +62,29 @@ def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Itera
                 "date": datetime.datetime.fromtimestamp(when, datetime.UTC).date().isoformat(),
                 "config": found.name.partition("-")[2],
             }
+
+
+def costs_of(grid: Grid, measured: Sequence[Measured]) -> list[list[str]]:
+    """A table of what each row took with the first seed, the mean over tasks: LM tokens before the first query and to
+    answer all, and the seconds of both; what rows share is counted in each of them."""
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for one in measured:
+        *_, found = _run(grid, one, one.seeds[0])
+        before, after = found.preparing, found.answering
+        rows.setdefault(one.entry.row, []).append(
+            (before.tokens, after.tokens, before.seconds + after.seconds)
+        )
+    means = {row: np.mean(numbers, axis=0) for row, numbers in rows.items()}
+    header = ["", "LM tokens to prepare", "LM tokens to answer", "seconds"]
+    return [header, *([row, *(f"{number:,.0f}" for number in mean)] for row, mean in means.items())]
+
+
+def _run(grid: Grid, one: Measured, seed: int) -> tuple[Cell, Evaluation, Record]:
+    cell = one.entry.cell.seeded(seed).essential()
+    evaluation = grid.evaluate(cell)
+    found = read_record(cell.config.out, evaluation.run)
+    assert found is not None, f"{evaluation.run} has just been written"
+    return cell, evaluation, found
 
 
 def keep(file: Path, lines: Sequence[dict[str, Any]]) -> None:

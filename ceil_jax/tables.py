@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ceil_jax.grid import Measured
-from ceil_jax.intervals import Interval
+from ceil_jax.intervals import Interval, averaged_interval, paired
 
 BASELINES = {"epr": "EPR", "topk": "top-k"}
 """Every entry is compared with these methods' entries under the same configuration, where the table has them."""
@@ -34,12 +34,16 @@ class Table:
 
     def difference(self, one: Measured, baseline: str) -> Interval | None:
         """Of an entry less a baseline's with the same configuration; None where the table has no such."""
+        other = self._baseline(one, baseline)
+        return None if other is None else one.minus(other)
+
+    def _baseline(self, one: Measured, baseline: str) -> Measured | None:
         if one.entry.cell.method == baseline or one.entry.cell.trained_by:
             return None
         wanted = one.entry.cell._replace(method=baseline).essential()
         for other in self.measured:
             if other.entry.cell.essential() == wanted:
-                return one.minus(other)
+                return other
         return None
 
     def markdown(self) -> str:
@@ -47,7 +51,7 @@ class Table:
         out = [f"# {self.title}", ""]
         for heading, lines in self._grids():
             out += [*([f"## {heading}", ""] if heading else []), *markdown_table(lines), ""]
-        for heading, lines in self.sections:
+        for heading, lines in [*self._averages(), *self.sections]:
             out += [f"## {heading}", "", *markdown_table(lines), ""]
         if self.measured:
             out += ["## Every number", "", *markdown_table(self._details()), ""]
@@ -60,6 +64,28 @@ class Table:
         for one in self.measured:
             grids.setdefault("" if one.entry.column == one.entry.task else one.entry.task, []).append(one)
         return [(heading, _grid(members)) for heading, members in grids.items()]
+
+    def _averages(self) -> list[tuple[str, list[list[str]]]]:
+        """Where the columns are tasks: the mean over them of every row that all of them have."""
+        rows: dict[str, list[Measured]] = {}
+        for one in self.measured:
+            if one.entry.column == one.entry.task:
+                rows.setdefault(one.entry.row, []).append(one)
+        tasks = len({one.entry.task for members in rows.values() for one in members})
+        if tasks < 2:
+            return []
+        lines = [["", "mean", "95 % interval", *(f"− {name}" for name in BASELINES.values())]]
+        for row, members in rows.items():
+            if len(members) < tasks:
+                continue
+            mean = averaged_interval([one.sample for one in members]).percent()
+            lines.append([row, f"{mean.mean:.1f}", f"{mean.low:.1f} to {mean.high:.1f}"])
+            for baseline in BASELINES:
+                others = [self._baseline(one, baseline) for one in members]
+                pairs = [paired(one.sample, it.sample) for one, it in zip(members, others, strict=True) if it]
+                full = len(pairs) == tasks
+                lines[-1].append(signed(averaged_interval(pairs).percent()) if full else "")
+        return [(f"Mean over the {tasks} tasks", lines)]
 
     def _details(self) -> list[list[str]]:
         header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd", "95 % interval", "paper"]

@@ -8,12 +8,15 @@ bert-base, ours with --encoder.
 """
 
 import sys
+from dataclasses import replace
 
 from ceil_jax.config import RunConfig
 from ceil_jax.drawing import points
 from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry
+from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.methods import METHODS
+from ceil_jax.results import costs_of
+from ceil_jax.tables import Table
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
@@ -28,7 +31,11 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     ]
 
 
-EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points)
+def with_costs(grid: Grid, table: Table) -> Table:
+    return replace(table, sections=[("What it took, means over tasks", costs_of(grid, table.measured))])
+
+
+EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points, with_costs)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())

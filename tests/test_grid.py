@@ -19,7 +19,7 @@ from ceil_jax.methods import TRAINED
 from ceil_jax.metrics import metric_named
 from ceil_jax.plan import plan
 from ceil_jax.plots import draw_lines
-from ceil_jax.results import lines_of
+from ceil_jax.results import costs_of, lines_of
 from ceil_jax.tables import Table
 from ceil_jax.tasks.base import Example
 
@@ -203,6 +203,22 @@ def test_a_table_in_markdown_and_csv():
     assert dict(zip(header, epr, strict=True))["minus_epr"] == ""
 
 
+def test_rows_that_all_tasks_have_are_averaged():
+    def of(task, method, *scores):
+        one = measured_as(method, *scores)
+        config = replace(one.entry.cell.config, task=task)
+        return replace(one, entry=Entry(method, task, Cell(config, method)))
+
+    both = [of(task, "epr", [1, 0, 0, 0]) for task in ("films", "shows")]
+    both += [of("films", "ceil", [1, 1, 0, 0]), of("shows", "ceil", [1, 1, 1, 1], [1, 1, 1, 0])]
+    text = Table("Both", [*both, of("films", "topk", [0, 0, 0, 0])]).markdown()
+    averages = text[text.index("## Mean over the 2 tasks") : text.index("## Every number")]
+    assert "| epr | 25.0 |" in averages
+    assert "| ceil | 68.8 |" in averages and "+43.8 (" in averages
+    assert "topk" not in averages
+    assert "Mean over" not in Table("One", both[:1]).markdown()
+
+
 def wanted(config):
     """Two entries, and one that needs a larger bank than the task has."""
     larger = Entry("none", "films", Cell(replace(config, shots=7), "topk"), least_bank=len(TASK.train) + 1)
@@ -286,6 +302,11 @@ def test_every_run_behind_a_table_is_recorded(runs):
     assert len({line["config"] for line in lines}) == 5
     # EPR's tokens are part of what CEIL took
     assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
+
+    header, *costs = costs_of(grid, measured)
+    assert len(header) == 4 and [row for row, *_ in costs] == [one.entry.row for one in measured]
+    tokens = [sum(int(number.replace(",", "")) for number in cells[1:3]) for cells in costs]
+    assert tokens == [lines[place]["tokens"] for place in (0, 1, 3)]
 
 
 def test_a_series_looks_the_same_in_every_panel():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ceil_jax.intervals import bootstrap_interval
+from ceil_jax.intervals import Sample, averaged_interval, bootstrap_interval, mean, paired
 
 
 def test_interval_of_a_mean_is_near_the_normal_one():
@@ -25,3 +25,21 @@ def test_it_is_reproducible():
 def test_no_values():
     with pytest.raises(ValueError, match="no values"):
         bootstrap_interval(np.zeros(0))
+
+
+def test_an_average_over_tasks_counts_each_the_same():
+    rng = np.random.default_rng(1)
+    few, many = (rng.integers(0, 2, size=(n, 1)).astype(float) for n in (100, 900))
+    found = averaged_interval([Sample(few, mean), Sample(many, mean)])
+    assert found.mean == pytest.approx((few.mean() + many.mean()) / 2)
+    half = 1.96 * np.hypot(few.std() / 10, many.std() / 30) / 2
+    assert found.low == pytest.approx(found.mean - half, abs=0.006)
+    assert found.high == pytest.approx(found.mean + half, abs=0.006)
+
+
+def test_a_task_on_which_nothing_varies_adds_no_doubt():
+    values = np.random.default_rng(2).integers(0, 2, size=(200, 1)).astype(float)
+    alone = bootstrap_interval(values)
+    same = Sample(values, mean)
+    found = averaged_interval([same, paired(same, same)])
+    assert found == pytest.approx([number / 2 for number in alone])
