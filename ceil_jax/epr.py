@@ -24,8 +24,8 @@ from ceil_jax.train import TokenTable, Trained, fit, split_held_out
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
 
-_HELD_OUT_QUERIES = 16
-"""Held-out queries a forward pass."""
+_HELD_OUT_TEXTS = 128
+"""Texts a forward pass where nothing is learnt."""
 
 
 def output_similarity(
@@ -96,15 +96,19 @@ def train_epr(
 
     encode_now = jit_whole(encode)
 
+    # the bank's texts that are candidates of several queries are encoded once
+    asked = np.concatenate([(len(bank) + held_out)[:, None], candidates[held_out]], axis=1)
+    texts, place = np.unique(asked, return_inverse=True)
+    place = place.reshape(asked.shape)
+    batches = tokens.by_length(texts, min(_HELD_OUT_TEXTS, len(texts)))
+
     def quality(params):
-        log_probs = []
-        for start in range(0, len(held_out), _HELD_OUT_QUERIES):
-            rows = held_out[start : start + _HELD_OUT_QUERIES]
-            texts = np.concatenate([(len(bank) + rows)[:, None], candidates[rows]], axis=1)
-            encoded = encode_now(params, tokens[texts.reshape(-1)]).reshape(*texts.shape, -1)
-            vectors, examples = encoded[:, 0], encoded[:, 1:]
-            log_probs.append(np.asarray(jnp.einsum("qd,qcd->qc", vectors, examples)))
-        return ranking_quality(np.concatenate(log_probs), scores[held_out])
+        vectors = np.empty((len(texts), encoder.dim), np.float32)
+        for some in batches:
+            vectors[some] = encode_now(params, tokens[texts[some]])
+        encoded = vectors[place]
+        log_probs = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
+        return ranking_quality(log_probs, scores[held_out])
 
     return fit(
         stage,

@@ -146,6 +146,12 @@ class TokenTable:
         tokens = pad(ids, length, self._pad_id)
         return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
 
+    def by_length(self, rows: np.ndarray, size: int) -> np.ndarray:
+        """int [batches, size]: the places in `rows` with texts of like length together, so that little is padding;
+        the last batch is filled up with its last place."""
+        order = np.argsort([len(self._ids[row]) for row in rows], kind="stable")
+        return np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
+
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
     """The instances of one step: shuffled epochs laid end to end and cut into full batches."""

@@ -147,3 +147,11 @@ def test_token_table_is_the_encoders_tokens():
     assert tokens.ids.shape == (2, 2, 32)
     assert np.array_equal(tokens.ids.reshape(4, 32), expected.ids)
     assert np.array_equal(tokens.mask.reshape(4, 32), expected.mask)
+
+
+def test_texts_of_like_length_go_together():
+    encoder = load_encoder("tiny")
+    texts = ["a " * n for n in (60, 3, 40, 5, 2)]
+    rows = np.array([4, 0, 1, 2])
+    batches = TokenTable(encoder, texts).by_length(rows, 3)
+    assert batches.tolist() == [[0, 2, 3], [1, 1, 1]]
