@@ -130,9 +130,9 @@ def fit(
 
 
 class TokenTable:
-    """Texts tokenised once; batches of them padded to one of four lengths, so that few shapes compile."""
+    """Texts tokenised once; batches of them padded to one of five lengths, so that few shapes compile."""
 
-    _LENGTHS = (32, 64, 128, 512)
+    _LENGTHS = (32, 64, 96, 128, 512)
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
         self._longest, self._pad_id = min(encoder.max_length, self._LENGTHS[-1]), encoder.tokenizer.pad_id
