@@ -13,7 +13,7 @@ import tyro
 
 from ceil_jax.cli import command
 from ceil_jax.config import RunConfig
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.grid import Entry, Grid
 from ceil_jax.results import keep, lines_of
 from ceil_jax.runs import Stage, digest
@@ -34,6 +34,8 @@ class Options:
     """Names in TASKS; by default --task alone."""
     lms: tuple[str, ...] = ()
     """Names as in --lm, for experiments over several; by default --lm alone."""
+    retriever: tuple[str, ...] = ()
+    """Only what is chosen by these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of training; methods that are not trained run once."""
     dry_run: bool = False
@@ -62,7 +64,7 @@ class Experiment:
             UserError: an unknown task, no seeds, or all tasks failed.
         """
         configs = self._configs(config, options)
-        entries = [entry for one in configs for entry in self.entries(one, options)]
+        entries = _only([entry for one in configs for entry in self.entries(one, options)], options.retriever)
         if options.dry_run:
             from ceil_jax.plan import plan
 
@@ -110,6 +112,14 @@ class Experiment:
             self.run(config, options)
 
         return command(self.name, parsed, arguments)
+
+
+def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
+    there = list(dict.fromkeys(entry.cell.method for entry in entries))
+    for method in methods:
+        if method not in there:
+            raise unknown_name("method", method, there)
+    return [entry for entry in entries if not methods or entry.cell.method in methods]
 
 
 def write(folder: Path, name: str, table: Table, figure: Figure) -> None:

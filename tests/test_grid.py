@@ -342,6 +342,7 @@ def experiment_arguments(config, tasks):
     ("arguments", "message"),
     [
         (["--tasks", "geoquerry"], "table2: unknown task 'geoquerry'; did you mean 'geoquery'?"),
+        (["--retriever", "epr", "ciel"], "table2: unknown method 'ciel'; did you mean 'ceil'?"),
         (["--scale", "tinny"], "table2: unknown scale 'tinny'; did you mean 'tiny'?"),
         (["--tasks", "geoquery"], "table2: no task has numbers: geoquery: task 'geoquery' has no hub copy"),
     ],
@@ -350,6 +351,22 @@ def test_mistakes_are_one_line(arguments, message, capsys):
     [path] = [path for path in EXPERIMENTS if path.stem == "table2"]
     assert script(path).main(["--lm", "tiny", "--encoder", "tiny", *arguments]) == 2
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith(message)
+
+
+def test_a_table_of_some_of_its_methods(runs, monkeypatch, capsys):
+    config, grid, _ = runs
+    monkeypatch.setattr("ceil_jax.experiment.Grid", lambda: grid)
+    monkeypatch.setattr("ceil_jax.experiment.task_spec", lambda name: replace(TASK, name=name))
+    [path] = [path for path in EXPERIMENTS if path.stem == "table2"]
+    experiment = script(path)
+    monkeypatch.setitem(
+        experiment.entries.__globals__, "task_spec", lambda name: type("Spec", (), {"paper": {}})
+    )
+    arguments = [*experiment_arguments(config, ["films"]), "--retriever", "topk", "random"]
+    assert experiment.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "| random |" in text and "| dense top-k |" in text and "| EPR |" not in text
+    assert "What it took" in text
 
 
 def test_a_mistyped_flag_exits_with_2(capsys):
