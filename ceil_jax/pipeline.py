@@ -46,6 +46,7 @@ class Pipeline(Training):
             index=config.index,
             describe=DESCRIPTIONS.get(self.task.language),
             room=self.room(queries) if config.fit == "budget" and method.retriever == "dpp" else None,
+            head=self.head() if method.retriever == "head" else None,
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, view_of
+from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, unit_rows, view_of
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.gold_skills import Describe
+from ceil_jax.head import Head, PairFeatures
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.prompts import Room
 from ceil_jax.sketches import Sketch
@@ -32,9 +33,9 @@ class Retrieved(NamedTuple):
     """In the bank."""
     relevance: float
     """What orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random, the overlap for
-    target_sketch."""
+    target_sketch, the weighted sum for head."""
     gain: float
-    """What ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value, else `relevance`."""
+    """What ordered the choice: the marginal log-determinant for MAP, the MMR value, else `relevance`."""
 
 
 class Retriever(Protocol):
@@ -66,6 +67,7 @@ def build_retriever(
     describe: Describe | None = None,
     index: str = "exact",
     room: Room | None = None,
+    head: Head | None = None,
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
 
@@ -74,7 +76,7 @@ def build_retriever(
             target_sketch.
         query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
         trade_off: λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
-        shortlist: n, the nearest items among which dpp and mmr choose.
+        shortlist: n, the nearest items among which dpp, head and mmr choose.
         seed: of random, and of which of equal sketches or skills are taken.
         embed: how texts become vectors, `encoder.encode` by default.
         rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
@@ -83,9 +85,10 @@ def build_retriever(
         index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
         room: with it, dpp chooses the set of greatest log det among those that the query's prompt takes
             (`budgeted.budgeted_map_shortlists`).
+        head: the weights of head.
 
     Raises:
-        UserError: unknown name or index, or no encoder, rewrite, sketch or description where one is needed.
+        UserError: unknown name or index, or no encoder, rewrite, sketch, description or head where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
@@ -111,11 +114,16 @@ def build_retriever(
     vectors = EmbeddedBank(bank, view, embed_items, embed_queries, index, seed)
     if name in ("mmr", "dpp"):
         return _Greedy(name, vectors, trade_off, shortlist, room if name == "dpp" else None)
+    if name == "head":
+        if head is None:
+            raise UserError(f"retriever {name!r} weighs features: give it a head")
+        outputs = unit_rows(embed_items([example.output for example in bank]))
+        return _Headed(vectors, PairFeatures(bank, outputs), head, shortlist)
     return _Dense(name, vectors)
 
 
 RETRIEVERS = (
-    *("random", "bm25", "dense", "mmr", "dpp"),
+    *("random", "bm25", "dense", "mmr", "dpp", "head"),
     *("skill_base", "skill_consistency", "skill_distinct"),
     *("target_knn", "target_skill", "target_sketch"),
 )
@@ -254,4 +262,35 @@ class _Greedy:
                 if p >= 0
             ]
             for vector, row, row_gains in zip(vectors, chosen, gains, strict=True)
+        ]
+
+
+class _Headed:
+    """Greedy MAP among the n nearest, with a head's relevance in place of the encoder's."""
+
+    name = "head"
+
+    def __init__(self, vectors: EmbeddedBank, features: PairFeatures, head: Head, shortlist: int) -> None:
+        self.vectors, self.features, self.head, self.shortlist = vectors, features, head, shortlist
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        from ceil_jax.greedy import greedy_map_relevances
+
+        bank = self.vectors.bank
+        _check_size(bank, k)
+        cosines, shortlists, _ = self.vectors.nearest(queries, max(self.shortlist, k))
+        worth = self.features(queries, shortlists, cosines) @ self.head.weights
+        worth = np.where(shortlists >= 0, worth, -np.inf)
+        worth = (worth - worth.max(axis=1, keepdims=True)).astype(np.float32)
+        chosen, gains = greedy_map_relevances(worth, self.vectors.items, shortlists, k, self.head.diversity)
+        of = [
+            dict(zip(row.tolist(), r.tolist(), strict=True)) for row, r in zip(shortlists, worth, strict=True)
+        ]
+        return [
+            [
+                Retrieved(bank[p].id, int(p), known[int(p)], float(gain))
+                for p, gain in zip(row, row_gains, strict=True)
+                if p >= 0
+            ]
+            for known, row, row_gains in zip(of, chosen, gains, strict=True)
         ]

@@ -15,11 +15,13 @@ from ceil_jax.config import EPRConfig
 from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import unknown_name
+from ceil_jax.head import FEATURES, Head, PairFeatures, fit_head
 from ceil_jax.methods import TRAINED
+from ceil_jax.proposals import Proposal
 from ceil_jax.runs import Cost, Stage, digest
 from ceil_jax.scored import Scored
 from ceil_jax.supervision import Supervision
-from ceil_jax.train import QUALITY, Trained
+from ceil_jax.train import QUALITY, Trained, split_held_out
 from ceil_jax.workspace import Encoders
 
 log = logging.getLogger(__name__)
@@ -117,6 +119,34 @@ class Training(Supervision):
         query, *context = self._train("CEIL", key, names, train)
         frozen = encoder if config.train_context == "frozen" else query
         return Encoders(query, context[0] if context else frozen)
+
+    def head(self) -> Head:
+        """CEIL's, fitted on the queries that its training held out."""
+        return (self.trained_by or self)._head
+
+    @cached_property
+    def _head(self) -> Head:
+        from ceil_jax.ceil import frozen_log_dets
+
+        scored, bank, encoders = self.ceil_scores, self.inputs.context, self.encoders("ceil")
+        _, held_out = split_held_out(len(scored.instances), self.config.seed)
+        queries = self.inputs.seen([scored.instances[i] for i in held_out])
+        shortlist, subsets = (part[held_out] for part in scored.proposal)
+        asked = unit_rows(self.embed(encoders.query, [query.input for query in queries]))
+        items, outputs = (
+            unit_rows(self.embed(encoders.context, texts))
+            for texts in ([example.input for example in bank], [example.output for example in bank])
+        )
+        cosines = np.einsum("qd,qnd->qn", asked, items[shortlist])
+        head = fit_head(
+            PairFeatures(bank, outputs)(queries, shortlist, cosines),
+            subsets,
+            frozen_log_dets(items, Proposal(shortlist, subsets)),
+            self.signal(scored.rows)[held_out],
+        )
+        found = ", ".join(f"{name} {weight:.3g}" for name, weight in zip(FEATURES, head.weights, strict=True))
+        log.info("head: %s, log det %.3g", found, head.diversity)
+        return head
 
     def _train(
         self,

@@ -49,7 +49,7 @@ LAYERS = [
         "records",
     },
     {"inputs", "serve"},
-    {"embedded_bank"},
+    {"embedded_bank", "head"},
     {"retrievers"},
     {"selector", "proposals"},
     {"adapters"},
