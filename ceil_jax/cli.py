@@ -1,4 +1,4 @@
-"""The command line: `ceil-jax doctor | demo | tasks | compare | score | report | export | serve-lm`."""
+"""The command line: `ceil-jax doctor | demo | tasks | compare | score | report | results | export | serve-lm`."""
 
 from __future__ import annotations
 
@@ -187,6 +187,23 @@ def tasks(
         print(opening + task.template.query(query))
 
 
+def results(
+    file: Annotated[Path, tyro.conf.Positional] = Path("experiments/results.jsonl"),
+    experiment: tuple[str, ...] = (),
+    minus: tuple[str, ...] = ("EPR", "dense top-k"),
+) -> None:
+    """Print published runs as tables, from their file alone: values, means over tasks, paired differences, costs.
+
+    Args:
+        file: Lines as `--record` writes them.
+        experiment: Of these only, as in table2; by default of all.
+        minus: Rows that the others are compared with, where a table has them.
+    """
+    from ceil_jax.published import published
+
+    print(published(file, experiment, minus))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`ceil-jax`: 0, or 2 after one line about what the user can mend."""
 
@@ -198,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "compare": functools.partial(compare, config=config),
             "score": functools.partial(score, config=config),
             "report": report,
+            "results": results,
             "export": functools.partial(export, config=config),
             "serve-lm": serve_lm,
         }

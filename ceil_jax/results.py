@@ -7,7 +7,9 @@
 `row` and `column` are the run's place in the experiment's table. Values are percentages, `low` and `high` the 95 %
 bootstrap interval over queries, `tokens` and `seconds` what the LM read and what all stages took, shared ones
 included, `seed` null where nothing is trained, `config` the hash of all settings. Those of the prompt that are not
-the default (`token_budget`, `fit`, `order`) are named too.
+the default (`token_budget`, `fit`, `order`) are named too. `texts` is the hash of queries and bank, and `statistics`
+what the metric is computed from, a number or several for each query, so that differences can be paired and averaged
+over tasks that were run apart (`published.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +63,22 @@ def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Itera
                 "device": device(),
                 "date": datetime.datetime.fromtimestamp(when, datetime.UTC).date().isoformat(),
                 "config": found.name.partition("-")[2],
+                "texts": found.texts.partition("-")[2],
+                "statistics": packed(evaluation.statistics),
             }
+
+
+def packed(statistics: np.ndarray) -> str | list[Any]:
+    """float [N, s] as JSON: "0110…" where each query has a 0 or a 1, else a list."""
+    if statistics.shape[1] == 1 and np.isin(statistics, (0, 1)).all():
+        return "".join("01"[int(value)] for value in statistics[:, 0])
+    return np.round(statistics, 4).tolist()
+
+
+def unpacked(value: str | list[Any]) -> np.ndarray:
+    """float [N, s]: what was packed."""
+    rows = [[int(digit)] for digit in value] if isinstance(value, str) else value
+    return np.array(rows, np.float64)
 
 
 def costs_of(grid: Grid, measured: Sequence[Measured]) -> list[list[str]]:

@@ -62,6 +62,7 @@ LAYERS = [
     {"compare", "plots", "report", "grid", "latency", "diagnosis", "results", "export", "doctor"},
     {"task_flags"},
     {"tables", "work"},
+    {"published"},
     {"plan"},
     {"drawing", "skill_table", "skill_recall", "skill_figure"},
     {"cli"},

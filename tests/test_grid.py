@@ -19,7 +19,7 @@ from ceil_jax.methods import TRAINED
 from ceil_jax.metrics import metric_named
 from ceil_jax.plan import plan
 from ceil_jax.plots import draw_lines
-from ceil_jax.results import costs_of, lines_of
+from ceil_jax.results import costs_of, lines_of, unpacked
 from ceil_jax.tables import Table
 from ceil_jax.tasks.base import Example
 
@@ -300,6 +300,9 @@ def test_every_run_behind_a_table_is_recorded(runs):
         )
         assert line["n"] == 30 and line["bank"] == 60 and line["tokens"] > 0 and line["metric"] == "accuracy"
     assert len({line["config"] for line in lines}) == 5
+    assert len({line["texts"] for line in lines}) == 1
+    seeds = [unpacked(line["statistics"]) for line in lines if line["method"] == "ceil"]
+    assert np.allclose(np.stack(seeds), measured[-1].statistics, atol=1e-4)
     # EPR's tokens are part of what CEIL took
     assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
 

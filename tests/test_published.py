@@ -1,0 +1,108 @@
+"""Tables of published runs, from their lines alone."""
+
+import numpy as np
+import pytest
+
+from ceil_jax.cli import main
+from ceil_jax.errors import UserError
+from ceil_jax.intervals import bootstrap_interval
+from ceil_jax.published import published
+from ceil_jax.results import keep, packed, unpacked
+
+
+def line(row, column, scores, seed=None, **other):
+    values = np.array(scores, float)
+    return {
+        "experiment": "table2",
+        "row": row,
+        "column": column,
+        "lm": "small-lm",
+        "encoder": "an-encoder",
+        "shots": 8,
+        "seed": seed,
+        "n": len(values),
+        "metric": "accuracy",
+        "value": round(100 * values.mean(), 3),
+        "tokens": 1234,
+        "seconds": 5.6,
+        "device": "2 cores",
+        "date": "2026-11-22",
+        "config": f"{row} {column} {seed} {len(other)}",
+        "texts": column,
+        "statistics": packed(values[:, None]),
+        **other,
+    }
+
+
+LINES = [
+    line("EPR", "films", [1, 0, 0, 0], 0),
+    line("EPR", "films", [1, 1, 0, 0], 1),
+    line("CEIL", "films", [1, 1, 1, 0], 0),
+    line("CEIL", "films", [1, 1, 0, 0], 1),
+    line("EPR", "shows", [0.25, 0.5], 0),
+    line("CEIL", "shows", [0.75, 0.5], 0),
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    keep(tmp_path / "results.jsonl", LINES)
+    return tmp_path / "results.jsonl"
+
+
+def test_statistics_pack_without_loss():
+    for values in ([[0], [1], [1]], [[0.25], [0.5]], [[1, 2, 3], [4, 5, 6]]):
+        assert (unpacked(packed(np.array(values, float))) == values).all()
+    assert packed(np.array([[0.0], [1.0]])) == "01"
+
+
+def test_values_means_differences_and_costs(file):
+    text = published(file, minus=["EPR", "nothing"])
+    assert "# table2 (small-lm, 8 examples a prompt, encoder an-encoder)" in text
+    assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
+    assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
+    differences = bootstrap_interval(np.array([0, 0.5, 0.5, 0])).percent()
+    less = text[text.index("## Less EPR") : text.index("## What it took")]
+    assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
+    assert "| EPR |" not in less and "nothing" not in text
+    assert "| CEIL | 1,234, 6 | 1,234, 6 |" in text
+    assert "Queries: 4 of films, 2 of shows. 2 cores, 2026-11-22." in text
+
+
+def test_tables_of_their_own_for_other_settings_and_experiments(file):
+    keep(
+        file,
+        [line("CEIL", "films", [1, 1, 1, 1], 0, shots=4), line("CEIL", "films", [1], experiment="ideas")],
+    )
+    assert published(file).count("\n# ") == 2
+    assert published(file, ["ideas"]).startswith("# ideas")
+    with pytest.raises(UserError, match="unknown experiment 'idea'; did you mean 'ideas'"):
+        published(file, ["idea"])
+
+
+def test_lines_from_before_there_were_statistics(tmp_path):
+    old = [{key: value for key, value in one.items() if key != "statistics"} for one in LINES]
+    keep(tmp_path / "old.jsonl", old)
+    text = published(tmp_path / "old.jsonl", minus=["EPR"])
+    assert "| EPR | 37.5 ± 17.7 | 37.5 |" in text and "Less" not in text and "mean" not in text
+
+
+def test_what_cannot_be_compared_is_said(file, tmp_path):
+    keep(file, [line("CEIL", "films", [1, 1, 1, 1], 0, bank=5)])
+    with pytest.raises(UserError, match="CEIL on films is there twice, with other settings"):
+        published(file)
+    keep(tmp_path / "b.jsonl", [LINES[4], line("CEIL", "shows", [1, 0], 0, texts="others")])
+    with pytest.raises(UserError, match="CEIL and EPR saw different queries of shows"):
+        published(tmp_path / "b.jsonl", minus=["EPR"])
+    keep(tmp_path / "c.jsonl", [LINES[0], line("EPR", "films", [1, 0, 0, 0], 1, texts="others")])
+    with pytest.raises(UserError, match="seeds of EPR on films saw different queries"):
+        published(tmp_path / "c.jsonl")
+
+
+def test_the_command(file, capsys):
+    assert main(["results", str(file), "--experiment", "table2", "--minus", "EPR"]) == 0
+    assert "## Less EPR" in capsys.readouterr().out
+    assert main(["results", str(file), "--experiment", "tabel2"]) == 2
+    assert "did you mean 'table2'" in capsys.readouterr().err
+    assert main(["results", "none.jsonl"]) == 2
+    assert "none.jsonl: no such file; name one that --record wrote" in capsys.readouterr().err
