@@ -1,19 +1,14 @@
 """A linear head on what is known of a query and an example: the encoder's relevance, shared words, outputs, lengths.
 
 An encoder must learn from the LM's scores of a few hundred queries what makes an example good. Some of that is known
-without: a bank's outputs, for one, say what a query's own is likely to be. The head gives each such number a weight,
-and log det S_S one of its own, which takes the place of λ:
-
-    score(S) ≈ Σ_{i ∈ S} φ_i · w + δ log det S_S.
-
-It is fitted on the queries that training held out (stacking: Wolpert 1992), because on those that an encoder learned
-from its relevance is too good to be true. The change to CEIL is ours.
+without: a bank's outputs, for one, say what a query's own is likely to be. The head gives each such number a weight:
+r_i = φ_i · w in place of g(a_i, x). It is fitted on the queries that training held out (stacking: Wolpert 1992),
+because on those that an encoder learned from its relevance is too good to be true. The change to CEIL is ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,18 +22,6 @@ NEIGHBOURS = 50
 
 TEMPERATURE = 0.05
 """Divides cosines: how much more the nearest of them count."""
-
-LEAST_DIVERSITY = 1e-6
-"""δ where the fit finds none, or less: only equals are then told apart by it."""
-
-
-class Head(NamedTuple):
-    """How good a set is, up to a factor."""
-
-    weights: np.ndarray
-    """float [F], w, one for each of FEATURES."""
-    diversity: float
-    """δ > 0."""
 
 
 class PairFeatures:
@@ -62,6 +45,13 @@ class PairFeatures:
         """
         return np.stack([self._of(*one) for one in zip(queries, shortlist, cosines, strict=True)])
 
+    def weighted(
+        self, queries: Sequence[Example], shortlist: np.ndarray, cosines: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """float32 [Q, n]: r_i − max_j r_j, −∞ in empty places."""
+        found = np.where(shortlist >= 0, self(queries, shortlist, cosines) @ weights, -np.inf)
+        return (found - found.max(axis=1, keepdims=True)).astype(np.float32)
+
     def _of(self, query: Example, shortlist: np.ndarray, cosines: np.ndarray) -> np.ndarray:
         there = shortlist >= 0
         places = np.maximum(shortlist, 0)
@@ -74,9 +64,15 @@ class PairFeatures:
         return np.column_stack([(1 + cosines) / 2, words, outputs @ likely, self._lengths[places]])
 
 
-def fit_head(features: np.ndarray, subsets: np.ndarray, log_dets: np.ndarray, scores: np.ndarray) -> Head:
-    """Ridge regression of the scores, each query's brought to mean 0 and variance 1; the ridge weighs as much as the
-    subsets of one query.
+def fit_head(
+    features: np.ndarray, subsets: np.ndarray, log_dets: np.ndarray, scores: np.ndarray
+) -> np.ndarray:
+    """float [F], the weights: ridge regression of the scores, each query's brought to mean 0 and variance 1, on the
+    features' sums over subsets and log det S_S; the ridge weighs as much as the subsets of one query.
+
+    Random subsets say little of how much diversity the best ones bear, so that its weight is left out, and λ is tuned
+    for the head as for an encoder. To that end the weighted sum varies within shortlists as much as the encoder's
+    relevance.
 
     Args:
         features: float [Q, n, F].
@@ -94,5 +90,11 @@ def fit_head(features: np.ndarray, subsets: np.ndarray, log_dets: np.ndarray, sc
     wanted = wanted / np.maximum(wanted.std(axis=1, keepdims=True), 1e-9)
     flat = (columns / scale).reshape(-1, columns.shape[2])
     ridge = subsets.shape[1] * np.eye(flat.shape[1])
-    *weights, diversity = np.linalg.solve(flat.T @ flat + ridge, flat.T @ wanted.reshape(-1)) / scale
-    return Head(np.array(weights), max(float(diversity), LEAST_DIVERSITY))
+    weights = (np.linalg.solve(flat.T @ flat + ridge, flat.T @ wanted.reshape(-1)) / scale)[:-1]
+    ours, encoders = _spread(features @ weights), _spread(features[..., FEATURES.index("relevance")])
+    return weights * (encoders / ours if ours > 0 else 1)
+
+
+def _spread(values: np.ndarray) -> float:
+    """How far the values of a query [Q, n] lie from their mean."""
+    return float(values.std(axis=1).mean())

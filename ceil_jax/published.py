@@ -31,7 +31,8 @@ def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] 
         minus: rows that the others are compared with, where a table has them.
 
     Raises:
-        UserError: no such file or experiment; a table with two runs in one place, or with different queries in a column.
+        UserError: no such file or experiment; a table with two runs in one place, or with different queries in a
+            column.
     """
     if not file.is_file():
         raise UserError(f"{file}: no such file; name one that --record wrote")

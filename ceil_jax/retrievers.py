@@ -12,7 +12,7 @@ import numpy as np
 from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, unit_rows, view_of
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.gold_skills import Describe
-from ceil_jax.head import Head, PairFeatures
+from ceil_jax.head import PairFeatures
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.prompts import Room
 from ceil_jax.sketches import Sketch
@@ -67,7 +67,7 @@ def build_retriever(
     describe: Describe | None = None,
     index: str = "exact",
     room: Room | None = None,
-    head: Head | None = None,
+    head: np.ndarray | None = None,
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
 
@@ -75,7 +75,7 @@ def build_retriever(
         encoder: embeds the bank, and the queries too unless `query_encoder` is given; not for random, bm25,
             target_sketch.
         query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
-        trade_off: λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
+        trade_off: λ of the conditional kernel (dpp, head), or the weight of relevance against novelty (mmr).
         shortlist: n, the nearest items among which dpp, head and mmr choose.
         seed: of random, and of which of equal sketches or skills are taken.
         embed: how texts become vectors, `encoder.encode` by default.
@@ -85,7 +85,7 @@ def build_retriever(
         index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
         room: with it, dpp chooses the set of greatest log det among those that the query's prompt takes
             (`budgeted.budgeted_map_shortlists`).
-        head: the weights of head.
+        head: float [F], the weights of head (`head.fit_head`).
 
     Raises:
         UserError: unknown name or index, or no encoder, rewrite, sketch, description or head where one is needed.
@@ -118,7 +118,7 @@ def build_retriever(
         if head is None:
             raise UserError(f"retriever {name!r} weighs features: give it a head")
         outputs = unit_rows(embed_items([example.output for example in bank]))
-        return _Headed(vectors, PairFeatures(bank, outputs), head, shortlist)
+        return _Headed(vectors, PairFeatures(bank, outputs), head, trade_off, shortlist)
     return _Dense(name, vectors)
 
 
@@ -270,8 +270,16 @@ class _Headed:
 
     name = "head"
 
-    def __init__(self, vectors: EmbeddedBank, features: PairFeatures, head: Head, shortlist: int) -> None:
-        self.vectors, self.features, self.head, self.shortlist = vectors, features, head, shortlist
+    def __init__(
+        self,
+        vectors: EmbeddedBank,
+        features: PairFeatures,
+        weights: np.ndarray,
+        trade_off: float,
+        shortlist: int,
+    ) -> None:
+        self.vectors, self.features, self.weights = vectors, features, weights
+        self.trade_off, self.shortlist = trade_off, shortlist
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         from ceil_jax.greedy import greedy_map_relevances
@@ -279,18 +287,15 @@ class _Headed:
         bank = self.vectors.bank
         _check_size(bank, k)
         cosines, shortlists, _ = self.vectors.nearest(queries, max(self.shortlist, k))
-        worth = self.features(queries, shortlists, cosines) @ self.head.weights
-        worth = np.where(shortlists >= 0, worth, -np.inf)
-        worth = (worth - worth.max(axis=1, keepdims=True)).astype(np.float32)
-        chosen, gains = greedy_map_relevances(worth, self.vectors.items, shortlists, k, self.head.diversity)
-        of = [
-            dict(zip(row.tolist(), r.tolist(), strict=True)) for row, r in zip(shortlists, worth, strict=True)
-        ]
+        worth = self.features.weighted(queries, shortlists, cosines, self.weights)
+        chosen, gains = greedy_map_relevances(worth, self.vectors.items, shortlists, k, self.trade_off)
+        chosen = np.asarray(chosen)
+        place = (chosen[:, :, None] == shortlists[:, None, :]).argmax(axis=2)
         return [
             [
-                Retrieved(bank[p].id, int(p), known[int(p)], float(gain))
-                for p, gain in zip(row, row_gains, strict=True)
+                Retrieved(bank[p].id, int(p), float(r), float(gain))
+                for p, r, gain in zip(*picks, strict=True)
                 if p >= 0
             ]
-            for known, row, row_gains in zip(of, chosen, gains, strict=True)
+            for picks in zip(chosen, np.take_along_axis(worth, place, axis=1), gains, strict=True)
         ]

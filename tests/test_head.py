@@ -8,10 +8,12 @@ from test_pipeline import SMALL, TASK
 
 from ceil_jax import build_retriever, load_encoder
 from ceil_jax.errors import UserError
-from ceil_jax.head import FEATURES, LEAST_DIVERSITY, Head, PairFeatures, fit_head
+from ceil_jax.head import FEATURES, PairFeatures, fit_head
+from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.tasks.base import Example
 from ceil_jax.train import split_held_out
+from ceil_jax.tuning import TRADE_OFFS
 
 BANK = [
     Example("0", "a dull film", "bad"),
@@ -56,42 +58,36 @@ def test_empty_places_say_nothing():
 
 def test_the_fit_finds_what_scores_are_made_of():
     rng = np.random.default_rng(0)
-    given = rng.normal(size=(200, 12, 2)) * [1, 100]
+    given = rng.normal(size=(200, 12, 3)) * [1, 100, 0]
     subsets = np.stack([[rng.permutation(12)[:3] for _ in range(40)] for _ in range(200)])
     log_dets = rng.normal(size=(200, 40))
     rows = np.arange(200)[:, None, None]
-    scores = given[rows, subsets].sum(2) @ [0.5, -0.005] + 0.25 * log_dets
+    scores = given[rows, subsets].sum(2) @ [0.5, -0.005, 1] + 0.25 * log_dets
     # neither what a query has at all, nor how far apart its scores are, matters
     found = fit_head(
         given, subsets, log_dets, scores * rng.uniform(1, 1.2, (200, 1)) + rng.normal(size=(200, 1))
     )
-    assert np.array([*found.weights, found.diversity]) / found.weights[0] == pytest.approx(
-        [1, -0.01, 0.5], rel=0.1
-    )
-
-
-def test_a_head_has_no_less_than_no_diversity():
-    rng = np.random.default_rng(1)
-    given, log_dets = rng.normal(size=(20, 6, 2)), rng.normal(size=(20, 5))
-    given[..., 1] = 3.0
-    subsets = np.stack([[rng.permutation(6)[:2] for _ in range(5)] for _ in range(20)])
-    found = fit_head(given, subsets, log_dets, -log_dets)
-    assert found.diversity == LEAST_DIVERSITY
-    assert found.weights[1] == 0  # what never varies
+    assert found / found[0] == pytest.approx([1, -0.01, 0], rel=0.1)
+    # a λ means what it means for the encoder
+    assert (given @ found).std(1).mean() == pytest.approx(given[..., 0].std(1).mean())
 
 
 def test_with_relevance_alone_it_is_dpp_map():
     encoder = load_encoder("tiny")
-    head = Head(np.array([1.0, 0, 0, 0, 0]), 0.05)
-    settings = {"encoder": encoder, "shortlist": 20}
+    settings = {"encoder": encoder, "shortlist": 20, "trade_off": 0.05}
     bank, queries = TASK.train, TASK.validation[:5]
-    ours = build_retriever("head", bank, head=head, **settings).retrieve(queries, 4)
-    theirs = build_retriever("dpp", bank, trade_off=0.05, **settings).retrieve(queries, 4)
+    ours = build_retriever("head", bank, head=np.array([1.0, 0, 0, 0, 0]), **settings).retrieve(queries, 4)
+    theirs = build_retriever("dpp", bank, **settings).retrieve(queries, 4)
     assert [[pick.id for pick in picks] for picks in ours] == [
         [pick.id for pick in picks] for picks in theirs
     ]
-    gains = [[[pick.gain for pick in picks] for picks in found] for found in (ours, theirs)]
+    gains, relevances = (
+        [[[getattr(pick, name) for pick in picks] for picks in found] for found in (ours, theirs)]
+        for name in ("gain", "relevance")
+    )
     assert np.allclose(*gains, atol=1e-3)
+    # but for the best one's
+    assert np.allclose(*(np.array(one) - np.max(one, axis=1, keepdims=True) for one in relevances), atol=1e-6)
 
 
 def test_a_head_must_be_given():
@@ -112,3 +108,13 @@ def test_it_is_fitted_on_held_out_queries_alone(tmp_path, monkeypatch):
     # fitted once
     pipeline.retrieve("ceil_head", TASK.validation[:2])
     assert len(seen) == 1
+
+
+def test_its_trade_off_is_tuned_for_its_own_sets(tmp_path):
+    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, trade_off="tuned"))
+    pipeline = Pipeline(config, TASK)
+    pipeline.evaluate("ceil_head")
+    chosen = pipeline.trade_off_of(METHODS["ceil_head"])
+    assert chosen in TRADE_OFFS and pipeline._trade_offs["head"] == chosen
+    assert pipeline.costs["scoring λ of head"].tokens > 0
+    assert "scoring λ of head" in pipeline.needed("ceil_head") - pipeline.needed("ceil")
