@@ -62,7 +62,7 @@ def train_ceil(
         starts["context"] = encoder.params
 
     if config.train_context == "frozen":
-        dets = frozen_log_dets(bank_vectors, proposal)
+        dets = _frozen_log_dets(bank_vectors, proposal)
 
         def batch(step, rows):
             items = bank_vectors[proposal.shortlist[rows]]
@@ -125,7 +125,7 @@ def _rank_loss(config: CEILConfig) -> Callable[[jax.Array, jax.Array], jax.Array
     return lambda ours, lm: pairwise_margin_loss(ours, lm, reduction=config.reduction)
 
 
-def frozen_log_dets(vectors: np.ndarray, proposal: Proposal) -> np.ndarray:
+def _frozen_log_dets(vectors: np.ndarray, proposal: Proposal) -> np.ndarray:
     """float32 [Q, M]: log det S_S of every subset, a query at a time."""
     one = jax.jit(block_log_dets)
     rows = zip(proposal.shortlist, proposal.subsets, strict=True)

@@ -117,59 +117,13 @@ def _map_shortlists(
 ) -> MapResult:
     def one(place: tuple[Array, Array]) -> MapResult:
         query, shortlist = place
+        valid = shortlist >= 0
         features = items[jnp.maximum(shortlist, 0)]
-        r = relevance(query, features, kind, shortlist >= 0)
-        return _map_one(features, r, shortlist, k, trade_off, kind)
+        r = relevance(query, features, kind, valid)
+        chosen, gains = greedy_map_from_features(features, r, k, trade_off, valid, kind)
+        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
     return jax.lax.map(one, (queries, shortlists), batch_size=at_once(shortlists, items))
-
-
-def greedy_map_relevances(
-    relevances: Float[Array, "q n"] | Float[np.ndarray, "q n"],
-    items: Float[Array, "m d"] | Float[np.ndarray, "m d"],
-    shortlists: Int[Array, "q n"] | Int[np.ndarray, "q n"],
-    k: int,
-    trade_off: float,
-    kind: str = "shifted",
-) -> MapResult:
-    """As `greedy_map_shortlists`, with the relevance of every shortlisted item as given."""
-    result = map_batches(
-        _map_relevances,
-        (relevances, shortlists),
-        (items, np.asarray(trade_off, relevances.dtype)),
-        batch_size=SHORTLISTS if jax.default_backend() == "cpu" else at_once(shortlists, items),
-        k=k,
-        kind=kind,
-    )
-    return MapResult(*jax.tree.map(np.asarray, result))
-
-
-def _map_relevances(
-    relevances: Float[Array, "b n"],
-    shortlists: Int[Array, "b n"],
-    items: Float[Array, "m d"],
-    trade_off: Float[Array, ""],
-    *,
-    k: int,
-    kind: str,
-) -> MapResult:
-    def one(place: tuple[Array, Array]) -> MapResult:
-        r, shortlist = place
-        return _map_one(items[jnp.maximum(shortlist, 0)], r, shortlist, k, trade_off, kind)
-
-    return jax.lax.map(one, (relevances, shortlists), batch_size=at_once(shortlists, items))
-
-
-def _map_one(
-    features: Float[Array, "n d"],
-    r: Float[Array, " n"],
-    shortlist: Int[Array, " n"],
-    k: int,
-    trade_off: Float[Array, ""],
-    kind: str,
-) -> MapResult:
-    chosen, gains = greedy_map_from_features(features, r, k, trade_off, shortlist >= 0, kind)
-    return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
 
 def at_once(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:

@@ -31,7 +31,6 @@ METHODS = {
     "epr_map": Method("dpp", "epr", "EPR + MAP"),
     "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
     "ceil": Method("dpp", "ceil", "CEIL"),
-    "ceil_head": Method("head", "ceil", "CEIL + head"),
     "skill_base": Method("skill_base", "base", "Skill-KNN", sees_text=False),
     "skill_consistency": Method("skill_consistency", "base", "Skill-KNN, consistency", sees_text=False),
     "skill_distinct": Method("skill_distinct", "base", "Skill-KNN, distinctiveness", sees_text=False),

@@ -37,7 +37,7 @@ class Pipeline(Training):
             self.bank_of(method),
             encoder=encoders and encoders.context,
             query_encoder=encoders and encoders.query,
-            trade_off=self.trade_off_of(method) if method.retriever in ("dpp", "head", "mmr") else 0.0,
+            trade_off=self.trade_off_of(method) if method.retriever in ("dpp", "mmr") else 0.0,
             shortlist=config.shortlist,
             seed=config.data_seed,
             embed=self.embed,
@@ -46,7 +46,6 @@ class Pipeline(Training):
             index=config.index,
             describe=DESCRIPTIONS.get(self.task.language),
             room=self.room(queries) if config.fit == "budget" and method.retriever == "dpp" else None,
-            head=self.head() if method.retriever == "head" else None,
         )
         asked = self.inputs.seen(queries) if method.sees_text else queries
         began = time.perf_counter()
@@ -67,7 +66,8 @@ class Pipeline(Training):
         given = self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
         if given != "tuned":
             return given
-        return self.tuned_trade_off(_tuned(method))
+        assert method.encoder is not None
+        return self.tuned_trade_off(method.encoder)
 
     def selector(self, name: str = "ceil") -> CeilSelector:
         """A method that ends in DPP-MAP (dpp, tst_map, epr_map, ceil), trained if need be, for an application's use.
@@ -194,8 +194,7 @@ class Pipeline(Training):
         trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
         trained["ceil"] |= trained.get(initial, set())
         rewriting = {f"rewriting, order {order}" for order in self.inputs.orders(name)}
-        method = METHODS[name]
-        tuning = {f"scoring λ of {_tuned(method)}"} if method.retriever in ("dpp", "head") else set()
+        tuning = {f"scoring λ of {source}"} if METHODS[name].retriever == "dpp" else set()
         return (
             trained.get(source or "", set())
             | rewriting
@@ -221,9 +220,3 @@ class Pipeline(Training):
             "metrics": [self.task.metric, *self.task.more_metrics],
             "keeps": "scores and statistics",
         }
-
-
-def _tuned(method: Method) -> str:
-    """What λ is tuned for, where a method ends in MAP: its encoder, or the head on it."""
-    assert method.encoder is not None
-    return "head" if method.retriever == "head" else method.encoder

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, unit_rows, view_of
+from ceil_jax.embedded_bank import EmbeddedBank, Rewrite, view_of
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.gold_skills import Describe
-from ceil_jax.head import PairFeatures
 from ceil_jax.lexical import LexicalIndex
 from ceil_jax.prompts import Room
 from ceil_jax.sketches import Sketch
@@ -33,9 +32,9 @@ class Retrieved(NamedTuple):
     """In the bank."""
     relevance: float
     """What orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random, the overlap for
-    target_sketch, the weighted sum for head."""
+    target_sketch."""
     gain: float
-    """What ordered the choice: the marginal log-determinant for MAP, the MMR value, else `relevance`."""
+    """What ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value, else `relevance`."""
 
 
 class Retriever(Protocol):
@@ -67,7 +66,6 @@ def build_retriever(
     describe: Describe | None = None,
     index: str = "exact",
     room: Room | None = None,
-    head: np.ndarray | None = None,
 ) -> Retriever:
     """A retriever over the bank by its name, one of RETRIEVERS.
 
@@ -75,8 +73,8 @@ def build_retriever(
         encoder: embeds the bank, and the queries too unless `query_encoder` is given; not for random, bm25,
             target_sketch.
         query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
-        trade_off: λ of the conditional kernel (dpp, head), or the weight of relevance against novelty (mmr).
-        shortlist: n, the nearest items among which dpp, head and mmr choose.
+        trade_off: λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
+        shortlist: n, the nearest items among which dpp and mmr choose.
         seed: of random, and of which of equal sketches or skills are taken.
         embed: how texts become vectors, `encoder.encode` by default.
         rewrite: gives the skills of the bank's and the queries' inputs; for skill_*.
@@ -85,10 +83,9 @@ def build_retriever(
         index: how the nearest vectors are found, "exact" or "approximate" (`ApproximateIndex`).
         room: with it, dpp chooses the set of greatest log det among those that the query's prompt takes
             (`budgeted.budgeted_map_shortlists`).
-        head: float [F], the weights of head (`head.fit_head`).
 
     Raises:
-        UserError: unknown name or index, or no encoder, rewrite, sketch, description or head where one is needed.
+        UserError: unknown name or index, or no encoder, rewrite, sketch or description where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
@@ -114,16 +111,11 @@ def build_retriever(
     vectors = EmbeddedBank(bank, view, embed_items, embed_queries, index, seed)
     if name in ("mmr", "dpp"):
         return _Greedy(name, vectors, trade_off, shortlist, room if name == "dpp" else None)
-    if name == "head":
-        if head is None:
-            raise UserError(f"retriever {name!r} weighs features: give it a head")
-        outputs = unit_rows(embed_items([example.output for example in bank]))
-        return _Headed(vectors, PairFeatures(bank, outputs), head, trade_off, shortlist)
     return _Dense(name, vectors)
 
 
 RETRIEVERS = (
-    *("random", "bm25", "dense", "mmr", "dpp", "head"),
+    *("random", "bm25", "dense", "mmr", "dpp"),
     *("skill_base", "skill_consistency", "skill_distinct"),
     *("target_knn", "target_skill", "target_sketch"),
 )
@@ -262,40 +254,4 @@ class _Greedy:
                 if p >= 0
             ]
             for vector, row, row_gains in zip(vectors, chosen, gains, strict=True)
-        ]
-
-
-class _Headed:
-    """Greedy MAP among the n nearest, with a head's relevance in place of the encoder's."""
-
-    name = "head"
-
-    def __init__(
-        self,
-        vectors: EmbeddedBank,
-        features: PairFeatures,
-        weights: np.ndarray,
-        trade_off: float,
-        shortlist: int,
-    ) -> None:
-        self.vectors, self.features, self.weights = vectors, features, weights
-        self.trade_off, self.shortlist = trade_off, shortlist
-
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        from ceil_jax.greedy import greedy_map_relevances
-
-        bank = self.vectors.bank
-        _check_size(bank, k)
-        cosines, shortlists, _ = self.vectors.nearest(queries, max(self.shortlist, k))
-        worth = self.features.weighted(queries, shortlists, cosines, self.weights)
-        chosen, gains = greedy_map_relevances(worth, self.vectors.items, shortlists, k, self.trade_off)
-        chosen = np.asarray(chosen)
-        place = (chosen[:, :, None] == shortlists[:, None, :]).argmax(axis=2)
-        return [
-            [
-                Retrieved(bank[p].id, int(p), float(r), float(gain))
-                for p, r, gain in zip(*picks, strict=True)
-                if p >= 0
-            ]
-            for picks in zip(chosen, np.take_along_axis(worth, place, axis=1), gains, strict=True)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -21,7 +21,6 @@ from ceil_jax.runs import Rows, digest
 from ceil_jax.scored import Scored, joined
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
-from ceil_jax.tuning import Limit
 from ceil_jax.workspace import Encoders, Models, Workspace
 
 log = logging.getLogger(__name__)
@@ -186,39 +185,24 @@ class Supervision(Workspace):
     def _best_trade_off(self, source: str) -> float:
         from ceil_jax.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, propose_map
 
+        encoders = self.encoders(source)
         bank = self.inputs.bank if source == "base" else self.inputs.context
         # the end of the order that training takes its queries from the beginning of
         asked = [self.task.train[i] for i in np.sort(self.order[-TUNING_QUERIES:])]
         queries = self.inputs.seen(asked)
-        retrieved = self.nearest(self.encoders(source), bank, queries, self.config.shortlist)
+        retrieved = self.nearest(encoders, bank, queries, self.config.shortlist)
         shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
-        limit = self.limit(asked, shortlist)
-        proposal = propose_map(self.chooser(source, queries, shortlist, limit), shortlist, limit)
+        proposal = propose_map(
+            unit_rows(self.embed(encoders.query, [query.input for query in queries])),
+            unit_rows(self.embed(encoders.context, [example.input for example in bank])),
+            shortlist,
+            self.config.shots,
+            self.limit(asked, shortlist),
+        )
         rows, _ = self.scores(asked, proposal, f"λ of {source}")
         chosen = best_trade_off(np.array([row.get("choice", row["log_prob"]) for row in rows]))
         log.info("%s: λ = %g of %s", source, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
         return chosen
-
-    def chooser(
-        self, source: str, queries: Sequence[Example], shortlist: np.ndarray, limit: Limit | None
-    ) -> Callable[[float], np.ndarray]:
-        """λ → int [Q, shots], the bank positions of the queries' MAP sets, −1 for none; under a budget where the
-        limit says so."""
-        from ceil_jax.budgeted import budgeted_map_shortlists
-        from ceil_jax.greedy import greedy_map_shortlists
-
-        encoders, size = self.encoders(source), self.config.shots
-        bank = self.inputs.bank if source == "base" else self.inputs.context
-        vectors = unit_rows(self.embed(encoders.query, [query.input for query in queries]))
-        items = unit_rows(self.embed(encoders.context, [example.input for example in bank]))
-        if limit is not None and limit.fit == "budget":
-            costs, left = limit.costs, limit.left
-            return lambda trade_off: np.asarray(
-                budgeted_map_shortlists(vectors, items, shortlist, costs, left, size, trade_off).items
-            )
-        return lambda trade_off: np.asarray(
-            greedy_map_shortlists(vectors, items, shortlist, size, trade_off).items
-        )
 
     def signal(self, rows: Rows) -> np.ndarray:
         """float32 [Q, M]: the column of scores that training ranks by."""

@@ -15,15 +15,11 @@ from ceil_jax.config import EPRConfig
 from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import unknown_name
-from ceil_jax.head import FEATURES, PairFeatures, fit_head
 from ceil_jax.methods import TRAINED
-from ceil_jax.proposals import Proposal
 from ceil_jax.runs import Cost, Stage, digest
 from ceil_jax.scored import Scored
 from ceil_jax.supervision import Supervision
-from ceil_jax.tasks.base import Example
-from ceil_jax.train import QUALITY, Trained, split_held_out
-from ceil_jax.tuning import Limit
+from ceil_jax.train import QUALITY, Trained
 from ceil_jax.workspace import Encoders
 
 log = logging.getLogger(__name__)
@@ -38,9 +34,7 @@ class Training(Supervision):
         return {}
 
     def encoders(self, source: str) -> Encoders:
-        """The encoders of `base`, `tst`, `epr` or `ceil`, trained if they are not on disk; `head`'s are CEIL's."""
-        if source == "head":
-            source = "ceil"
+        """The encoders of `base`, `tst`, `epr` or `ceil`, trained if they are not on disk."""
         if source == "base":
             return Encoders(self.base, self.base)
         if source not in TRAINED:
@@ -123,53 +117,6 @@ class Training(Supervision):
         query, *context = self._train("CEIL", key, names, train)
         frozen = encoder if config.train_context == "frozen" else query
         return Encoders(query, context[0] if context else frozen)
-
-    def head(self) -> np.ndarray:
-        """float [F], the weights of CEIL's head, fitted on the queries that its training held out."""
-        return (self.trained_by or self)._head
-
-    @cached_property
-    def _head(self) -> np.ndarray:
-        from ceil_jax.ceil import frozen_log_dets
-
-        scored = self.ceil_scores
-        _, held_out = split_held_out(len(scored.instances), self.config.seed)
-        shortlist, subsets = (part[held_out] for part in scored.proposal)
-        queries = self.inputs.seen([scored.instances[i] for i in held_out])
-        features, cosines, items = self._known(queries, shortlist)
-        weights = fit_head(
-            features(queries, shortlist, cosines),
-            subsets,
-            frozen_log_dets(items, Proposal(shortlist, subsets)),
-            self.signal(scored.rows)[held_out],
-        )
-        found = ", ".join(f"{name} {weight:.3g}" for name, weight in zip(FEATURES, weights, strict=True))
-        log.info("head: %s", found)
-        return weights
-
-    def _known(
-        self, queries: Sequence[Example], shortlist: np.ndarray
-    ) -> tuple[PairFeatures, np.ndarray, np.ndarray]:
-        """The bank's features, and with CEIL's encoders float32 [Q, n] cosines and [N, D] vectors of the bank."""
-        bank, encoders = self.inputs.context, self.encoders("ceil")
-        asked = unit_rows(self.embed(encoders.query, [query.input for query in queries]))
-        items = unit_rows(self.embed(encoders.context, [example.input for example in bank]))
-        outputs = unit_rows(self.embed(encoders.context, [example.output for example in bank]))
-        cosines = np.einsum("qd,qnd->qn", asked, items[shortlist])
-        return PairFeatures(bank, outputs), cosines, items
-
-    def chooser(
-        self, source: str, queries: Sequence[Example], shortlist: np.ndarray, limit: Limit | None
-    ) -> Callable[[float], np.ndarray]:
-        if source != "head":
-            return super().chooser(source, queries, shortlist, limit)
-        from ceil_jax.greedy import greedy_map_relevances
-
-        features, cosines, items = self._known(queries, shortlist)
-        worth, size = features.weighted(queries, shortlist, cosines, self.head()), self.config.shots
-        return lambda trade_off: np.asarray(
-            greedy_map_relevances(worth, items, shortlist, size, trade_off).items
-        )
 
     def _train(
         self,

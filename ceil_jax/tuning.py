@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,24 +36,34 @@ class Limit(NamedTuple):
 
 
 def propose_map(
-    choose: Callable[[float], np.ndarray],
+    query_vectors: np.ndarray,
+    items: np.ndarray,
     shortlist: np.ndarray,
+    size: int,
     limit: Limit | None = None,
     trade_offs: Sequence[float] = TRADE_OFFS,
 ) -> Proposal:
     """The greedy MAP set of every λ, for `candidates.score` to score.
 
     Args:
-        choose: λ → int [Q, k], bank positions, −1 for none.
+        query_vectors: float32 [Q, D], unit rows.
+        items: float32 [N, D], the bank's, unit rows.
         shortlist: int32 [Q, n], bank positions, nearest first, −1 where there are fewer.
         limit: what the prompts take; without it the sets are whole.
 
     Returns:
-        Subsets int32 [Q, len(trade_offs), k], nearest first.
+        Subsets int32 [Q, len(trade_offs), size], nearest first.
     """
+    from ceil_jax.budgeted import budgeted_map_shortlists
+    from ceil_jax.greedy import greedy_map_shortlists
+
     subsets = []
     for trade_off in trade_offs:
-        chosen = choose(trade_off)
+        arguments = (query_vectors, items, shortlist)
+        if limit is not None and limit.fit == "budget":
+            chosen = budgeted_map_shortlists(*arguments, limit.costs, limit.left, size, trade_off).items
+        else:
+            chosen = greedy_map_shortlists(*arguments, size, trade_off).items
         # bank positions back to places in the shortlist; empty places go last
         none = shortlist.shape[1]
         place = (chosen[:, :, None] == shortlist[:, None, :]).argmax(axis=2)

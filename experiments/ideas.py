@@ -13,9 +13,6 @@
   similarity tuning, Poesia et al. 2022), not from EPR's: no LM token for the start. Expected: +3 to +6 where there
   are labels, because a bank's labels say more of them than the LM's scores of 400 queries; 0 to +3 for programs. TST
   itself, beside EPR: the same.
-- head: relevance, shared words, likely output and lengths weighted on the queries that training held out
-  (`ceil_jax/head.py`). Expected: +2 to +4 where there are labels, where the same numbers rank single examples of
-  training queries with τ 0.31 and EPR with 0.14; 0 to +1 for programs, where it is 0.32 instead of 0.29. No LM token.
 - greedy order: the first chosen stands next to the query, not the most similar. Expected: within ±1.
 - top-k of the same encoder, because MAP can lose what training gained. Expected: −1 to −3.
 """
@@ -52,7 +49,6 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
         Entry("top-k", config.task, Cell(config, "topk")),
     ]
     found += [Entry(name, config.task, Cell(variant, "ceil")) for name, variant in variants.items()]
-    found.append(Entry("head", config.task, Cell(config, "ceil_head")))
     return [*found, Entry("CEIL's encoder, top-k", config.task, Cell(config, "ceil_topk"))]
 
 

@@ -49,7 +49,7 @@ LAYERS = [
         "records",
     },
     {"inputs", "serve"},
-    {"embedded_bank", "head"},
+    {"embedded_bank"},
     {"retrievers"},
     {"selector", "proposals"},
     {"adapters"},
