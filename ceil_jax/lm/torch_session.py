@@ -143,7 +143,8 @@ class _SessionAttention:
         behind = grouped.flatten(1, 2).bmm(shared_keys.transpose(1, 2))
         # [rows, key heads, queries of a key head, keys]
         behind = behind.view(*grouped.shape[:3], self._opening).permute(2, 0, 1, 3)
-        own = grouped.permute(2, 0, 1, 3) @ own_keys.transpose(2, 3)
+        # keys times queries: the other way round, a CPU copies all keys first
+        own = (own_keys @ grouped.permute(2, 0, 3, 1)).transpose(2, 3)
         scores = torch.cat([behind, own], 3)
         if softcap is not None:
             scores = torch.tanh(scores / softcap) * softcap
