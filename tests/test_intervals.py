@@ -37,6 +37,13 @@ def test_an_average_over_tasks_counts_each_the_same():
     assert found.high == pytest.approx(found.mean + half, abs=0.006)
 
 
+def test_tasks_of_one_size_are_resampled_apart():
+    values = np.random.default_rng(3).integers(0, 2, size=(400, 1)).astype(float)
+    found = averaged_interval([Sample(values, mean), Sample(values, mean)])
+    half = 1.96 * values.std() / 20 / np.sqrt(2)
+    assert found.high - found.low == pytest.approx(2 * half, rel=0.05)
+
+
 def test_a_task_on_which_nothing_varies_adds_no_doubt():
     values = np.random.default_rng(2).integers(0, 2, size=(200, 1)).astype(float)
     alone = bootstrap_interval(values)
