@@ -16,12 +16,9 @@ from ceil_jax.tables import markdown_table, signed
 
 Line = dict[str, Any]
 
-SETTING = ("experiment", "lm", "encoder", "shots")
-"""Runs that differ in one of these stand in tables of their own."""
-
 
 def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
-    """Markdown: a table for each experiment and setting, means over its columns, differences to rows, costs.
+    """Markdown: a table for each experiment and setting, means over tasks, differences to rows, costs.
 
     Means, and intervals of differences, are of runs whose lines have `statistics`; each column's queries are
     resampled by themselves (`intervals.averaged_interval`).
@@ -41,16 +38,22 @@ def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] 
     for name in experiments:
         if name not in known:
             raise unknown_name("experiment", name, known)
-    groups: dict[tuple[Any, ...], list[Line]] = {}
+    groups: dict[str, list[Line]] = {}
     for line in lines:
         if line["experiment"] in (experiments or known):
-            groups.setdefault(tuple(line.get(name) for name in SETTING), []).append(line)
-    return "\n".join(part for setting, members in groups.items() for part in _table(setting, members, minus))
+            groups.setdefault(_title(line), []).append(line)
+    return "\n".join(part for title, members in groups.items() for part in _table(title, members, minus))
 
 
-def _table(setting: tuple[Any, ...], lines: Sequence[Line], minus: Sequence[str]) -> Iterable[str]:
-    experiment, lm, encoder, shots = setting
-    title = f"{experiment} ({lm}, {shots} examples a prompt, encoder {encoder})"
+def _title(line: Line) -> str:
+    """Runs of one title stand in one table: of all tasks where they are the columns, else of one."""
+    by_task = line["column"] == line["task"]
+    name = line["experiment"] if by_task else f"{line['experiment']} on {line['task']}"
+    shots = f"{line['shots']} examples a prompt, " if by_task else ""
+    return f"{name} ({line['lm']}, {shots}encoder {line['encoder']})"
+
+
+def _table(title: str, lines: Sequence[Line], minus: Sequence[str]) -> Iterable[str]:
     places: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         here = places.setdefault((line["row"], line["column"]), [])
@@ -64,11 +67,13 @@ def _table(setting: tuple[Any, ...], lines: Sequence[Line], minus: Sequence[str]
     samples = {
         place: sample for place, runs in places.items() if (sample := _sample(title, runs)) is not None
     }
+    by_task = all(line["column"] == line["task"] for line in lines)
     yield from (f"# {title}", "")
 
     def averaged(found: Sequence[Sample | None]) -> Interval | None:
         there = [sample for sample in found if sample is not None]
-        return averaged_interval(there).percent() if len(there) == len(columns) > 1 else None
+        full = by_task and len(there) == len(columns) > 1
+        return averaged_interval(there).percent() if full else None
 
     means = {row: averaged([samples.get((row, column)) for column in columns]) for row in rows}
     body = [
@@ -93,10 +98,8 @@ def _table(setting: tuple[Any, ...], lines: Sequence[Line], minus: Sequence[str]
     took = [[row, *(_cost(places.get((row, column))) for column in columns)] for row in rows]
     yield from (*markdown_table([["", *columns], *took]), "")
     where = sorted({f"{line['device']}, {line['date']}" for line in lines})
-    yield from (
-        f"Queries: {', '.join(_queries(places, column) for column in columns)}. {'; '.join(where)}.",
-        "",
-    )
+    asked = [_queries(places, column) for column in columns] if by_task else [str(lines[0]["n"])]
+    yield from (f"Queries: {', '.join(asked)}. {'; '.join(where)}.", "")
 
 
 def _sample(title: str, runs: Sequence[Line]) -> Sample | None:

@@ -1,5 +1,7 @@
 """Tables of published runs, from their lines alone."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from ceil_jax.cli import main
 from ceil_jax.errors import UserError
 from ceil_jax.intervals import bootstrap_interval
 from ceil_jax.published import published
-from ceil_jax.results import keep, packed, unpacked
+from ceil_jax.results import keep, packed, read_results, unpacked
 
 
 def line(row, column, scores, seed=None, **other):
@@ -16,6 +18,7 @@ def line(row, column, scores, seed=None, **other):
         "experiment": "table2",
         "row": row,
         "column": column,
+        "task": column,
         "lm": "small-lm",
         "encoder": "an-encoder",
         "shots": 8,
@@ -106,3 +109,24 @@ def test_the_command(file, capsys):
     assert "did you mean 'table2'" in capsys.readouterr().err
     assert main(["results", "none.jsonl"]) == 2
     assert "none.jsonl: no such file; name one that --record wrote" in capsys.readouterr().err
+
+
+def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
+    file = tmp_path / "results.jsonl"
+    keep(
+        file,
+        [
+            line("CEIL", f"K = {k}", [1, 0], 0, task=task, shots=k, config=f"{task} {k}")
+            for task in ("films", "shows")
+            for k in (1, 2)
+        ],
+    )
+    text = published(file)
+    assert text.count("\n# ") == 1 and text.startswith("# table2 on films (small-lm, encoder an-encoder)")
+    assert "|  | K = 1 | K = 2 |" in text and "mean" not in text and "Queries: 2." in text
+
+
+def test_the_projects_own_results_are_tables():
+    own = Path(__file__).parents[1] / "experiments" / "results.jsonl"
+    text = published(own, minus=["EPR", "dense top-k"])
+    assert all(f"# {line['experiment']}" in text for line in read_results(own))
