@@ -25,7 +25,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.greedy import (
     CLOSED_BELOW,
-    SHORTLISTS,
     Limit,
     MapResult,
     Problem,
@@ -33,6 +32,7 @@ from ceil_jax.greedy import (
     from_features,
     from_kernel,
     greedy,
+    per_call,
 )
 from ceil_jax.kernel import Scalar, relevance
 from ceil_jax.parallel import map_batches
@@ -122,7 +122,7 @@ def budgeted_map_shortlists(
         _map_shortlists,
         (queries, shortlists, costs.astype(queries.dtype), budgets.astype(queries.dtype)),
         (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=SHORTLISTS if jax.default_backend() == "cpu" else at_once(shortlists, items),
+        batch_size=per_call(shortlists, items),
         k=k,
     )
     return MapResult(*jax.tree.map(np.asarray, result))

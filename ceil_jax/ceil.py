@@ -36,6 +36,7 @@ def train_ceil(
     scores: np.ndarray,
     config: CEILConfig,
     seed: int,
+    seen: np.ndarray | None = None,
 ) -> Trained:
     """Train log det L'_S to order each query's subsets S as the LM's scores do (equations 8 to 10).
 
@@ -47,13 +48,14 @@ def train_ceil(
         encoder: the weights to start from; it also gave `bank_vectors`.
         bank_vectors: float32 [N, D], unit rows: the frozen examples.
         scores: float [Q, M], the LM's.
+        seen: bool [Q]: queries that `encoder` was trained on, which are not held out; none by default.
 
     Returns:
         Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
     assert config.trade_off != "tuned"
     trade_off = config.trade_off
-    training, held_out = split_held_out(len(queries), seed)
+    training, held_out = split_held_out(len(queries), seed, seen)
     query_tokens = TokenTable(encoder, [query.input for query in queries])
     rank_loss = _rank_loss(config)
     encode = over_devices(encoder.apply)

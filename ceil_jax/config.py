@@ -42,7 +42,8 @@ class CEILConfig:
     """n: nearest examples that subsets are drawn from."""
     sampler: Literal["random", "tree", "k_dpp", "bank"] = "random"
     """How subsets are drawn from the shortlist: uniformly; uniformly, but so that they share the halves that
-    open their prompts, which the LM then reads once; by the k-DPP. Or uniformly from the whole bank."""
+    open their prompts, which the LM then reads once; by the k-DPP. Or uniformly from the whole bank, not from the
+    shortlist."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
     tuned for the encoder it starts from."""
@@ -133,7 +134,8 @@ class RunConfig:
     """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: float | Literal["tuned"] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
-    of 64 training queries the highest log P, of 0.001 to 0.1."""
+    of 64 training queries the highest log P, of 0.001 to 0.1. Encoders were trained on other queries, unless the
+    bank has too few."""
     token_budget: int | None = None
     """A prompt's tokens at most, whatever the method, where queries are answered and λ is tuned; by default what
     the LM reads. Sets that training scores are whole."""
@@ -141,7 +143,8 @@ class RunConfig:
     """What to drop when not all examples fit: the last of the greedy order, or the least similar. Or nothing:
     DPP-MAP chooses under each prompt's own budget; the other methods drop the last."""
     order: Literal["similarity", "greedy"] = "similarity"
-    """What stands next to the query: the most similar example, as in the papers, or the first chosen."""
+    """What stands next to the query: the most similar example, as in the papers, or the first chosen. Training and
+    the tuning of λ score sets in the first of these orders."""
     signal: Literal["log_prob", "choice"] = "log_prob"
     """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
     log Σ P(choice), which is what decides an answer."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.epr import output_similarity
+from ceil_jax.errors import UserError
 from ceil_jax.intervals import Interval, bootstrap_interval
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import Pipeline
@@ -60,7 +61,14 @@ def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
 
     Args:
         methods: whose prompts are compared in `predicts`; topk, ceil_topk and ceil among them.
+
+    Raises:
+        UserError: prompts other than those the LM scores: under a budget, or in the order chosen.
     """
+    if pipeline.config.token_budget is not None or pipeline.config.order != "similarity":
+        raise UserError(
+            "the LM scores whole sets, the most similar example last: diagnose without --token-budget and --order"
+        )
     scored, scores = pipeline.ceil_scores, pipeline.signal(pipeline.ceil_scores.rows)
     some = range(min(AGAIN, len(scores)))
     again = _reordered(pipeline, scored.instances[: len(some)], scored.proposal)

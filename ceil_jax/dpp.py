@@ -127,12 +127,14 @@ def _sample_projection(
     _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)
     size = chosen.sum()
+    product = partial(jnp.matmul, precision="highest")
 
     def step(state: _Draw, place: tuple[Array, Array]) -> tuple[_Draw, Array]:
         t, uniform = place
         item = _draw(uniform, state.residual)
         left = state.residual[item]
-        row = (V @ V[item] - state.factor[:, item] @ state.factor) * jax.lax.rsqrt(left)
+        explained = product(state.factor[:, item], state.factor)
+        row = (product(V, V[item]) - explained) * jax.lax.rsqrt(left)
         row = jnp.where(t < size, row, 0)
         residual = jnp.maximum(state.residual - row * row, 0).at[item].set(0)
         return _Draw(residual, state.factor.at[t].set(row)), jnp.where(t < size, item, -1).astype(jnp.int32)

@@ -49,7 +49,8 @@ FEATURES_ON_DEVICE = 2**28
 
 
 class MapResult(NamedTuple):
-    """The chosen set, in the order chosen; Σ gains = log det of it."""
+    """The chosen set, in the order chosen. MAP's gains of the items found sum to the set's log det; item −1 and
+    gain −∞ stand where none was left."""
 
     items: Int[Array, "*b k"] | Int[np.ndarray, "*b k"]
     gains: Float[Array, "*b k"] | Float[np.ndarray, "*b k"]
@@ -99,7 +100,7 @@ def greedy_map_shortlists(
         _map_shortlists,
         (queries, shortlists),
         (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=SHORTLISTS if jax.default_backend() == "cpu" else at_once(shortlists, items),
+        batch_size=per_call(shortlists, items),
         k=k,
         kind=kind,
     )
@@ -124,6 +125,11 @@ def _map_shortlists(
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
     return jax.lax.map(one, (queries, shortlists), batch_size=at_once(shortlists, items))
+
+
+def per_call(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
+    """Queries that a call of the compiled function is given."""
+    return SHORTLISTS if jax.default_backend() == "cpu" else at_once(shortlists, items)
 
 
 def at_once(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:

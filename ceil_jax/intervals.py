@@ -17,7 +17,8 @@ Statistic = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % percentile-bootstrap interval."""
+    """A value and its 95 % percentile-bootstrap interval; without width where all examples have one value, which does
+    not say that the value is sure."""
 
     mean: float
     low: float

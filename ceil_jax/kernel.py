@@ -55,7 +55,8 @@ def conditional_kernel(
 ) -> Float[Array, "*b n n"]:
     """L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ): a small λ weighs relevance, a large one diversity.
 
-    In float32 an item with r_i < max r − 87 λ underflows to a zero row; `greedy_map_from_features` and
+    In float32 it has to be from `relevance`, whose maximum is 0: above 88 λ the kernel overflows. Below −87 λ an
+    item's diagonal underflows to 0, and `greedy_map` never chooses it. `greedy_map_from_features` and
     `dpp.subset_log_probs` work with r / λ itself and lose nothing.
     """
     log_root_quality = relevance / (2 * trade_off)

@@ -15,14 +15,15 @@ def words(text: str) -> list[str]:
 
 
 class LexicalIndex:
-    """Okapi BM25 (k1 1.5, b 0.75) over texts, by bm25s; equal scores go to the lower position."""
+    """BM25 with Lucene's inverse document frequency, which is never negative (k1 1.5, b 0.75), over texts, by bm25s;
+    equal scores go to the lower position."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
 
         # importing it sets its logger to DEBUG, which would print a line for every index
         logging.getLogger("bm25s").setLevel(logging.WARNING)
-        self._index = bm25s.BM25()
+        self._index = bm25s.BM25(method="lucene")
         self._known: set[str] = set()
         documents = [words(text) for text in texts]
         self._known = {word for document in documents for word in document}

@@ -82,8 +82,8 @@ def epr_contrastive_loss(
 
     −log softmax of the raw dot product of a query with its positive, against the positives and hard
     negatives of the whole batch. Unlike in the released code, a context that another row drew and that is
-    this row's positive (the same id) is masked, not counted as a negative. Hard negatives with id −1 are
-    empty places.
+    this row's positive (the same id) is masked, not counted as a negative. The query as it stands in the bank is
+    one where another row drew it, as there. Hard negatives with id −1 are empty places.
     """
     b = queries.shape[0]
     contexts = jnp.concatenate([positives, negatives.reshape(-1, negatives.shape[-1])])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ceil_jax.greedy import SHORTLISTS, MapResult
+from ceil_jax.greedy import MapResult, at_once, per_call
 from ceil_jax.parallel import map_batches
 
 MMR_TRADE_OFF = 0.5
@@ -41,7 +41,7 @@ def maximal_marginal_relevance(
         value = jnp.where(open_, trade_off * relevance - (1 - trade_off) * nearest, -jnp.inf)
         item = jnp.argmax(value).astype(jnp.int32)
         found = open_[item]
-        similarity = (1 + features @ features[item]) / 2
+        similarity = (1 + jnp.matmul(features, features[item], precision="highest")) / 2
         nearest = jnp.maximum(nearest, similarity)
         return (open_.at[item].set(False), nearest), (jnp.where(found, item, -1), value[item])
 
@@ -62,8 +62,9 @@ def mmr_shortlists(
     Returns:
         `MapResult.items` [Q, k] are rows of the bank.
     """
+    batch_size = per_call(shortlists, items)
     result = map_batches(
-        _choose, (queries, shortlists), (items, np.float32(trade_off)), batch_size=SHORTLISTS, k=k
+        _choose, (queries, shortlists), (items, np.float32(trade_off)), batch_size=batch_size, k=k
     )
     return MapResult(*jax.tree.map(np.asarray, result))
 
@@ -72,8 +73,8 @@ def _choose(queries: Array, shortlists: Array, items: Array, trade_off: Array, *
     def one(place: tuple[Array, Array]) -> MapResult:
         query, shortlist = place
         features = items[jnp.maximum(shortlist, 0)]
-        relevance = (1 + features @ query) / 2
+        relevance = (1 + jnp.matmul(features, query, precision="highest")) / 2
         chosen, gains = maximal_marginal_relevance(features, relevance, k, trade_off, shortlist >= 0)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
-    return jax.lax.map(one, (queries, shortlists))
+    return jax.lax.map(one, (queries, shortlists), batch_size=at_once(shortlists, items))

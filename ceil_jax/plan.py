@@ -29,6 +29,7 @@ from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Engine, Rows, Stage, Store, digest
 from ceil_jax.shards import Shard
 from ceil_jax.tasks.base import Example, Task
+from ceil_jax.tokens import LENGTHS, TRAINING_LENGTHS, padded_length
 from ceil_jax.work import Plan, Work
 from ceil_jax.workspace import Encoders, Models
 
@@ -100,12 +101,12 @@ class _Planner(Pipeline):
         return sum(int(np.prod(leaf.shape)) for leaf in self.base.params.values())
 
     @cache  # noqa: B019  a plan lives as long as its command
-    def _length(self, share: float) -> int:
+    def _length(self, share: float, lengths: Sequence[int] = LENGTHS) -> int:
         """Tokens of a text in an encoder's batch: that share's quantile over a sample, as it is padded."""
         texts = [example.input for example in self.task.train[:200]]
         ids = self.base.tokenizer(texts, self.base.max_length)
         longest = float(np.quantile([len(row) for row in ids], share))
-        return next((size for size in (32, 64, 128, 256) if size >= longest), 512)
+        return padded_length(longest, self.base.max_length, lengths)
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         key = {"encoder": encoder.fingerprint, "texts": digest(list(texts))}
@@ -205,7 +206,7 @@ class _Planner(Pipeline):
             if name == "CEIL":
                 frozen = self.config.ceil.train_context == "frozen"
                 texts = 1.0 if frozen else 1.0 + self.config.ceil.shortlist
-            tokens = queries * texts * self._length(0.98)
+            tokens = queries * texts * self._length(0.98, TRAINING_LENGTHS)
             self.note(stage, f"training {name}, seed {self.config.seed}", trained=tokens * self.parameters)
             return [_StandIn(self.base, f"{stage.name}-{part}") for part in parts]  # type: ignore[misc]
 

@@ -60,7 +60,7 @@ def propose_subsets(
     bank: Sequence[Example],
     shortlist: np.ndarray,
     relevance: np.ndarray,
-    features: Callable[[], np.ndarray],
+    vectors: Callable[[], tuple[np.ndarray, np.ndarray]],
     config: CEILConfig,
     seed: int,
 ) -> Proposal:
@@ -69,14 +69,15 @@ def propose_subsets(
     Args:
         shortlist: int32 [Q, n], bank positions, nearest first.
         relevance: float32 [Q, n].
-        features: gives float32 [N, D], the bank's unit rows; asked by the k-DPP alone.
+        vectors: gives unit rows of the queries, float32 [Q, D], and of the bank, float32 [N, D]; asked by the
+            samplers that need them.
     """
     count, size = config.subsets, config.size
     if config.sampler == "k_dpp":
         assert config.trade_off != "tuned"
-        return propose_k_dpp(shortlist, features()[shortlist], relevance, count, size, config.trade_off, seed)
+        return propose_k_dpp(shortlist, vectors()[1], relevance, count, size, config.trade_off, seed)
     if config.sampler == "bank":
-        shortlist = widened(queries, shortlist, size, bank, seed)
+        return propose_from_bank(queries, bank, shortlist, *vectors(), count, size, seed)
     draw = propose_tree if config.sampler == "tree" else propose_random
     return draw(queries, shortlist, count, size, seed)
 
@@ -129,27 +130,46 @@ def propose_tree(
     return Proposal(shortlist, subsets)
 
 
-def widened(
-    queries: Sequence[Example], shortlist: np.ndarray, keep: int, bank: Sequence[Example], seed: int
-) -> np.ndarray:
-    """int32 [Q, n]: the first `keep` of each shortlist, the others' places given to examples drawn from the
-    whole bank, never a kept one, one twice or the query itself (Table 4's RAND).
+def propose_from_bank(
+    queries: Sequence[Example],
+    bank: Sequence[Example],
+    shortlist: np.ndarray,
+    query_vectors: np.ndarray,
+    bank_vectors: np.ndarray,
+    count: int,
+    size: int,
+    seed: int,
+) -> Proposal:
+    """CEIL's subsets: the top-k first, then uniform draws of k from the whole bank, never the query itself (Table 4's
+    RAND).
 
-    A query's draw depends on the seed and its id alone.
+    Each query's draws depend on the seed and its id alone. Its shortlist is what was drawn, nearest first, so that
+    prompts are in the same order as those of the other samplers.
+
+    Args:
+        shortlist: int32 [Q, n ≥ size], bank positions, nearest first.
+        query_vectors: float32 [Q, D], unit rows.
+        bank_vectors: float32 [N, D], unit rows.
     """
-    wide = shortlist.copy()
     position = {example.id: i for i, example in enumerate(bank)}
+    drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
+    subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
         generator = np.random.default_rng([seed, 4, zlib.crc32(query.id.encode())])
-        taken = np.append(shortlist[row, :keep], position.get(query.id, -1))
-        others = np.setdiff1d(np.arange(len(bank), dtype=np.int32), taken)
-        wide[row, keep:] = generator.choice(others, size=shortlist.shape[1] - keep, replace=False)
-    return wide
+        own = position.get(query.id, len(bank))
+        others = len(bank) - (own < len(bank))
+        draws = np.stack([generator.choice(others, size=size, replace=False) for _ in range(count - 1)])
+        sets = np.concatenate([shortlist[row, None, :size], draws + (draws >= own)])
+        items = np.unique(sets)
+        order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
+        drawn[row, : len(items)] = items[order]
+        subsets[row] = np.sort(np.argsort(order)[np.searchsorted(items, sets)], axis=1)
+    return Proposal(drawn, subsets)
 
 
 def propose_k_dpp(
     shortlist: np.ndarray,
-    features: np.ndarray,
+    bank_vectors: np.ndarray,
     relevance: np.ndarray,
     count: int,
     size: int,
@@ -158,10 +178,13 @@ def propose_k_dpp(
 ) -> Proposal:
     """CEIL's subsets: the top-k first, then samples of the k-DPP with the conditional kernel (Table 4).
 
+    Where λ is so small that the kernel's float32 rank is below k, a sample is filled up with the nearest examples
+    that are not in it: those whose quality is far above all others'.
+
     Args:
-        shortlist: int32 [Q, n], full (no −1).
-        features: float32 [Q, n, D], unit rows of the shortlisted examples.
-        relevance: float32 [Q, n].
+        shortlist: int32 [Q, n], −1 where there are fewer, at least `size` of them there.
+        bank_vectors: float32 [N, D], unit rows.
+        relevance: float32 [Q, n], −inf where the shortlist is −1.
     """
     import jax
 
@@ -173,11 +196,19 @@ def propose_k_dpp(
         kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
         return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(jax.random.split(key, count - 1))
 
+    # exp(r / λ) overflows float32 unless the highest r is 0
+    relevance = relevance - relevance.max(axis=1, keepdims=True)
     top = np.arange(size, dtype=np.int32)[None]
     subsets = []
     for row, key in enumerate(jax.random.split(jax.random.key(seed), len(shortlist))):
-        drawn = np.asarray(draw(key, features[row], relevance[row]))
-        # a kernel whose float32 rank is below k gives fewer items: empty places (−1) go last
-        drawn = np.sort(np.where(drawn < 0, shortlist.shape[1], drawn), axis=1)
-        subsets.append(np.concatenate([top, np.where(drawn == shortlist.shape[1], -1, drawn)]))
+        drawn = np.asarray(draw(key, bank_vectors[shortlist[row]], relevance[row]))
+        subsets.append(
+            np.concatenate([top, [_filled(one, int((shortlist[row] >= 0).sum())) for one in drawn]])
+        )
     return Proposal(shortlist, np.stack(subsets).astype(np.int32))
+
+
+def _filled(drawn: np.ndarray, n: int) -> np.ndarray:
+    """int [k], ascending: the places drawn of n, the first others in place of −1."""
+    found = drawn[drawn >= 0]
+    return np.sort(np.append(found, np.setdiff1d(np.arange(n), found)[: len(drawn) - len(found)]))

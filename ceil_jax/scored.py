@@ -17,6 +17,8 @@ class Scored(NamedTuple):
     """What `epr` or `ceil` is trained on."""
 
     instances: list[Example]
+    positions: np.ndarray
+    """int32 [Q]: where they stand in the bank."""
     proposal: Proposal
     rows: Rows
     stage: str
@@ -40,9 +42,15 @@ def joined(parts: Sequence[Scored], banks: Sequence[int]) -> Scored:
             "bank sets it; lower --epr.candidates or --ceil.shortlist below its size"
         )
     starts = np.cumsum([0, *banks[:-1]])
-    shortlists = [part.proposal.shortlist + start for part, start in zip(parts, starts, strict=True)]
+    shortlists = [
+        np.where(part.proposal.shortlist < 0, -1, part.proposal.shortlist + start)
+        for part, start in zip(parts, starts, strict=True)
+    ]
     return Scored(
         [example for part in parts for example in part.instances],
+        np.concatenate([part.positions + start for part, start in zip(parts, starts, strict=True)]).astype(
+            np.int32
+        ),
         Proposal(
             np.concatenate(shortlists).astype(np.int32),
             np.concatenate([part.proposal.subsets for part in parts]),

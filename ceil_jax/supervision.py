@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ceil_jax import proposals
 from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
@@ -17,6 +18,7 @@ from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.encoder import Encoder
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.inputs import JoinedInputs
+from ceil_jax.retrievers import Retrieved
 from ceil_jax.runs import Rows, digest
 from ceil_jax.scored import Scored, joined
 from ceil_jax.shards import Shard
@@ -69,7 +71,8 @@ class Supervision(Workspace):
             proposal.shortlist,
         )
         rows = Rows([{"output_similarity": row} for row in similar], [])
-        return Scored(instances, proposal, rows, digest([similar, proposal.shortlist]))
+        positions = self.positions(self.config.tst.instances)
+        return Scored(instances, positions, proposal, rows, digest([similar, proposal.shortlist]))
 
     @cached_property
     def epr_scores(self) -> Scored:
@@ -77,7 +80,8 @@ class Supervision(Workspace):
         if self.members:
             return self._joined([member.epr_scores for member in self.members])
         instances, proposal, what = self._single_sets(self.config.epr)
-        return Scored(instances, proposal, *self.scores(instances, proposal, what))
+        positions = self.positions(self.config.epr.instances)
+        return Scored(instances, positions, proposal, *self.scores(instances, proposal, what))
 
     @cached_property
     def ceil_scores(self) -> Scored:
@@ -91,7 +95,8 @@ class Supervision(Workspace):
         if self._first_seed is not self:
             return self._first_seed.ceil_scores
         instances, proposal, what = self._ceil_sets
-        return Scored(instances, proposal, *self.scores(instances, proposal, what))
+        positions = self.positions(self.config.ceil.instances)
+        return Scored(instances, positions, proposal, *self.scores(instances, proposal, what))
 
     def _joined(self, parts: Sequence[Scored]) -> Scored:
         return joined(parts, [len(member.task.train) for member in self.members])
@@ -160,13 +165,23 @@ class Supervision(Workspace):
                 f"--ceil.size {config.size}: subsets are drawn from {min(config.shortlist, len(bank) - 1)} examples; "
                 "lower it or raise --ceil.shortlist"
             )
+
+        def embedded(examples: Sequence[Example]) -> np.ndarray:
+            return unit_rows(self.embed(encoder, [example.input for example in examples]))
+
         retrieved = self.nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
+        fewest = min(map(len, retrieved))
+        if fewest < config.size:
+            raise UserError(
+                f"--index {self.config.index} found {fewest} neighbours of a training query where subsets have "
+                f"{config.size} examples; use --index exact"
+            )
         return proposals.propose_subsets(
             queries,
             bank,
-            np.array([[pick.position for pick in picks] for picks in retrieved], np.int32),
-            np.array([[pick.relevance for pick in picks] for picks in retrieved], np.float32),
-            lambda: unit_rows(self.embed(encoder, [example.input for example in bank])),
+            _shortlists(retrieved),
+            _padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
+            lambda: (embedded(queries), embedded(bank)),
             config,
             self.config.data_seed,
         )
@@ -191,7 +206,7 @@ class Supervision(Workspace):
         asked = [self.task.train[i] for i in np.sort(self.order[-TUNING_QUERIES:])]
         queries = self.inputs.seen(asked)
         retrieved = self.nearest(encoders, bank, queries, self.config.shortlist)
-        shortlist = np.array([[pick.position for pick in picks] for picks in retrieved], np.int32)
+        shortlist = _shortlists(retrieved)
         proposal = propose_map(
             unit_rows(self.embed(encoders.query, [query.input for query in queries])),
             unit_rows(self.embed(encoders.context, [example.input for example in bank])),
@@ -210,3 +225,15 @@ class Supervision(Workspace):
         if not all(signal in row for row in rows):
             raise UserError(f"--signal {signal}: {self.task.name} has no choices; use log_prob")
         return np.array([row[signal] for row in rows], np.float32)
+
+
+def _shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
+    """int32 [Q, n]: bank positions, −1 where an approximate index found fewer than for another query."""
+    return _padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
+
+
+def _padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> np.ndarray:
+    out = np.full((len(rows), max(map(len, rows))), empty, dtype)
+    for place, row in zip(out, rows, strict=True):
+        place[: len(row)] = row
+    return out

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Batches are padded to one of these: every new shape costs a compilation, every padding token is wasted."""
 
+TRAINING_LENGTHS = (32, 64, 96, 128, 512)
+"""The same where a step is learnt from, whose compilation takes longer."""
+
 
 class Tokens(NamedTuple):
     """A batch of tokenised texts, padded on the right."""
@@ -99,10 +102,10 @@ class PretrainedTokenizer:
         )["input_ids"]
 
 
-def padded_length(longest: int, max_length: int) -> int:
-    """The length in `LENGTHS` that `longest` tokens are padded to, never beyond `max_length`."""
-    place = bisect.bisect_left(LENGTHS, longest)
-    return min(LENGTHS[place], max_length) if place < len(LENGTHS) else max_length
+def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:
+    """The length in `lengths` that `longest` tokens are padded to, never beyond `max_length`."""
+    place = bisect.bisect_left(lengths, longest)
+    return min(lengths[place], max_length) if place < len(lengths) else max_length
 
 
 def batches(

@@ -15,7 +15,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.hosts import together
 from ceil_jax.parallel import global_mesh, jit_whole, whole
 from ceil_jax.runs import Stage
-from ceil_jax.tokens import Tokens, pad
+from ceil_jax.tokens import TRAINING_LENGTHS, Tokens, pad, padded_length
 from ceil_jax.training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -130,19 +130,16 @@ def fit(
 
 
 class TokenTable:
-    """Texts tokenised once; batches of them padded to one of five lengths, so that few shapes compile."""
-
-    _LENGTHS = (32, 64, 96, 128, 512)
+    """Texts tokenised once; batches of them padded to one of a few lengths, so that few shapes compile."""
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
-        self._longest, self._pad_id = min(encoder.max_length, self._LENGTHS[-1]), encoder.tokenizer.pad_id
+        self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens:
         """Tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
         ids = [self._ids[row] for row in rows.reshape(-1)]
-        longest = max(map(len, ids))
-        length = min(next(size for size in self._LENGTHS if size >= longest), self._longest)
+        length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
         tokens = pad(ids, length, self._pad_id)
         return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
 
@@ -161,10 +158,17 @@ def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
     return np.array([orders[place // instances][place % instances] for place in places])
 
 
-def split_held_out(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(training, held-out) instance numbers: a tenth, 1 to 100, is held out to pick the checkpoint."""
+def split_held_out(count: int, seed: int, seen: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(training, held-out) instance numbers: a tenth, 1 to 100, is held out to pick the checkpoint.
+
+    Args:
+        seen: bool [count]: instances that the starting weights were trained on, which say nothing of other queries;
+            held out only if all are.
+    """
     if count < 2:
         raise UserError(f"training needs at least 2 scored instances, got {count}")
     order = np.random.default_rng([seed, 1]).permutation(count)
     out = min(max(1, count // 10), _HELD_OUT)
-    return np.sort(order[out:]), np.sort(order[:out])
+    unseen = order if seen is None or seen.all() else order[~seen[order]]
+    held_out = np.sort(unseen[:out])
+    return np.setdiff1d(order, held_out), held_out

@@ -19,7 +19,7 @@ from ceil_jax.methods import TRAINED
 from ceil_jax.runs import Cost, Stage, digest
 from ceil_jax.scored import Scored
 from ceil_jax.supervision import Supervision
-from ceil_jax.train import QUALITY, Trained
+from ceil_jax.train import QUALITY, Trained, split_held_out
 from ceil_jax.workspace import Encoders
 
 log = logging.getLogger(__name__)
@@ -103,20 +103,39 @@ class Training(Supervision):
         bank = self.inputs.context
         encoder = self.encoders(config.initial).context
         queries = self.inputs.seen(scored.instances)
+        seen = np.isin(scored.positions, self._learnt_from(config.initial))
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
             scores = self.signal(scored.rows)
             trained = train_ceil(
-                stage, encoder, queries, bank, vectors, scored.proposal, scores, config, self.config.seed
+                stage,
+                encoder,
+                queries,
+                bank,
+                vectors,
+                scored.proposal,
+                scores,
+                config,
+                self.config.seed,
+                seen,
             )
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
         key = self._training_key(scored.stage, self.config.signal, encoder, replace(config, instances=0))
+        key["seen"] = seen
         names = ("query", "context") if config.train_context == "both" else ("query",)
         query, *context = self._train("CEIL", key, names, train)
         frozen = encoder if config.train_context == "frozen" else query
         return Encoders(query, context[0] if context else frozen)
+
+    def _learnt_from(self, source: str) -> np.ndarray:
+        """int [Q]: where the queries stand in the bank from which `base`, `tst` or `epr` learnt, the held-out ones
+        not among them."""
+        if source == "base":
+            return np.array([], np.int32)
+        positions = (self.tst_scores if source == "tst" else self.epr_scores).positions
+        return positions[split_held_out(len(positions), self.config.seed)[0]]
 
     def _train(
         self,

@@ -121,9 +121,13 @@ class Workspace:
         """The bank's positions in the order in which training takes its queries; tuning takes the last."""
         return np.random.default_rng([self.config.data_seed, 3]).permutation(len(self.task.train))
 
+    def positions(self, count: int) -> np.ndarray:
+        """int32 [count]: where training queries stand in the bank, ascending; fewer are among more."""
+        return np.sort(self.order[:count]).astype(np.int32)
+
     def instances(self, count: int) -> list[Example]:
         """Training queries: `count` of the bank, in bank order."""
-        return [self.task.train[i] for i in np.sort(self.order[:count])]
+        return [self.task.train[i] for i in self.positions(count)]
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         """`encoder.encode(texts)`, remembered on disk."""

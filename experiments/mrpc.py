@@ -1,4 +1,4 @@
-"""mrpc: is one sentence a paraphrase of the other?.
+"""mrpc: is one sentence a paraphrase of the other?
 
     python experiments/mrpc.py --scale tiny --retriever bm25 --data-dir DATA
 

@@ -88,11 +88,11 @@ def test_short_shortlists_leave_places_empty():
 
 def test_k_dpp_subsets_are_diverse():
     # items 0 … 4 point one way, 5 … 9 another: a 2-DPP with equal relevance mixes them nearly always
-    features = np.zeros((1, 10, 3), np.float32)
-    features[0, :5, 0], features[0, 5:, 1] = 1, -1
-    features[0, :, 2] = 1e-2 * np.arange(10)
-    features /= np.linalg.norm(features, axis=2, keepdims=True)
-    features[0, 5:] *= -1
+    features = np.zeros((10, 3), np.float32)
+    features[:5, 0], features[5:, 1] = 1, -1
+    features[:, 2] = 1e-2 * np.arange(10)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    features[5:] *= -1
     shortlist = np.arange(10, dtype=np.int32)[None]
     relevance = np.zeros((1, 10), np.float32)
     proposal = proposals.propose_k_dpp(shortlist, features, relevance, 41, 2, 1.0, seed=0)
@@ -101,14 +101,50 @@ def test_k_dpp_subsets_are_diverse():
     assert mixed.mean() > 0.9
 
 
-def test_a_kernel_of_low_rank_gives_smaller_subsets():
-    features = np.zeros((1, 8, 4), np.float32)
-    features[0, :4, 0], features[0, 4:, 0] = 1, -1  # two different vectors, whose similarity is 0
+def test_samples_of_a_kernel_of_low_rank_are_filled_with_the_nearest():
+    features = np.zeros((8, 4), np.float32)
+    features[:4, 0], features[4:, 0] = 1, -1  # two different vectors, whose similarity is 0
     shortlist = np.arange(8, dtype=np.int32)[None]
     subsets = proposals.propose_k_dpp(shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0).subsets
     assert (subsets[0, 0] == [0, 1, 2]).all()
-    assert (subsets[0, 1:, 2] == -1).all()
-    assert (subsets[0, 1:, 0] < 4).all() and (subsets[0, 1:, 1] >= 4).all()
+    assert (np.diff(subsets[0]) > 0).all()
+    for drawn in subsets[0, 1:]:
+        # one of each direction, and the first place that is neither
+        assert drawn[-1] >= 4 and (drawn[:2] < 4).all() and 0 in drawn
+
+
+@pytest.mark.parametrize("trade_off", [0.01, 0.001])
+def test_k_dpp_subsets_are_whole_where_lambda_is_small(trade_off):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(30, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    relevance = np.linspace(0.95, 0.75, 30, dtype=np.float32)[None]
+    shortlist = np.arange(30, dtype=np.int32)[None]
+    subsets = proposals.propose_k_dpp(shortlist, vectors, relevance, 20, 8, trade_off, 0).subsets[0]
+    assert (subsets >= 0).all() and (np.diff(subsets) > 0).all()
+    # the smaller λ, the nearer: at random the mean place is 14.5
+    assert subsets[1:].mean() < (9 if trade_off == 0.01 else 5)
+
+
+def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(len(BANK), 8)).astype(np.float32)
+    similar = vectors @ vectors[:3].T
+    similar[np.arange(3), np.arange(3)] = -np.inf
+    shortlist = np.argsort(-similar, axis=0)[:10].T.astype(np.int32)
+    one = proposals.propose_from_bank(BANK[:3], BANK, shortlist, vectors[:3], vectors, 200, 4, seed=0)
+    assert one.subsets.shape == (3, 200, 4)
+    for row in range(3):
+        chosen = one.shortlist[row][one.subsets[row]]
+        assert chosen[0].tolist() == shortlist[row, :4].tolist()
+        assert (np.diff(similar[chosen, row], axis=1) < 0).all()
+        # 199 draws of 4 of the 29 others: each is expected 27.4 times, with a standard deviation of 4.9
+        times = np.bincount(chosen[1:].ravel(), minlength=len(BANK))
+        assert times[row] == 0 and np.abs(np.delete(times, row) - 27.4).max() < 4 * 4.9
+    again = proposals.propose_from_bank(
+        BANK[1:2], BANK, shortlist[1:2], vectors[1:2], vectors, 200, 4, seed=0
+    )
+    assert (again.subsets[0] == one.subsets[1]).all()
 
 
 def score(tmp_path, queries, bank, proposal):

@@ -7,6 +7,7 @@ import pytest
 from test_pipeline import SMALL, TASK, WORDS
 
 from ceil_jax.diagnosis import _reordered, agreement, diagnose, halves, mean_of_subsets
+from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.proposals import Proposal
@@ -42,6 +43,12 @@ def test_agreement_by_hand():
     # they differ on three queries: higher, lower, equal score; on the fourth neither is right
     assert agreement(scores, right) == pytest.approx((1 + 0 + 0.5) / 3)
     assert agreement(scores, np.zeros_like(right)) == 0.5
+
+
+@pytest.mark.parametrize("change", [{"token_budget": 200}, {"order": "greedy"}])
+def test_prompts_that_the_lm_does_not_score_are_not_diagnosed(change):
+    with pytest.raises(UserError, match="diagnose without --token-budget and --order"):
+        diagnose(Pipeline(replace(SMALL, **change), TASK), ["topk", "ceil_topk", "ceil"])
 
 
 def test_reordering_changes_prompts_and_not_sets(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from ceil_jax.methods import METHODS
 from ceil_jax.pipeline import Pipeline
 from ceil_jax.report.write import write_report
 from ceil_jax.tasks.base import Example, Task, Template
+from ceil_jax.train import split_held_out
 
 WORDS = ("bad", "good")
 NAMES = [name for name, method in METHODS.items() if not method.retriever.startswith(("skill", "target"))]
@@ -122,6 +123,41 @@ def test_k_dpp_subsets_and_base_initialisation(finished):
     ceil = replace(SMALL.ceil, sampler="k_dpp", initial="base", epochs=1)
     result = Pipeline(replace(pipeline.config, signal="choice", ceil=ceil), TASK).evaluate("ceil")
     assert len(result.rows) == 30
+
+
+def test_ceil_holds_out_what_epr_did_not_learn_from(finished, monkeypatch):
+    pipeline, _ = finished
+    few = Pipeline(replace(pipeline.config, ceil=replace(SMALL.ceil, instances=12)), TASK)
+    learnt_from = few.epr_scores.positions[split_held_out(24, SMALL.seed)[0]]
+    asked = []
+    monkeypatch.setattr(
+        "ceil_jax.ceil.split_held_out", lambda *a: asked.append(split_held_out(*a)) or asked[0]
+    )
+    few.encoders("ceil")
+    [(_, held_out)] = asked
+    positions = few.ceil_scores.positions
+    assert not set(positions[held_out]) & set(learnt_from)
+    assert [TASK.train[i] for i in positions] == few.ceil_scores.instances
+    base = Pipeline(replace(few.config, ceil=replace(few.config.ceil, initial="base")), TASK)
+    assert base._learnt_from("base").size == 0
+
+
+def test_shortlists_of_an_index_that_finds_too_few(finished, monkeypatch):
+    pipeline, _ = finished
+    queries, n = TASK.train[:3], SMALL.ceil.shortlist
+
+    def found(counts):
+        found = pipeline.nearest(pipeline.encoders("base"), TASK.train, queries, n)
+        return lambda *_: [picks[:count] for picks, count in zip(found, counts, strict=True)]
+
+    monkeypatch.setattr(pipeline, "nearest", found([12, 5, 3]))
+    proposal = pipeline._propose(pipeline.base, queries, SMALL.ceil)
+    assert (proposal.shortlist >= 0).sum(axis=1).tolist() == [12, 5, 3]
+    assert (proposal.subsets.max(axis=(1, 2)) < [12, 5, 3]).all()
+    monkeypatch.undo()
+    monkeypatch.setattr(pipeline, "nearest", found([12, 5, 2]))
+    with pytest.raises(UserError, match=r"found 2 neighbours .* subsets have 3 examples; use --index exact"):
+        pipeline._propose(pipeline.base, queries, SMALL.ceil)
 
 
 def test_report_is_one_page_that_needs_nothing_else(finished, tmp_path):

@@ -137,6 +137,20 @@ def test_held_out_instances_are_apart():
         split_held_out(1, seed=0)
 
 
+def test_what_the_starting_weights_saw_is_not_held_out():
+    first, first_out = split_held_out(40, seed=3)
+    seen = np.isin(np.arange(20), first)  # the later stage has half of the earlier one's queries
+    training, held_out = split_held_out(20, seed=3, seen=seen)
+    assert len(held_out) and set(held_out) <= set(first_out)
+    assert sorted([*training, *held_out]) == list(range(20))
+    # the same queries: the same split
+    assert [list(part) for part in split_held_out(40, 3, np.isin(np.arange(40), first))] == [
+        list(first),
+        list(first_out),
+    ]
+    assert len(split_held_out(20, 3, np.ones(20, bool))[1]) == 2
+
+
 def test_token_table_is_the_encoders_tokens():
     encoder = load_encoder("tiny")
     texts = ["a short one", "one that has a few more words", ""]
