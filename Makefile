@@ -8,7 +8,7 @@ demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -71,8 +71,8 @@ def compare(
     report-TASK-*/report.html.
 
     Args:
-        retriever: Rows of the table, in order: random bm25 topk mmr dpp epr epr_map ceil_topk ceil
-            skill_base skill_consistency skill_distinct target_knn target_sketch.
+        retriever: Rows of the table, in order: random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil
+            skill_base skill_consistency skill_distinct target_knn target_skill target_sketch.
     """
     start(hosts)
     from ceil_jax.compare import compare as run
@@ -81,6 +81,8 @@ def compare(
     from ceil_jax.report.write import write_report
     from ceil_jax.runs import digest
 
+    if not retriever:
+        raise UserError("--retriever: name at least one")
     for method in retriever:
         if method not in METHODS:
             raise unknown_name("retriever", method, METHODS)
@@ -104,8 +106,8 @@ def score(
 ) -> None:
     """Let the LM score what EPR or CEIL learns from, in one job or in many, and no more.
 
-    With --shard, only that part of the rows is made. Without, the parts are checked and put together, and
-    what is missing is named; with no parts at all, every row is made here.
+    Takes the flags of `compare`, `--scale` too. With --shard, only that part of the rows is made. Without, the
+    parts are checked and put together, and what is missing is named; with no parts at all, every row is made here.
 
     Args:
         stage: Single candidates for EPR, or sets of examples for CEIL (whose EPR is trained first).

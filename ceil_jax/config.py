@@ -133,8 +133,8 @@ class RunConfig:
     index: Literal["exact", "approximate"] = "exact"
     """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: float | Literal["tuned"] = 0.05
-    """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets give the right answers
-    of 64 training queries the highest log P, of 0.001 to 0.1. Encoders were trained on other queries, unless the
+    """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets make the right answers
+    of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on other queries, unless the
     bank has too few."""
     token_budget: int | None = None
     """A prompt's tokens at most, whatever the method, where queries are answered and λ is tuned; by default what
@@ -164,12 +164,16 @@ class RunConfig:
     """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
-    # no LM reads these: with 40 candidates, 5 of each of 8 labels are there
     tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3))
+    """Target similarity tuning, for which no LM is asked: of 40 candidates 5 have each of 8 labels."""
     epr: EPRConfig = field(default_factory=EPRConfig)
+    """EPR: training on the LM's scores of single examples."""
     ceil: CEILConfig = field(default_factory=CEILConfig)
+    """CEIL: training on the LM's scores of sets."""
     skills: SkillConfig = field(default_factory=SkillConfig)
+    """Rewriting inputs as skills (Skill-KNN)."""
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    """Servers of an OpenAI-compatible interface, where --lm or --encoder is an address."""
 
 
 Scale = Literal["tiny", "small", "paper"]
@@ -185,7 +189,7 @@ SCALES: dict[str, RunConfig] = {
         epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
         ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
     ),
-    # an evening on 2 CPU cores: which way does it point?
+    # an hour on 2 CPU cores: which way does it point?
     "small": RunConfig(
         limit=200,
         shots=6,

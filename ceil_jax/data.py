@@ -44,7 +44,7 @@ def load_task(
         UserError: an unknown name, a missing file, split or column, or a row that cannot be read.
     """
     spec = task_spec(name) if isinstance(name, str) else name
-    _check_limits(limit=limit, bank_limit=bank_limit)
+    check_limits(limit=limit, bank_limit=bank_limit)
     root = None if data_dir is None else Path(data_dir).expanduser()
     source = spec if spec.bank_of is None else task_spec(spec.bank_of)
     bank = _examples(source, source.train, root)
@@ -132,7 +132,10 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
     return [items[i] for i in sorted(order[:limit])]
 
 
-def _check_limits(**limits: int | None) -> None:
+def check_limits(**limits: int | None) -> None:
+    """Raises:
+    UserError: a limit below 1.
+    """
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise UserError(f"{name} is {limit}: expected at least 1, or none for all")

@@ -34,6 +34,8 @@ def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] 
     if not file.is_file():
         raise UserError(f"{file}: no such file; name one that --record wrote")
     lines = read_results(file)
+    if not lines:
+        raise UserError(f"{file}: no results in it")
     known = list(dict.fromkeys(line["experiment"] for line in lines))
     for name in experiments:
         if name not in known:
@@ -94,7 +96,7 @@ def _table(title: str, lines: Sequence[Line], minus: Sequence[str]) -> Iterable[
         if body:
             yield from (f"## Less {other}", "")
             yield from (*markdown_table(_without_empty([["", *columns, "mean"], *body])), "")
-    yield from ("## What it took, seeds apart: LM tokens, seconds", "")
+    yield from ("## What the first seed took, shared work included: LM tokens, seconds", "")
     took = [[row, *(_cost(places.get((row, column))) for column in columns)] for row in rows]
     yield from (*markdown_table([["", *columns], *took]), "")
     where = sorted({f"{line['device']}, {line['date']}" for line in lines})
@@ -105,7 +107,7 @@ def _table(title: str, lines: Sequence[Line], minus: Sequence[str]) -> Iterable[
 def _sample(title: str, runs: Sequence[Line]) -> Sample | None:
     if not all("statistics" in line for line in runs):
         return None
-    if len({(line["texts"], line["metric"]) for line in runs}) > 1:
+    if len({(line["texts"], line["metric"], line["n"]) for line in runs}) > 1:
         raise UserError(f"{title}: seeds of {runs[0]['row']} on {runs[0]['column']} saw different queries")
     return over_seeds(
         np.stack([unpacked(line["statistics"]) for line in runs]), metric_named(runs[0]["metric"]).from_sums
@@ -145,7 +147,10 @@ def _mean(interval: Interval | None) -> str:
 
 
 def _cost(runs: Sequence[Line] | None) -> str:
-    return f"{runs[0]['tokens']:,}, {runs[0]['seconds']:,.0f}" if runs else ""
+    if not runs:
+        return ""
+    elsewhere = " + training elsewhere" if runs[0].get("trained_by") else ""
+    return f"{runs[0]['tokens']:,}, {runs[0]['seconds']:,.0f}{elsewhere}"
 
 
 def _queries(places: dict[tuple[str, str], list[Line]], column: str) -> str:

@@ -6,7 +6,8 @@
 
 `row` and `column` are the run's place in the experiment's table. Values are percentages, `low` and `high` the 95 %
 bootstrap interval over queries, `tokens` and `seconds` what the LM read and what all stages took, shared ones
-included, `seed` null where nothing is trained, `config` the hash of all settings. Those of the prompt that are not
+included but not those of the runs in `trained_by`, whose encoders it took, `seed` null where nothing is trained,
+`config` the hash of all settings. Those of the prompt that are not
 the default (`token_budget`, `fit`, `order`) are named too. `texts` is the hash of queries and bank, and `statistics`
 what the metric is computed from, a number or several for each query, so that differences can be paired and averaged
 over tasks that were run apart (`published.py`).
@@ -31,6 +32,9 @@ from ceil_jax.runs import Stage
 
 IDENTITY = ("experiment", "row", "column", "config")
 """What makes two lines the same: the later one stays. A run may stand in several places of a table."""
+
+_TEXTS = (*IDENTITY, "task", "lm", "encoder", "metric", "device", "date")
+_NUMBERS = ("shots", "n", "value", "tokens", "seconds")
 
 
 def lines_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Iterator[dict[str, Any]]:
@@ -124,16 +128,38 @@ def read_results(file: Path) -> list[dict[str, Any]]:
         UserError: which line is no result.
     """
     found = []
-    for number, text in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, text in enumerate(file.read_bytes().splitlines(), 1):
         try:
             line = json.loads(text)
-            _identity(line)
-        except (ValueError, KeyError, TypeError):
-            raise UserError(
-                f"{file}, line {number}: expected a JSON object with {', '.join(IDENTITY)}; mend it or take it out"
-            ) from None
+        except ValueError:
+            line = None
+        wrong = _wrong(line)
+        if wrong:
+            raise UserError(f"{file}, line {number}: {wrong}; mend it or take it out")
         found.append(line)
     return found
+
+
+def _wrong(line: Any) -> str:
+    """What keeps a line from being a result; nothing if it is one."""
+    if not isinstance(line, dict):
+        return "expected a JSON object"
+    for names, kind, expected in ((_TEXTS, str, "a text"), (_NUMBERS, int | float, "a number")):
+        for name in names:
+            if not isinstance(line.get(name), kind):
+                return f"expected {expected} as {name!r}"
+    if not isinstance(line.get("seed", ""), int | None):
+        return "expected a whole number or null as 'seed'"
+    if "statistics" in line:
+        try:
+            values = unpacked(line["statistics"])
+        except (ValueError, TypeError):
+            values = np.zeros(0)
+        if values.ndim != 2 or len(values) != line["n"]:
+            return f"expected a number or several for each of {line['n']:,} queries as 'statistics'"
+        if not isinstance(line.get("texts"), str):
+            return "expected a text as 'texts'"
+    return ""
 
 
 def _identity(line: dict[str, Any]) -> tuple[str, ...]:

@@ -85,7 +85,8 @@ def build_retriever(
             (`budgeted.budgeted_map_shortlists`).
 
     Raises:
-        UserError: unknown name or index, or no encoder, rewrite, sketch or description where one is needed.
+        UserError: unknown name or index, a λ of 0 or less for dpp, or no encoder, rewrite, sketch or description
+            where one is needed.
     """
     if name == "random":
         return _Random(bank, seed)
@@ -109,6 +110,8 @@ def build_retriever(
     embed = embed or (lambda e, texts: e.encode(texts))
     embed_items, embed_queries = partial(embed, encoder), partial(embed, query_encoder or encoder)
     vectors = EmbeddedBank(bank, view, embed_items, embed_queries, index, seed)
+    if name == "dpp" and not trade_off > 0:
+        raise UserError(f"trade_off is {trade_off}: λ has to be above 0")
     if name in ("mmr", "dpp"):
         return _Greedy(name, vectors, trade_off, shortlist, room if name == "dpp" else None)
     return _Dense(name, vectors)

@@ -37,7 +37,7 @@ NO_FILE = OwnData()
 
 def load(config: RunConfig, own: OwnData) -> Task:
     """The task of `--task`, or of `--data` where that is given; says what was read and where results go."""
-    from ceil_jax.data import draw, load_file, load_task
+    from ceil_jax.data import check_limits, draw, load_file, load_task
 
     if own.data is None:
         task = load_task(
@@ -50,6 +50,7 @@ def load(config: RunConfig, own: OwnData) -> Task:
         return _told(task, config)
     # a shell passes \\t and \\n as two characters
     pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
+    check_limits(limit=config.limit, bank_limit=config.bank_limit)
     task = load_file(
         own.data,
         input=own.input,

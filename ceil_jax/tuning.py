@@ -1,4 +1,4 @@
-"""The trade-off λ of DPP-MAP, chosen on training queries by what the LM says of the right answer."""
+"""The trade-off λ of DPP-MAP, chosen on training queries by how probable the LM finds the right answer."""
 
 from __future__ import annotations
 
@@ -78,10 +78,13 @@ def propose_map(
 
 
 def best_trade_off(scores: np.ndarray, trade_offs: Sequence[float] = TRADE_OFFS) -> float:
-    """The λ with the highest mean score, the smaller of equals.
+    """The λ with which the right answer is most probable, the smaller of equals.
+
+    Means are of P, not of log P: how often the LM would give that answer, which is what a metric counts. A mean of
+    logs hangs on the queries that are answered wrongly with every λ.
 
     Args:
         scores: float [Q, len(trade_offs)], log P of the right answer; among the choices where there are any,
             because that is what decides an answer.
     """
-    return float(trade_offs[int(np.argmax(scores.mean(axis=0)))])
+    return float(trade_offs[int(np.argmax(np.exp(scores).mean(axis=0)))])

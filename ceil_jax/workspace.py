@@ -63,9 +63,13 @@ class Workspace:
         self.store = Store(config.out, leads=hosts.leads())
         self.costs: dict[str, Cost] = {}
         self.inputs = Inputs(config, task, self.store, self._lm, self.costs)
+        for flag, trade_off in (("trade-off", config.trade_off), ("ceil.trade-off", config.ceil.trade_off)):
+            if trade_off != "tuned" and not trade_off > 0:
+                raise UserError(f"--{flag} {trade_off}: λ has to be above 0, or tuned")
         if not 1 <= config.shots < len(task.train):
             raise UserError(
-                f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; ask for fewer"
+                f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; "
+                f"ask for 1 to {len(task.train) - 1}"
             )
 
     def _lm(self, spec: str) -> LanguageModel:

@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+from xla_flags import flags_for
+
+os.environ.setdefault("XLA_FLAGS", flags_for(4))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # compiled functions are shared between the workers of one run and with the next run
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
@@ -24,6 +26,23 @@ def x64():
     """float64 for the length of one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def moved_for_trained(monkeypatch):
+    """Training only moves the weights a little: for tests of what is done with encoders once they are trained."""
+    import numpy as np
+
+    from ceil_jax.train import Trained
+
+    def fit(stage, params, loss, batches, held_out, *, seed, **_):
+        rng = np.random.default_rng(seed)
+        moved = jax.tree.map(lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), params)
+        before, after = ({"kendall_tau": t, "pairwise_accuracy": (1 + t) / 2} for t in (0.1, 0.2))
+        return Trained(moved, [{"step": 0, **before}, {"step": 1, "loss": 1.0, **after}])
+
+    monkeypatch.setattr("ceil_jax.epr.fit", fit)
+    monkeypatch.setattr("ceil_jax.ceil.fit", fit)
 
 
 @pytest.fixture(scope="session")

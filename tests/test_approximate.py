@@ -64,12 +64,17 @@ class Drawn:
         return np.array([np.random.default_rng(zlib.crc32(text.encode())).normal(size=8) for text in texts])
 
 
-def test_a_retriever_by_flag():
+def test_a_retriever_by_flag(monkeypatch):
+    asked = []
+    top_k = ApproximateIndex.top_k
+    monkeypatch.setattr(ApproximateIndex, "top_k", lambda *a, **k: asked.append(a) or top_k(*a, **k))
     bank = [Example(f"train-{i}", f"text {i}", "x") for i in range(200)]
     options = {"encoder": Drawn(), "shortlist": 20}
     for name in ("dense", "dpp"):
         exact = build_retriever(name, bank, **options).retrieve(bank[:8], 3)
         near = build_retriever(name, bank, index="approximate", **options).retrieve(bank[:8], 3)
+        assert asked
+        asked.clear()
         assert [[pick.id for pick in picks] for picks in near] == [[pick.id for pick in row] for row in exact]
     with pytest.raises(UserError, match="skill_distinct compares several vectors"):
         build_retriever("skill_distinct", bank, index="approximate", rewrite=lambda t: t, **options)

@@ -6,6 +6,7 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.prompts import PromptBuilder
 from ceil_jax.runs import Store
 from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tuning import best_trade_off
 
 WORDS = ("bad", "good")
 TEMPLATE = Template("{input} It is {output}")
@@ -145,6 +146,13 @@ def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
         BANK[1:2], BANK, shortlist[1:2], vectors[1:2], vectors, 200, 4, seed=0
     )
     assert (again.subsets[0] == one.subsets[1]).all()
+
+
+def test_the_trade_off_is_that_with_the_most_probable_answers():
+    # half of the answers all but sure and half hopeless, or none of them either
+    scores = np.log([[0.9, 0.4, 0.4], [1e-9, 0.3, 0.3]])
+    assert best_trade_off(scores, (0.001, 0.01, 0.1)) == 0.001
+    assert best_trade_off(scores[:, 1:], (0.01, 0.1)) == 0.01
 
 
 def score(tmp_path, queries, bank, proposal):

@@ -1,5 +1,6 @@
 """What a user types, and what a mistake prints."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ceil_jax.cli import main
+from ceil_jax.methods import METHODS
 
 TINY = [
     "compare",
@@ -36,7 +38,17 @@ def said(capsys, *arguments):
         (["--retriever", "ciel"], "ceil-jax: unknown retriever 'ciel'; did you mean 'ceil'"),
         (["--retriever", "topk", "--encoder", "all-MiniLM-L6"], "did you mean 'all-MiniLM-L6-v2'"),
         (["--lm", "SmolLM2-135M"], "did you mean 'SmolLM2-135M-Instruct'"),
-        (["--shots", "20"], "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for fewer"),
+        (
+            ["--shots", "20"],
+            "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 1 to 19",
+        ),
+        (
+            ["--shots", "-1"],
+            "ceil-jax: --shots -1: the bank of movie_reviews has 20 examples; ask for 1 to 19",
+        ),
+        (["--trade-off", "0"], "ceil-jax: --trade-off 0.0: λ has to be above 0, or tuned"),
+        (["--ceil.trade-off", "-1"], "ceil-jax: --ceil.trade-off -1.0: λ has to be above 0, or tuned"),
+        (["--retriever"], "ceil-jax: --retriever: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
     ],
 )
@@ -76,15 +88,23 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     assert "right answers of 64 training queries" in out
     assert "training then takes the λ tuned for" in " ".join(out.replace("│", " ").split())
     assert "share the halves that open" in out
+    # of the methods none is forgotten
+    [rows] = re.findall(r"--retriever.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)
+    assert set(METHODS) <= set(re.findall(r"\w+", rows))
 
 
 def test_a_reader_that_has_enough_ends_it_quietly():
-    command = f"{sys.executable} -m ceil_jax.cli compare --help | head -n 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=Path(__file__).parents[1]
-    )
-    assert done.stdout.startswith("usage: ceil-jax compare")
-    assert done.stderr == ""
+    with subprocess.Popen(
+        [sys.executable, "-m", "ceil_jax.cli", "compare", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    ) as process:
+        # nobody reads, from the first line on
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode != 0
 
 
 def test_a_file_of_ones_own(capsys, tmp_path):
@@ -106,6 +126,9 @@ def test_a_file_of_ones_own(capsys, tmp_path):
     assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
     assert main([*arguments, "--retriever", "bm25", "--limit", "3"]) == 0
     assert "mine: accuracy in percent on 3 of 4 held-out queries" in capsys.readouterr().out
+    for limit in ("0", "-3"):
+        code, line = said(capsys, *arguments, "--retriever", "bm25", "--limit", limit)
+        assert code == 2 and line == f"ceil-jax: limit is {limit}: expected at least 1, or none for all"
     code, line = said(capsys, *arguments, "--output", "lable", "--template", "{text} It is {output}")
     assert code == 2
     assert "lable" in line and "mine.csv" in line

@@ -1,8 +1,11 @@
 """The documentation: its links lead somewhere, its code is code, and every public name is in it."""
 
 import ast
+import io
 import re
 import shlex
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,17 @@ def test_code_compiles(page):
         ast.parse(code, f"{page.name}, block at line {line}")
 
 
+@cache
+def flags_of(command):
+    """All flags that a sub-command's help names."""
+    from ceil_jax import cli
+
+    out = io.StringIO()
+    with redirect_stdout(out), pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    return set(re.findall(r"--[a-z][a-z0-9.-]*", out.getvalue()))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_name_what_exists(page):
     """Sub-commands, flags and scripts in shell blocks."""
@@ -62,6 +76,13 @@ def test_commands_name_what_exists(page):
     for line, _, code in blocks(page, "sh"):
         for command in code.replace("\\\n", " ").splitlines():
             words = shlex.split(command, comments=True)
+            if len(words) > 1 and words[0].endswith("ceil-jax") and words[1] != "--help":
+                # --scale, which says what the others default to, is read before them
+                flags = {word.partition("=")[0] for word in words[2:] if word.startswith("--")} - {
+                    "--help",
+                    "--scale",
+                }
+                assert flags <= flags_of(words[1]), f"{page.name}, line {line}: {flags - flags_of(words[1])}"
             for before, word in zip(["", *words], words, strict=False):
                 here = f"{page.name}, line {line}: {command}"
                 if before.endswith("ceil-jax"):

@@ -117,4 +117,5 @@ def test_the_real_probes_answer():
         done = subprocess.run(
             [sys.executable, "-c", f"import json; {code}"], capture_output=True, text=True, check=True
         )
-        assert all(isinstance(name, str) for name in json.loads(done.stdout.splitlines()[-1]))
+        names = json.loads(done.stdout.splitlines()[-1])
+        assert names and all(isinstance(name, str) for name in names)

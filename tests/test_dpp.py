@@ -143,6 +143,9 @@ def test_draws_never_repeat_an_item_and_duplicates_are_not_drawn_together(trade_
     kernel = conditional_kernel(r, similarity_from_features(jnp.asarray(features)), trade_off)
     keys = jax.random.split(jax.random.key(6), 200)
     draws = np.asarray(jax.vmap(lambda key: sample_k_dpp(key, kernel, 8))(keys))
+    assert (draws[:, 0] >= 0).all()
+    if trade_off == 1:
+        assert (draws >= 0).all()
     for draw in draws:
         items = draw[draw >= 0] % 10
         assert len(set(items)) == len(items)

@@ -71,7 +71,8 @@ def test_address(spec, address):
         "http://me:sesame@host/v1#m",
         "http://sesame@host/v1#m",
         "http://host/v1?api_key=sesame#m",
-        "http://host:sesam/v1",
+        "http://me:sesame/v1",
+        "http://[sesame]/v1",
         "http:///v1",
     ],
 )

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from xla_flags import flags_for
 
 HERE = Path(__file__).parent
 KILLS = 10
@@ -24,7 +25,7 @@ class Server:
             "PYTHONPATH": str(HERE.parent),
             "PYTHONHASHSEED": str(hash_seed),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "XLA_FLAGS": "",
+            "XLA_FLAGS": flags_for(1),
             "TQDM_DISABLE": "1",
         }
         self.process = subprocess.Popen(

@@ -110,7 +110,7 @@ def test_nearly_singular_kernels(smallest):
         result = greedy_map(jnp.asarray(kernel), N)
         chosen = sound(result, N, N)
         expected = reference.log_det(kernel, chosen)
-        assert float(result.gains[: len(chosen)].sum()) == pytest.approx(expected, rel=1e-4)
+        assert float(result.gains[: len(chosen)].sum()) == pytest.approx(expected, rel=3e-4)
 
 
 def test_fewer_items_than_places():

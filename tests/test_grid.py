@@ -1,6 +1,7 @@
 """Grids of runs, their tables, their dry runs."""
 
 import importlib.util
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -238,6 +239,9 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     monkeypatch.setattr("ceil_jax.plan.Grid", FilmGrid)
     done = plan(wanted(config), (0, 1))
     assert all(work.done for work in done.stages.values())
+    training = {f"training {name}, seed {seed}" for name in ("EPR", "CEIL") for seed in (0, 1)}
+    scoring = {"scoring EPR candidates", "scoring CEIL subsets"}
+    assert training | scoring < {work.what for work in done.stages.values()}
 
     elsewhere = plan(wanted(replace(config, out=tmp_path / "none")), (0, 1))
     assert not (tmp_path / "none").exists()
@@ -264,9 +268,9 @@ def script(path):
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_every_script_runs_to_its_files(path, runs, monkeypatch, capsys):
-    config, grid, _ = runs
-    monkeypatch.setattr("ceil_jax.experiment.Grid", lambda: grid)
+def test_every_script_runs_to_its_files(path, runs, tmp_path, moved_for_trained, monkeypatch, capsys):
+    config = replace(runs[0], out=shutil.copytree(runs[0].out, tmp_path / "runs"))
+    monkeypatch.setattr("ceil_jax.experiment.Grid", FilmGrid)
     monkeypatch.setattr("ceil_jax.experiment.task_spec", lambda name: replace(TASK, name=name))
     experiment = script(path)
     monkeypatch.setitem(

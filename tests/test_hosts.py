@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from xla_flags import flags_for
 
 from ceil_jax import hosts
 from ceil_jax.errors import UserError
@@ -97,8 +98,7 @@ def job(folder, fatal=False):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     root = str(Path(__file__).parents[1])
-    flags = "--xla_force_host_platform_device_count=2"
-    environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": root, "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "XLA_FLAGS": flags_for(2), "PYTHONPATH": root, "JAX_PLATFORMS": "cpu"}
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, str(folder), str(port), str(i), str(int(fatal))],

@@ -297,17 +297,18 @@ def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
 @pytest.mark.packages
 def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     lm = load_lm("gemma-3-270m", dtype="float32")
-    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(40) for w in ("dull", "a joy")]
+    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(24) for w in ("dull", "a joy")]
     prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
-    assert lm.count_tokens(["".join(reviews)])[0] > 512
-    assert lm.generate(prompts, 6) == [lm.generate([prompt], 6)[0] for prompt in prompts]
+    assert 512 < lm.count_tokens(["".join(reviews)])[0] < 700
+    assert lm.generate(prompts, 3) == [lm.generate([prompt], 3)[0] for prompt in prompts]
     found = lm.log_likelihood(prompts, [" is good", " best"])
     network, fast = lm._model, lm._tokenizer
     for prompt, answer, score in zip(prompts, [" is good", " best"], found, strict=True):
         ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
         with torch.no_grad():
-            log_probs = network(torch.tensor([ids])).logits[0].log_softmax(-1)
-        expected = sum(float(log_probs[place - 1, ids[place]]) for place in range(start, len(ids)))
+            logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[0, :-1]
+        asked = torch.tensor(ids[start:])
+        expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
         assert score == pytest.approx(expected, abs=1e-3)
 
 

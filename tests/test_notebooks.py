@@ -75,7 +75,7 @@ def test_what_ceil_selects(notebook):
 
 
 @pytest.mark.packages
-def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path):
+def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_trained):
     from ceil_jax import load_task
     from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
     from ceil_jax.pipeline import Pipeline

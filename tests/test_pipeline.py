@@ -105,24 +105,29 @@ def test_a_change_recomputes_only_what_depends_on_it(finished, monkeypatch):
     assert '"loss":"info_nce"' in (new / "key.json").read_text()
 
 
-@pytest.mark.parametrize("train_context", ["shared", "both"])
-def test_the_context_encoder_learns_where_it_should(finished, train_context):
+@pytest.mark.parametrize(("train_context", "different"), [("frozen", 2), ("shared", 2), ("both", 3)])
+def test_whose_encoder_the_examples_have(finished, moved_for_trained, train_context, different):
     pipeline, _ = finished
-    # far more than the demo's rate: 20 steps must be seen to change weights and to be kept
-    ceil = replace(SMALL.ceil, train_context=train_context, learning_rate=3e-3, epochs=4)
-    changed = Pipeline(replace(pipeline.config, ceil=ceil), TASK)
-    query, context = changed.encoders("ceil")
-    same = query.fingerprint == context.fingerprint
-    assert (
-        same == (train_context == "shared") or query.fingerprint == pipeline.encoders("epr").query.fingerprint
-    )
+    ceil = replace(SMALL.ceil, train_context=train_context, learning_rate=3e-3)
+    query, context = Pipeline(replace(pipeline.config, ceil=ceil), TASK).encoders("ceil")
+    epr = pipeline.encoders("epr").query
+    assert len({query.fingerprint, context.fingerprint, epr.fingerprint}) == different
+    assert query.fingerprint != epr.fingerprint
+    assert (context.fingerprint == epr.fingerprint) == (train_context == "frozen")
+    assert (context.fingerprint == query.fingerprint) == (train_context == "shared")
 
 
 def test_k_dpp_subsets_and_base_initialisation(finished):
     pipeline, _ = finished
     ceil = replace(SMALL.ceil, sampler="k_dpp", initial="base", epochs=1)
-    result = Pipeline(replace(pipeline.config, signal="choice", ceil=ceil), TASK).evaluate("ceil")
-    assert len(result.rows) == 30
+    changed = Pipeline(replace(pipeline.config, signal="choice", ceil=ceil), TASK)
+    assert len(changed.evaluate("ceil").rows) == 30
+    assert "training CEIL" in changed.costs and "training EPR" not in changed.costs
+    uniform = Pipeline(replace(changed.config, ceil=replace(ceil, sampler="random")), TASK)
+    ours, theirs = (run._ceil_sets[1] for run in (changed, uniform))
+    assert (ours.shortlist == theirs.shortlist).all() and (ours.subsets != theirs.subsets).any()
+    [row, *_] = changed.ceil_scores.rows
+    assert changed.signal([row])[0].tolist() == pytest.approx(row["choice"])
 
 
 def test_ceil_holds_out_what_epr_did_not_learn_from(finished, monkeypatch):

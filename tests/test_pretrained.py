@@ -349,10 +349,11 @@ def sentences(count):
 @pytest.mark.packages
 @pytest.mark.parametrize(("name", "dim"), [("all-MiniLM-L6-v2", 384), ("all-mpnet-base-v2", 768)])
 def test_packaged_encoders_equal_sentence_transformers(name, dim, tmp_path):
-    texts = sentences(200)
+    # each length that texts are padded to is compiled, and mpnet's layers take their time
+    texts = sentences(200)[: 200 if dim == 384 else 20]
     encoder = load_encoder(name)
     vectors = encoder.encode(texts)
-    assert vectors.shape == (200, dim)
+    assert vectors.shape == (len(texts), dim)
     (modules,) = fetch(name).rglob("modules.json")
     expected = vectors_of_sentence_transformers(modules.parent, texts)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)

@@ -1,5 +1,6 @@
 """Tables of published runs, from their lines alone."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -65,11 +66,40 @@ def test_values_means_differences_and_costs(file):
     assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
     assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
     differences = bootstrap_interval(np.array([0, 0.5, 0.5, 0])).percent()
-    less = text[text.index("## Less EPR") : text.index("## What it took")]
+    less = text[text.index("## Less EPR") : text.index("## What the first seed took")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
     assert "| EPR |" not in less and "nothing" not in text
     assert "| CEIL | 1,234, 6 | 1,234, 6 |" in text
     assert "Queries: 4 of films, 2 of shows. 2 cores, 2026-11-22." in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"task": None}, "expected a text as 'task'"),
+        ({"tokens": "many"}, "expected a number as 'tokens'"),
+        ({"seed": "first"}, "expected a whole number or null as 'seed'"),
+        ({"statistics": "12x"}, "expected a number or several for each of 4 queries as 'statistics'"),
+        ({"statistics": "101"}, "expected a number or several for each of 4 queries as 'statistics'"),
+        ({"statistics": [1, 0, 1, 1]}, "expected a number or several for each of 4 queries as 'statistics'"),
+        ({"texts": 7}, "expected a text as 'texts'"),
+    ],
+)
+def test_a_line_that_is_no_result_is_named(file, wrong, expected, capsys):
+    text = json.dumps({**LINES[0], **wrong})
+    file.write_text(file.read_text() + text + "\n")
+    assert main(["results", str(file)]) == 2
+    assert f"results.jsonl, line {len(LINES) + 1}: {expected}; mend it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"[1]\n", b"{torn\n", b"\xff\xfe\n", b'"text"\n'])
+def test_what_is_no_object_is_named(tmp_path, content, capsys):
+    (tmp_path / "r.jsonl").write_bytes(content)
+    assert main(["results", str(tmp_path / "r.jsonl")]) == 2
+    assert "r.jsonl, line 1: expected a JSON object; mend it" in capsys.readouterr().err
+    (tmp_path / "r.jsonl").write_bytes(b"")
+    assert main(["results", str(tmp_path / "r.jsonl")]) == 2
+    assert "r.jsonl: no results in it" in capsys.readouterr().err
 
 
 def test_tables_of_their_own_for_other_settings_and_experiments(file):
@@ -77,6 +107,11 @@ def test_tables_of_their_own_for_other_settings_and_experiments(file):
         file,
         [line("CEIL", "films", [1, 1, 1, 1], 0, shots=4), line("CEIL", "films", [1], experiment="ideas")],
     )
+    keep(
+        file,
+        [line("both", "films", [1, 1, 1, 1], 0, trained_by=[["films", "small-lm"], ["shows", "small-lm"]])],
+    )
+    assert "| both | 1,234, 6 + training elsewhere |" in published(file)
     assert published(file).count("\n# ") == 2
     assert published(file, ["ideas"]).startswith("# ideas")
     with pytest.raises(UserError, match="unknown experiment 'idea'; did you mean 'ideas'"):

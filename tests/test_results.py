@@ -9,7 +9,24 @@ from ceil_jax.results import keep, read_results
 
 
 def line(config, value, experiment="table2"):
-    return {"experiment": experiment, "row": "CEIL", "column": "films", "config": config, "value": value}
+    return {
+        "experiment": experiment,
+        "row": "CEIL",
+        "column": "films",
+        "config": config,
+        "value": value,
+        "task": "films",
+        "lm": "an LM",
+        "encoder": "an encoder",
+        "metric": "accuracy",
+        "seed": 0,
+        "shots": 8,
+        "n": 4,
+        "tokens": 9,
+        "seconds": 0.5,
+        "device": "2 cores",
+        "date": "2026-11-22",
+    }
 
 
 def test_a_run_has_one_line_the_latest(tmp_path):
@@ -35,8 +52,9 @@ def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(bad, tmp_path):
     file = tmp_path / "results.jsonl"
     content = json.dumps(line("a", 1.0)) + "\n" + bad + "\n"
     file.write_text(content)
+    expected = "a text as 'row'" if "table2" in bad else "a JSON object"
     with pytest.raises(
-        UserError, match=r"results.jsonl, line 2: expected a JSON object with experiment, row"
+        UserError, match=f"results.jsonl, line 2: expected {expected}; mend it or take it out"
     ):
         keep(file, [line("b", 2.0)])
     assert file.read_text() == content

@@ -32,9 +32,11 @@ def parse_address(spec: str) -> Address:
     try:
         parts = urlsplit(spec)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
+    except ValueError:
+        # the error repeats what stands where the port is looked for: http://me:password, the @ forgotten
         raise UserError(
-            f"the address of an endpoint: {error}; expected http://host:port/v1#model-name"
+            "the address of an endpoint: its port is no number below 65536, or [ ] do not hold an IPv6 address; "
+            "expected http://host:port/v1#model-name"
         ) from None
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(

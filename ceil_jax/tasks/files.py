@@ -39,6 +39,8 @@ def read_split(path: Path) -> Split:
         UserError: no such file, an unknown suffix, no rows, or the first line that cannot be read.
     """
     name = path.name.removesuffix(".gz")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name one file, ending in {', '.join(SUFFIXES)}")
     if not name.endswith((".jsonl", ".json", ".csv", ".parquet")):
         raise UserError(f"cannot read {path}: expected a file ending in {', '.join(SUFFIXES)}")
     if not path.is_file():
