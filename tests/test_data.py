@@ -284,6 +284,8 @@ def test_other_mistakes(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
     with pytest.raises(UserError, match=r"no file .*missing\.jsonl"):
         read(tmp_path / "missing.jsonl")
+    with pytest.raises(UserError, match=r"is a folder: name one file, ending in \.jsonl"):
+        read(tmp_path)
     with pytest.raises(UserError, match=r"validation is 1\.5: expected a fraction"):
         read(path, validation=1.5)
     with pytest.raises(UserError, match="unknown metric 'bleau'; did you mean 'bleu'"):
