@@ -133,9 +133,7 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
 
 
 def check_limits(**limits: int | None) -> None:
-    """Raises:
-    UserError: a limit below 1.
-    """
+    """Refuse a limit below 1, with a UserError that names it."""
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise UserError(f"{name} is {limit}: expected at least 1, or none for all")

@@ -7,10 +7,9 @@
 `row` and `column` are the run's place in the experiment's table. Values are percentages, `low` and `high` the 95 %
 bootstrap interval over queries, `tokens` and `seconds` what the LM read and what all stages took, shared ones
 included but not those of the runs in `trained_by`, whose encoders it took, `seed` null where nothing is trained,
-`config` the hash of all settings. Those of the prompt that are not
-the default (`token_budget`, `fit`, `order`) are named too. `texts` is the hash of queries and bank, and `statistics`
-what the metric is computed from, a number or several for each query, so that differences can be paired and averaged
-over tasks that were run apart (`published.py`).
+`config` the hash of all settings. Those of the prompt that are not the default (`token_budget`, `fit`, `order`) are
+named too. `texts` is the hash of queries and bank, and `statistics` what the metric is computed from, a number or
+several for each query, so that differences can be paired and averaged over tasks run apart (`published.py`).
 """
 
 from __future__ import annotations

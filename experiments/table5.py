@@ -3,8 +3,8 @@
     python experiments/table5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
 Rows: the encoder as loaded (the paper's BERT) or EPR's weights; columns: InfoNCE with the best-scored subset as
-the positive, or the pairwise margin loss. The two of a row share the LM's
-scores of subsets.
+the positive, or the pairwise margin loss. The two of a row share the LM's scores
+of subsets.
 """
 
 import sys
