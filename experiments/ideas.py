@@ -14,6 +14,9 @@
   are labels, because a bank's labels say more of them than the LM's scores of 400 queries; 0 to +3 for programs. TST
   itself, beside EPR: the same.
 - greedy order: the first chosen stands next to the query, not the most similar. Expected: within ±1.
+- EPR from five times the training queries, which is about as many LM tokens as CEIL's sets and EPR's examples take
+  together: is it better to read more queries with an example each than sets? Expected: +1 to +3 points over EPR, and
+  CEIL no better than that. A task with fewer training queries has no more to offer.
 - top-k of the same encoder, because MAP can lose what training gained. Expected: −1 to −3.
 """
 
@@ -42,8 +45,10 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     if task_spec(config.task).metric == "accuracy":
         variants["choice"] = replace(config, signal="choice")
         variants["choice, example with output"] = replace(config, signal="choice", context="example")
+    more = replace(config, epr=replace(config.epr, instances=5 * config.epr.instances))
     found = [
         Entry("EPR", config.task, Cell(config, "epr")),
+        Entry("EPR, 5 × the queries", config.task, Cell(more, "epr")),
         Entry("TST", config.task, Cell(config, "tst")),
         Entry("TST + MAP", config.task, Cell(config, "tst_map")),
         Entry("top-k", config.task, Cell(config, "topk")),
