@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -64,8 +65,8 @@ class Encoder:
         self._paths = {".".join(map(str, path)): path for path in leaves}
         self.params: Params = {name: leaves[path].get_value() for name, path in self._paths.items()}
         self._set_dtype("float32")
-        probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
-        self.dim: int = jax.eval_shape(self.apply, self.params, probe).shape[-1]
+        self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
+        self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[-1]
 
     def _set_dtype(self, dtype: str) -> None:
         if dtype not in DTYPES:
@@ -101,7 +102,7 @@ class Encoder:
 
     def _changed(self, **attributes: Any) -> Encoder:
         other = copy.copy(self)
-        for cached in ("fingerprint", "_cast_params"):
+        for cached in ("fingerprint", "cached_as", "_cast_params"):
             other.__dict__.pop(cached, None)
         other.__dict__.update(attributes)
         return other
@@ -114,7 +115,8 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of a sha256 over weights, network, tokenizer and dtype: a key for cached vectors."""
+        """16 hex digits of a sha256 over weights, other state, the network's name, tokenizer and dtype. The same with
+        every version of jax: a saved bank is checked by it."""
         what = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
         digest = hashlib.sha256(
             f"{what} {self.tokenizer.fingerprint} {self.max_length} {self.dtype}".encode()
@@ -123,6 +125,21 @@ class Encoder:
             value = np.ascontiguousarray(self.params[name])
             digest.update(f"{name} {value.shape} {value.dtype}".encode())
             digest.update(value.data)
+        if self.checkpoint is None:
+            _add_arrays(digest, self._constants)
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def cached_as(self) -> str:
+        """`fingerprint`, and for a network of the user's own its program too: the key of cached vectors, so that an
+        edited `__call__` does not find those of the old one."""
+        if self.checkpoint is not None:
+            return self.fingerprint
+        program = jax.make_jaxpr(self.apply)(self.params, self._probe)
+        # functions in it are shown with where they lie in memory
+        text = re.sub(r"0x[0-9a-f]+", "", str(program))
+        digest = hashlib.sha256(f"{self.fingerprint} {text}".encode())
+        _add_arrays(digest, program.consts)
         return digest.hexdigest()[:16]
 
     @cached_property
@@ -192,6 +209,18 @@ class Encoder:
         from ceil_jax.pretrained import save_encoder
 
         save_encoder(self, Path(folder))
+
+
+def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        # random keys, which dropout's state holds, are no numbers
+        value = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        digest.update(f"{jax.tree_util.keystr(path)} {value.shape} {value.dtype}".encode())
+        digest.update(np.ascontiguousarray(value).data)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def fits(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:

@@ -54,6 +54,11 @@ class EndpointEncoder(Encoder):
         """16 hex digits of what the server says of the model: a key for cached vectors."""
         return hashlib.sha256(f"endpoint {self._identity}".encode()).hexdigest()[:16]
 
+    @property
+    def cached_as(self) -> str:
+        """`fingerprint`."""
+        return self.fingerprint
+
     @cached_property
     def dim(self) -> int:  # type: ignore[override]
         return self._embedded(["dimension"]).shape[1]

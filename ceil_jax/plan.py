@@ -72,7 +72,7 @@ class _StandIn:
     """A trained encoder that is not there yet."""
 
     def __init__(self, like: Any, key: str) -> None:
-        self.dim, self.fingerprint, self.name = like.dim, f"untrained-{key}", "not trained yet"
+        self.dim, self.cached_as, self.name = like.dim, f"untrained-{key}", "not trained yet"
         self.tokenizer, self.max_length, self.params = like.tokenizer, like.max_length, like.params
 
 
@@ -109,7 +109,7 @@ class _Planner(Pipeline):
         return padded_length(longest, self.base.max_length, lengths)
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
-        key = {"encoder": encoder.fingerprint, "texts": digest(list(texts))}
+        key = {"encoder": encoder.cached_as, "texts": digest(list(texts))}
         with self.store.stage("vectors", key) as stage:
             if stage.summary is not None:
                 self.note(stage, f"encoding {len(texts):,} texts", done=True)
@@ -128,7 +128,7 @@ class _Planner(Pipeline):
         for encoder, texts in asked:
             self.embed(encoder, texts)
         names = {
-            f"vectors-{digest({'encoder': encoder.fingerprint, 'texts': digest(texts)})}"
+            f"vectors-{digest({'encoder': encoder.cached_as, 'texts': digest(texts)})}"
             for encoder, texts in asked
         }
         missing = {name for name, work in self.plan.stages.items() if not work.done}
@@ -139,7 +139,7 @@ class _Planner(Pipeline):
     ) -> list[list[Retrieved]]:
         if self.known(encoders, bank, queries):
             return super().nearest(encoders, bank, queries, n)
-        return self._guess(encoders.query.fingerprint, bank, queries, min(n, len(bank) - 1))
+        return self._guess(encoders.query.cached_as, bank, queries, min(n, len(bank) - 1))
 
     def _guess(
         self, what: str, bank: Sequence[Example], queries: Sequence[Example], n: int
@@ -160,7 +160,7 @@ class _Planner(Pipeline):
             sure, what = False, ""
         else:
             encoders = self.encoders(method.encoder)
-            sure, what = self.known(encoders, bank, self.inputs.seen(queries)), encoders.query.fingerprint
+            sure, what = self.known(encoders, bank, self.inputs.seen(queries)), encoders.query.cached_as
         if sure:
             return super().retrieve(name, queries)
         if method.retriever == "dpp":
@@ -181,7 +181,7 @@ class _Planner(Pipeline):
         if self.known(Encoders(encoder, encoder), bank, queries):
             return super()._propose(encoder, queries, config)
         size = min(config.shortlist, len(bank) - 1)
-        return self._any_sets(queries, size, config.subsets, config.size, encoder.fingerprint)
+        return self._any_sets(queries, size, config.subsets, config.size, encoder.cached_as)
 
     def _any_sets(
         self, queries: Sequence[Example], n: int, count: int, size: int, salt: str = ""

@@ -183,7 +183,7 @@ class Training(Supervision):
             **texts,
             "scores": scored,
             "signal": signal,
-            "encoder": encoder.fingerprint,
+            "encoder": encoder.cached_as,
             "config": config,
             "seed": self.config.seed,
         }

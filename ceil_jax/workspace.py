@@ -135,7 +135,7 @@ class Workspace:
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         """`encoder.encode(texts)`, remembered on disk."""
-        key = {"encoder": encoder.fingerprint, "texts": digest(list(texts))}
+        key = {"encoder": encoder.cached_as, "texts": digest(list(texts))}
         with self.store.stage("vectors", key) as stage:
             if stage.summary is None:
                 began = time.perf_counter()

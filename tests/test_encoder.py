@@ -262,6 +262,27 @@ def test_fingerprint_depends_on_what_changes_a_vector(tiny):
     assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 4
 
 
+class Own(nnx.Module):
+    """A user's network: `scale` is state that is no parameter, `pool` stands for what its code does."""
+
+    def __init__(self, scale, pool):
+        self.embed, self.scale, self.pool = nnx.Embed(99, 8, rngs=nnx.Rngs(0)), nnx.Variable(scale), pool
+
+    def __call__(self, ids, mask, *, key=None):
+        return self.pool(self.embed(ids) * mask[..., None], axis=1) * self.scale[...]
+
+
+def test_an_edited_network_does_not_find_the_vectors_of_the_old_one():
+    def own(scale=1.0, pool=jnp.sum):
+        return Encoder(
+            Own(jnp.full((1, 8), scale), pool), HashingTokenizer(99), max_length=16, factory="my_encoders:own"
+        )
+
+    assert own().cached_as == own().cached_as
+    assert own().cached_as != own(pool=jnp.max).cached_as
+    assert own().fingerprint == own().fingerprint != own(scale=3.0).fingerprint
+
+
 def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny, texts):
     half = tiny.with_dtype("bfloat16")
     exact, near = (encoder.encode(texts, batch_size=4) for encoder in (tiny, half))

@@ -6,7 +6,7 @@ import torch
 from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.lm import LanguageModel, load_lm, source_of
 from ceil_jax.lm.tokens import Tokeniser
 from ceil_jax.lm.torch_lm import TorchLM
 
@@ -266,6 +266,19 @@ def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
     assert half.name == lm.name.replace("float32", "bfloat16")
     model("llama", context=64).save_pretrained(folder)
     assert load_lm(str(folder), dtype="float32").name != lm.name
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
+    # two checkpoints of one run have files of the same names and sizes
+    names = []
+    for run, content in (("1", b"0123"), ("2", b"0124"), ("3", b"0123")):
+        folder = tmp_path / run / "final"
+        folder.mkdir(parents=True)
+        for name in ("config.json", "model.safetensors", "tokenizer.json"):
+            (folder / name).write_bytes(content if name == file else b"{}")
+        names.append(source_of(str(folder))[1])
+    assert names[0] == names[2] != names[1]
 
 
 def test_loading_says_what_is_wrong(tmp_path):

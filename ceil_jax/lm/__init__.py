@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from ceil_jax.config import EndpointConfig
+from ceil_jax.disk import file_sha256
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.address import is_address
 from ceil_jax.lm.base import LanguageModel
@@ -72,10 +73,8 @@ def source_of(spec: str) -> tuple[str, str]:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Eight digits that change with the config or the size of a weights file."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.glob("config.json")) + sorted(folder.glob("*.safetensors")):
-        digest.update(f"{file.name} {file.stat().st_size}\n".encode())
-        if file.suffix == ".json":
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:8]
+    """Eight digits of a sha256 over weights, configuration and tokenizer: two checkpoints of one run may differ in
+    nothing but the bytes of their weights. Reads each file whole."""
+    files = (file for kind in ("json", "txt", "model", "safetensors") for file in folder.glob(f"*.{kind}"))
+    lines = sorted(f"{file.name} {file_sha256(file)}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:8]
