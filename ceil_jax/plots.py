@@ -20,14 +20,19 @@ def draw_scores(axes: Axes, comparison: Comparison) -> None:
     """Each method's metric with its interval, the first method on top."""
     rows = comparison.rows[::-1]
     for place, row in enumerate(rows):
-        below, above = row.value - row.interval.low, row.interval.high - row.value
+        bars = _bars(row.value, row.interval.low, row.interval.high)
         colour = ORANGE if row.method.startswith("ceil") else BLUE
-        axes.errorbar(row.value, place, xerr=[[below], [above]], fmt="o", color=colour, capsize=3)
+        axes.errorbar(row.value, place, xerr=bars, fmt="o", color=colour, capsize=3)
         axes.annotate(f"{row.value:.1f}", (row.value, place), (0, 6), textcoords="offset points", ha="center")
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.set_ylim(-0.6, len(rows) - 0.3)
     axes.set_xlabel(f"{comparison.metric}, % (n = {comparison.queries}, 95 % bootstrap interval)")
     axes.grid(axis="x", alpha=0.3)
+
+
+def _bars(value: float, low: float, high: float) -> list[list[float]]:
+    """The lengths of an interval's two arms; where it has no width, rounding may have put its ends across."""
+    return [[max(0.0, value - low)], [max(0.0, high - value)]]
 
 
 def draw_plane(
@@ -90,7 +95,7 @@ def draw_points(
     """Values with intervals (value, low, high), the first on top; the paper's as open diamonds."""
     for place, (value, paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
         mean, low, high = value
-        axes.errorbar(mean, place, xerr=[[mean - low], [high - mean]], fmt="o", color=BLUE, capsize=3)
+        axes.errorbar(mean, place, xerr=_bars(mean, low, high), fmt="o", color=BLUE, capsize=3)
         axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
         if paper is not None:
             axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)

@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.config import RunConfig
+from ceil_jax.intervals import Sample
 from ceil_jax.journal import Journal
 from ceil_jax.lm.address import is_address, parse_address
+from ceil_jax.metrics import metric_named
 from ceil_jax.runs import Cost, Stage, Store, canonical, digest
 from ceil_jax.tasks.base import Example, Task
 
@@ -68,6 +70,12 @@ class Record:
     def scores(self) -> np.ndarray:
         """float [N]: the metric of each query."""
         return np.load(self.root / self.metrics / "scores.npy")
+
+    def sample(self) -> Sample:
+        """The queries' statistics and the metric of them together, which for BLEU is no mean of the scores; for
+        intervals."""
+        statistics = np.load(self.root / self.metrics / "statistics.npy")
+        return Sample(statistics, metric_named(self.metric).from_sums)
 
 
 def record(
@@ -144,7 +152,7 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         found = read_record(root, folder.name)
-        if found is None:
+        if found is None or len(found.rows()) != len(found.scores()):
             trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
         else:
             records.append(found)

@@ -89,6 +89,23 @@ def test_tables_stand_beside_the_papers_numbers(runs):
     assert table.cells()[0][-3:] == ["30", "40", "3"]
 
 
+def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
+    # BLEU of a corpus is no mean of its sentences' BLEU
+    commands = ["tar -xzf archive.tgz -C /tmp", "ls", "find . -name core -delete", "pwd"]
+    queries = [Example(f"validation-{i}", f"do {i}", command) for i, command in enumerate(commands)]
+    task = Task("shell", TASK.train, queries, TASK.template, "char_bleu")
+    answers = {"bm25": ["tar -xzf archive.tgz", "cd", "find . -name x", "pwd"], "topk": [*commands[:3], "ls"]}
+    for method, predictions in answers.items():
+        keep(tmp_path, method, predictions, task=task)
+    [table] = tables(read_records(tmp_path)[0])
+    bm25, topk = table.lines
+    for line in table.lines:
+        assert line.interval.mean == pytest.approx(line.record.value)
+        assert abs(line.record.value - 100 * line.scores.mean()) > 5
+    [difference] = table.differences
+    assert difference.interval.mean == pytest.approx(bm25.record.value - topk.record.value)
+
+
 def test_runs_of_one_method_are_named_by_what_differs(runs):
     for loss in ("pairwise", "info_nce"):
         config = RunConfig(out=runs, ceil=CEILConfig(loss=loss))
@@ -184,6 +201,16 @@ def test_what_cannot_be_shown_is_said_and_left_alone(runs, tmp_path):
     assert [run["label"] for run in data(page)[0]["runs"]] == ["BM25"]
     assert page.count("damaged, unfinished or of another version") == 2
     assert (runs / gone.metrics / "done.json").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-9] + b"7" + content[-8:], lambda content: b""])
+def test_a_run_whose_answers_are_damaged_is_left_out(runs, tmp_path, damage):
+    [gone] = [r for r in read_records(runs)[0] if r.method == "topk"]
+    answers = runs / gone.predictions / "rows.jsonl"
+    answers.write_bytes(damage(answers.read_bytes()))
+    page = report([runs], tmp_path / "page.html").read_text()
+    assert [run["label"] for run in data(page)[0]["runs"]] == ["BM25"]
+    assert f"{gone.name}: damaged" in page
 
 
 def test_several_folders_make_one_page(runs, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax.intervals import Interval, bootstrap_interval
+from ceil_jax.intervals import Interval, bootstrap_interval, paired
 from ceil_jax.methods import METHODS
 from ceil_jax.records import Record
 from ceil_jax.tasks import TASKS
@@ -25,7 +25,7 @@ class Line(NamedTuple):
     scores: np.ndarray
     """float [N]."""
     interval: Interval
-    """Of the mean over queries, in percent."""
+    """Of the metric over all queries, in percent."""
     paper: float | None
     """What CEIL's Table 2 says of such a method."""
 
@@ -101,9 +101,8 @@ def _table(found: Sequence[Record]) -> Table:
     paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
     lines = []
     for record, label in zip(records, _labels(records), strict=True):
-        scores = record.scores()
-        interval = Interval(*(100 * number for number in bootstrap_interval(scores)))
-        lines.append(Line(record, label, scores, interval, paper.get(_paper_name(record))))
+        interval = bootstrap_interval(*record.sample()).percent()
+        lines.append(Line(record, label, record.scores(), interval, paper.get(_paper_name(record))))
     first = lines[0].record
     shots = sorted({record.config["shots"] for record in records})
     encoders = sorted({record.config["encoder"] for record in records})
@@ -122,7 +121,7 @@ def _differences(lines: Sequence[Line]) -> tuple[Difference, ...]:
         Difference(
             line.label,
             base.label,
-            Interval(*(100 * number for number in bootstrap_interval(line.scores - base.scores))),
+            bootstrap_interval(*paired(line.record.sample(), base.record.sample())).percent(),
         )
         for method in AGAINST
         for base in lines
