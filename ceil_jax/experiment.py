@@ -13,6 +13,7 @@ import tyro
 
 from ceil_jax.cli import command
 from ceil_jax.config import RunConfig
+from ceil_jax.disk import held
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.grid import Entry, Grid
 from ceil_jax.results import keep, lines_of
@@ -124,14 +125,14 @@ def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
 
 def write(folder: Path, name: str, table: Table, figure: Figure) -> None:
     """The table as Markdown and CSV, the figure as PNG and PDF, each file whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stage = Stage(folder)
-    stage.write(f"{name}.md", table.markdown().encode())
-    stage.write(f"{name}.csv", table.csv().encode())
-    for suffix in ("png", "pdf"):
-        out = io.BytesIO()
-        figure.savefig(out, format=suffix, dpi=130, metadata=_UNDATED if suffix == "pdf" else None)
-        stage.write(f"{name}.{suffix}", out.getvalue())
+    with held(folder):
+        stage = Stage(folder)
+        stage.write(f"{name}.md", table.markdown().encode())
+        stage.write(f"{name}.csv", table.csv().encode())
+        for suffix in ("png", "pdf"):
+            out = io.BytesIO()
+            figure.savefig(out, format=suffix, dpi=130, metadata=_UNDATED if suffix == "pdf" else None)
+            stage.write(f"{name}.{suffix}", out.getvalue())
 
 
 _UNDATED: dict[str, Any] = {"CreationDate": None}

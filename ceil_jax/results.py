@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from ceil_jax.disk import held
 from ceil_jax.errors import UserError
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.grid import Cell, Grid, Measured
@@ -108,16 +109,16 @@ def _run(grid: Grid, one: Measured, seed: int) -> tuple[Cell, Evaluation, Record
 
 
 def keep(file: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """Add lines to a file of results; a run that is there already is replaced.
+    """Add lines to a file of results; a run that is there already is replaced. A second process waits.
 
     Raises:
-        UserError: a line of the file is no result.
+        UserError: a line of the file is no result; the disk is full or the folder cannot be written.
     """
-    kept = {_identity(line): line for line in read_results(file)} if file.exists() else {}
-    kept |= {_identity(line): line for line in lines}
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept.values())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    Stage(file.parent).write(file.name, text.encode())
+    with held(file.parent, f".{file.name}.lock"):
+        kept = {_identity(line): line for line in read_results(file)} if file.exists() else {}
+        kept |= {_identity(line): line for line in lines}
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept.values())
+        Stage(file.parent).write(file.name, text.encode())
 
 
 def read_results(file: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The file of published runs."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -35,6 +36,13 @@ def test_a_run_has_one_line_the_latest(tmp_path):
     keep(file, [line("a", 3.0), line("a", 4.0, "table6")])
     assert read_results(file) == [line("a", 3.0), line("b", 2.0), line("a", 4.0, "table6")]
     assert len(file.read_text().splitlines()) == 3
+
+
+def test_scripts_side_by_side_lose_no_line(tmp_path):
+    file = tmp_path / "results.jsonl"
+    with ThreadPoolExecutor(4) as scripts:
+        list(scripts.map(lambda i: keep(file, [line(f"run {i}", float(i))]), range(40)))
+    assert {one["config"] for one in read_results(file)} == {f"run {i}" for i in range(40)}
 
 
 def test_a_run_may_stand_in_several_places_of_a_table(tmp_path):
