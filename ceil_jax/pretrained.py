@@ -30,6 +30,9 @@ Factory = Callable[[], Encoder]
 FACTORY_FILE = "ceil_jax.json"
 """In the folder of a saved encoder that is not of a Hugging Face family: the name of its factory."""
 
+_MARKS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+"""In the folder of one that is: what readers of such folders begin with."""
+
 
 def load_encoder(
     name_or_path: str | os.PathLike[str],
@@ -113,6 +116,9 @@ def save_encoder(encoder: Encoder, folder: Path) -> None:
                     target.mkdir(exist_ok=True)
                 else:
                     os.replace(file, target)
+            # what says that another kind of encoder was saved here before
+            for name in _MARKS if encoder.checkpoint is None else (FACTORY_FILE,):
+                (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot write {folder}: {error.strerror or error}; free space or choose another folder"

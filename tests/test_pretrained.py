@@ -288,6 +288,14 @@ def test_a_registered_encoder(tmp_path):
     assert load_encoder(tmp_path).fingerprint == encoder.with_dtype("float32").fingerprint
 
 
+def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
+    for name in ("tiny", bert, "tiny"):
+        encoder = load_encoder(name)
+        encoder.save_pretrained(tmp_path)
+        np.testing.assert_array_equal(load_encoder(tmp_path).encode(["duck"]), encoder.encode(["duck"]))
+    assert not (tmp_path / "modules.json").exists()
+
+
 def test_a_downloaded_folder_may_not_name_code_to_import(own_module, tmp_path, monkeypatch):
     load_encoder(f"{own_module}:build").save_pretrained(tmp_path / "saved")
     monkeypatch.setattr("ceil_jax.pretrained._download", lambda name: tmp_path / "saved")
