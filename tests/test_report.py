@@ -222,6 +222,9 @@ def test_several_folders_make_one_page(runs, tmp_path):
 
 
 def test_a_page_that_cannot_be_written_is_one_line(runs, tmp_path):
+    with pytest.raises(UserError, match=r"is a folder; name the page, such as .*report\.html"):
+        report([runs], tmp_path)
+    assert report([runs], tmp_path / "new" / "page.html").is_file()
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
         report([runs], tmp_path / "file" / "page.html")

@@ -74,8 +74,10 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
     and in the log.
 
     Raises:
-        UserError: no such folder, or no finished evaluation in any.
+        UserError: no such folder, no finished evaluation in any, or the page cannot be written.
     """
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
     records: list[Record] = []
     trouble: list[str] = []
     stores = [store for root in roots for store in _stores(root)]
@@ -102,6 +104,7 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
         megabytes=megabytes,
     )
     with disk_errors(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
         # another process may be writing the same page
         beside = out.with_name(f".{out.name}.{os.getpid()}")
         beside.write_text(page, "utf-8")
