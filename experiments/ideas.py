@@ -3,7 +3,8 @@
     python experiments/ideas.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
 - example with output: trained encoders see what a bank example's answer is, not its input alone. Expected: +1 to +3
-  points where there are a few labels, 0 to +1 where outputs are programs, which their inputs nearly say.
+  points where there are a few labels, 0 to +1 where outputs are programs, which their inputs nearly say. EPR with the
+  same, beside which CEIL's gain is to be seen: as much.
 - choice: on tasks with options, training ranks by the right one's share of their probability, not by its own.
   Expected: +1 to +3, for accuracy asks for the share; with outputs seen as well, the sum of both.
 - tree: subsets that share the halves that open their prompts. Expected: 6 of 10 tokens, within ±1 point.
@@ -49,6 +50,7 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     found = [
         Entry("EPR", config.task, Cell(config, "epr")),
         Entry("EPR, 5 × the queries", config.task, Cell(more, "epr")),
+        Entry("EPR, example with output", config.task, Cell(replace(config, context="example"), "epr")),
         Entry("TST", config.task, Cell(config, "tst")),
         Entry("TST + MAP", config.task, Cell(config, "tst_map")),
         Entry("top-k", config.task, Cell(config, "topk")),
