@@ -59,10 +59,13 @@ def with_counts(grid: Grid, table: Table) -> Table:
     for task in by_task(table):
         for row in ROWS:
             found = [(table.at(task, row, b), table.at(task, row.replace(AWARE, CUT), b)) for b in budgets]
+            if not any(one for one, _ in found):
+                continue
             numbers = [n for one, _ in found for n in (_prompts(grid, one) if one else (np.nan, np.nan))]
             counts.append([task, row, *(f"{number:.1f}" for number in numbers)])
             if AWARE in row:
-                worth.append([task, row.split(",")[0], *(signed(a.minus(b)) for a, b in found if a and b)])
+                differences = [signed(a.minus(b)) if a and b else "" for a, b in found]
+                worth.append([task, row.split(",")[0], *differences])
     config = table.measured[0].entry.cell.config
     title = f"{EXPERIMENT.title} ({table.measured[0].lm}, at most {SHOTS} examples, encoder {config.encoder})"
     sections = [("What the choice is worth", worth), ("Examples and tokens a prompt, means", counts)]

@@ -360,20 +360,30 @@ def test_mistakes_are_one_line(arguments, message, capsys):
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith(message)
 
 
-def test_a_table_of_some_of_its_methods(runs, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("name", "methods", "rows", "besides"),
+    [
+        ("table2", ["topk", "random"], ["random", "dense top-k"], "What it took"),
+        ("budget", ["dpp"], ["DPP-MAP, cut", "DPP-MAP, budget-aware"], "Examples and tokens a prompt"),
+    ],
+)
+def test_a_table_of_some_of_its_methods(name, methods, rows, besides, runs, monkeypatch, capsys):
     config, grid, _ = runs
     monkeypatch.setattr("ceil_jax.experiment.Grid", lambda: grid)
     monkeypatch.setattr("ceil_jax.experiment.task_spec", lambda name: replace(TASK, name=name))
-    [path] = [path for path in EXPERIMENTS if path.stem == "table2"]
+    [path] = [path for path in EXPERIMENTS if path.stem == name]
     experiment = script(path)
-    monkeypatch.setitem(
-        experiment.entries.__globals__, "task_spec", lambda name: type("Spec", (), {"paper": {}})
-    )
-    arguments = [*experiment_arguments(config, ["films"]), "--retriever", "topk", "random"]
+    for constant, value in {
+        "task_spec": lambda name: type("Spec", (), {"paper": {}}),
+        "BUDGETS": (40, 60),
+    }.items():
+        monkeypatch.setitem(experiment.entries.__globals__, constant, value)
+    arguments = [*experiment_arguments(config, ["films"]), "--retriever", *methods]
     assert experiment.main(arguments) == 0
     text = capsys.readouterr().out
-    assert "| random |" in text and "| dense top-k |" in text and "| EPR |" not in text
-    assert "What it took" in text
+    assert all(f"| {row} |" in text for row in rows)
+    assert not any(f"| {row} |" in text for row in ("EPR", "CEIL", "CEIL, cut", "CEIL, budget-aware"))
+    assert besides in text and "nan" not in text
 
 
 def test_a_mistyped_flag_exits_with_2(capsys):
