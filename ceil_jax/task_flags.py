@@ -60,15 +60,10 @@ def load(config: RunConfig, own: OwnData) -> Task:
         seed=config.data_seed,
         validation=own.validation or 0.1,
     )
-    options: tuple[str, ...] = ()
-    if own.metric == "accuracy":
-        options = tuple(sorted({example.output for example in task.train}))
     task = replace(
         task,
-        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.data_seed)],
-        validation=[
-            replace(e, choices=options) for e in draw(task.validation, config.limit, config.data_seed)
-        ],
+        train=draw(task.train, config.bank_limit, config.data_seed),
+        validation=draw(task.validation, config.limit, config.data_seed),
     )
     return _told(task, config)
 

@@ -204,8 +204,52 @@ def test_a_second_file_is_the_validation(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
     other = write_jsonl(tmp_path / "b.jsonl", REVIEWS[:3])
     task = read(path, validation=other)
-    assert len(task.train) == 40
     assert [example.id for example in task.validation] == ["validation-0", "validation-1", "validation-2"]
+
+
+def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, caplog):
+    rows = [{"text": f"premise {i // 3}", "claim": f"claim {i}", "label": "ynm"[i % 3]} for i in range(30)]
+    path = write_jsonl(tmp_path / "a.jsonl", [*rows, rows[0] | {"claim": "CLAIM 0"}])
+    with caplog.at_level(logging.INFO):
+        task = read(path, template="{text}? {claim} {output}", validation=0.2, metric="accuracy", seed=1)
+    assert (len(task.train), len(task.validation)) == (3 * 8, 3 * 2)
+    assert {example.choices for example in [*task.train, *task.validation]} == {("m", "n", "y")}
+    assert f"{path}: 1 row repeats another's words and was left out" in caplog.messages
+    assert len(read(path).train) == 9  # a prompt that shows the premise alone
+
+
+def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
+    path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
+    other = write_jsonl(tmp_path / "b.jsonl", [{"text": f"REVIEW {i}", "label": "bad"} for i in range(3)])
+    task = read(path, validation=other)
+    assert [example.input for example in task.train] == [f"review {i}" for i in range(3, 40)]
+    assert f"{path}: 3 rows have a query's words and were left out" in caplog.messages
+    # the input may differ where a prompt does not show it
+    rows = [{"text": f"title {i}", "body": f"body {i % 2}", "label": "x"} for i in range(6)]
+    task = read(write_jsonl(tmp_path / "c.jsonl", rows), template="{body} {output}", validation=0.1)
+    assert {row.fields["body"] for row in task.train}.isdisjoint(
+        row.fields["body"] for row in task.validation
+    )
+    with pytest.raises(UserError, match=r"a\.jsonl: every row has the words of a query"):
+        read(path, validation=path)
+
+
+def test_accuracy_takes_its_options_from_the_answers(tmp_path):
+    rows = [{"text": f"review {i}", "label": f"label {i}"} for i in range(10)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    task = read(path, metric="accuracy", validation=0.5)
+    assert {example.choices for example in [*task.train, *task.validation]} == {
+        tuple(f"label {i}" for i in range(10))
+    }
+    other = write_jsonl(
+        tmp_path / "b.jsonl", [{"text": "a", "label": "label 3"}, {"text": "b", "label": "?"}]
+    )
+    with pytest.raises(UserError) as caught:
+        read(write_jsonl(tmp_path / "c.jsonl", rows[3:5]), metric="accuracy", validation=other)
+    assert str(caught.value) == (
+        f"{other}, line 2, field 'label': expected one of label 3, label 4 (the answers in "
+        f"{tmp_path / 'c.jsonl'}), found '?'"
+    )
 
 
 def test_quoted_newlines_do_not_shift_csv_lines(tmp_path):

@@ -90,7 +90,7 @@ class Task:
 
     name: str
     train: Sequence[Example]
-    """The bank, de-duplicated by `input`."""
+    """The bank, de-duplicated by the words of `input`, or of all that a prompt shows in a user's own file."""
     validation: Sequence[Example]
     template: Template
     metric: str
