@@ -308,6 +308,18 @@ BROKEN = {
     "cut gzip": ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99)[:-9], "cannot read"),
     "not parquet": ("a.parquet", GOOD.encode(), "cannot read"),
     "JSON object": ("a.json", GOOD.encode(), "expected a JSON list of objects, found dict"),
+    "JSON row": ("a.json", b'[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
+    "half a surrogate": (
+        "a.jsonl",
+        f'{GOOD}{{"text": "a \\ud800", "label": "good"}}'.encode(),
+        r"line 2, field 'text': expected text without .*, found 'a \\ud800'",
+    ),
+    "half a surrogate in a list": (
+        "a.json",
+        b'[{"text": ["\\ude00"]}]',
+        "row 1, field 'text': expected text",
+    ),
+    "half a surrogate in a name": ("a.json", b'[{"\\ude00": 1}]', "row 1, field '.ude00': expected text"),
     "deep JSON": ("a.jsonl", b"[" * 100_000, "line 1: .*JSON"),
     "unknown suffix": ("a.tsv", GOOD.encode(), r"expected a file ending in \.jsonl"),
     "one input": ("a.jsonl", GOOD.encode() * 5, "all rows have one input"),
@@ -322,6 +334,16 @@ def test_what_is_wrong_with_a_file(tmp_path, case):
         read(tmp_path / name, choices=["bad", "good"])
     assert str(tmp_path / name) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_text_beyond_the_usual(tmp_path):
+    rows = [{"text": "\U0001f600" * 70_000 + str(i), "label": "x"} for i in range(2)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))  # as surrogate pairs
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"{row['text'] * 2},x\n" for row in rows))
+    for name, times in (("a.jsonl", 1), ("a.csv", 2)):
+        task = read(tmp_path / name)
+        found = sorted(example.input for example in [*task.train, *task.validation])
+        assert found == [row["text"] * times for row in rows]
 
 
 def test_other_mistakes(tmp_path):
