@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ceil_jax.config import RunConfig
+from ceil_jax.errors import UserError
 from ceil_jax.hosts import leads
 from ceil_jax.tasks.base import Task
 
@@ -36,10 +37,19 @@ NO_FILE = OwnData()
 
 
 def load(config: RunConfig, own: OwnData) -> Task:
-    """The task of `--task`, or of `--data` where that is given; says what was read and where results go."""
+    """The task of `--task`, or of `--data` where that is given; says what was read and where results go.
+
+    Raises:
+        UserError: flags of `--data` without it; what `load_task` and `load_file` raise.
+    """
     from ceil_jax.data import check_limits, draw, load_file, load_task
 
     if own.data is None:
+        given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: only with --data FILE; --task has columns and metric of its own"
+            )
         task = load_task(
             config.task,
             config.data_dir,
