@@ -94,8 +94,9 @@ def load_file(
     those of a query.
 
     Raises:
-        UserError: the file, line and field that cannot be read; an output outside the choices; a template that
-            names what is not a column; no row left for the bank.
+        UserError: the file, line and field that cannot be read; an output outside the choices, or, without
+            choices, with a stop string in it, for such an answer could never be right; a template that names what
+            is not a column; no row left for the bank.
     """
     from ceil_jax.metrics import metric_named
 
@@ -109,10 +110,14 @@ def load_file(
         file: str | os.PathLike[str], name: str, options: tuple[str, ...], source: str
     ) -> list[Example]:
         split = read_split(Path(file).expanduser())
-        read = partial(_own, input=input, output=output, named=named, choices=options, source=source)
+        read = partial(
+            _own, input=input, output=output, named=named, choices=options, source=source, stop=ends
+        )
         return _read(split, name, (input, output, *named), read)
 
     options, source = tuple(choices or ()), ""
+    # a choice is not generated: it may hold what would end an answer
+    ends = () if options or metric == "accuracy" else tuple(stop)
     rows = examples(path, "train", options, source)
     if metric == "accuracy" and not options:
         options, source = tuple(sorted({row.output for row in rows})), f" (the answers in {path})"
@@ -223,6 +228,7 @@ def _own(
     named: tuple[str, ...],
     choices: tuple[str, ...],
     source: str,
+    stop: tuple[str, ...],
 ) -> Example:
     """A row of a user's file; its columns of text and numbers are there for the template."""
     answer = row[output]
@@ -231,6 +237,9 @@ def _own(
     answer = text({output: answer}, output).strip()
     if choices and answer not in choices:
         raise FieldError(output, f"one of {', '.join(choices)}{source}", answer)
+    for end in stop:
+        if end in answer:
+            raise FieldError(output, f"text without {end!r}, which ends an answer", answer)
     fields = {
         name: str(value)
         for name, value in row.items()

@@ -234,6 +234,18 @@ def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
         read(path, validation=path)
 
 
+def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
+    rows = [{"text": f"review {i}", "label": f"line {i}\nline"} for i in range(10)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    with pytest.raises(UserError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path}, line 1, field 'label': expected text without '\\n', which ends an answer, found 'line 0\\nline'"
+    )
+    assert len(read(path, stop=("\n\n",)).train) == 9
+    assert len(read(path, metric="accuracy").train) == 9  # chosen, not written
+
+
 def test_accuracy_takes_its_options_from_the_answers(tmp_path):
     rows = [{"text": f"review {i}", "label": f"label {i}"} for i in range(10)]
     path = write_jsonl(tmp_path / "a.jsonl", rows)
