@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import Example, FieldError, Row, Task, TaskSpec, Template, task_spec
+from ceil_jax.tasks.base import renamed
 from ceil_jax.tasks.files import Split, find_split, read_split
 from ceil_jax.tasks.hub import hub_split
 from ceil_jax.tasks.spec import text
@@ -101,9 +102,11 @@ def load_file(
     from ceil_jax.metrics import metric_named
 
     metric = metric_named(metric or ("accuracy" if choices else "exact_match")).name
-    shape = Template(template, separator) if isinstance(template, str) else template
     # the column's own name would ask every query for it
-    shape = replace(shape, pattern=shape.pattern.replace(f"{{{input}}}", "{input}"))
+    if isinstance(template, str):
+        shape = Template(renamed(template, input, "input"), separator)
+    else:
+        shape = replace(template, pattern=renamed(template.pattern, input, "input"))
     named = tuple(name for name in shape.names if name not in ("input", "output"))
 
     def examples(

@@ -9,7 +9,7 @@ from pathlib import Path
 from ceil_jax.config import RunConfig
 from ceil_jax.errors import UserError
 from ceil_jax.hosts import leads
-from ceil_jax.tasks.base import Task
+from ceil_jax.tasks.base import Task, renamed
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def load(config: RunConfig, own: OwnData) -> Task:
         own.data,
         input=own.input,
         output=own.output,
-        template=pattern.replace(f"{{{own.output}}}", "{output}"),
+        template=renamed(pattern, own.output, "output"),
         metric=own.metric,
         seed=config.data_seed,
         validation=own.validation or 0.1,

@@ -4,6 +4,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, Example, Template, task_spec
+from ceil_jax.tasks.base import renamed
 
 QUESTION_FUNQL = {"question": "what is m0", "funql": "answer(m0)"}
 UTTERANCE = {"user_utterance": "Who is coming?", "lispress": "(Yield (Attendees))"}
@@ -193,3 +194,5 @@ def test_literal_braces():
     template = Template("{{{input}}} {{x}} {output}")
     assert template.names == ("input", "output")
     assert template.example(Example("a", "in", "out")) == "{in} {x} out"
+    assert renamed("{{text}} {{{text}}} {text}", "text", "input") == "{{text}} {{{input}}} {input}"
+    assert renamed("{0} {output}", "0", "input") == "{input} {output}"  # a column may be called so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,14 @@ Context = Literal["input", "example"]
 def context_text(example: Example, context: Context) -> str:
     """A bank example as an encoder sees it."""
     return example.input if context == "input" else f"{example.input} {example.output}"
+
+
+def renamed(pattern: str, name: str, to: str) -> str:
+    """A template's pattern with `{to}` in place of `{name}`; `{{name}}` is literal and stays."""
+    # a literal brace is two: what follows them is no name
+    return re.sub(
+        r"\{\{|" + re.escape(f"{{{name}}}"), lambda found: "{{" if found[0] == "{{" else f"{{{to}}}", pattern
+    )
 
 
 @dataclass(frozen=True)
