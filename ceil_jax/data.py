@@ -8,11 +8,13 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import Example, FieldError, Row, Task, TaskSpec, Template, task_spec
+from ceil_jax.tasks.base import renamed
 from ceil_jax.tasks.files import Split, find_split, read_split
 from ceil_jax.tasks.hub import hub_split
 from ceil_jax.tasks.spec import text
@@ -85,35 +87,51 @@ def load_file(
 
     The template may name any column; `{input}` and `{output}` are the pair's, under whatever name, so that a
     text alone is a query. With `choices`, every output must be one of them. The metric is
-    accuracy with choices, else exact match. `validation` is a second file, or the fraction of the distinct
-    inputs held out by `seed`; rows of equal words stay on one side.
+    accuracy with choices, else exact match; for accuracy without choices the distinct outputs of `path` are
+    the choices. `validation` is a second file, or the fraction of the distinct inputs held out by `seed`; rows
+    of equal words stay on one side.
+
+    The bank is de-duplicated by the words that a prompt shows before the answer, and has no row that shows
+    those of a query.
 
     Raises:
-        UserError: the file, line and field that cannot be read; an output outside `choices`; a template that
-            names what is not a column.
+        UserError: the file, line and field that cannot be read; an output outside the choices, or, without
+            choices, with a stop string in it, for such an answer could never be right; a template that names what
+            is not a column; no row left for the bank.
     """
     from ceil_jax.metrics import metric_named
 
     metric = metric_named(metric or ("accuracy" if choices else "exact_match")).name
-    shape = Template(template, separator) if isinstance(template, str) else template
     # the column's own name would ask every query for it
-    shape = replace(shape, pattern=shape.pattern.replace(f"{{{input}}}", "{input}"))
-    options = tuple(choices or ())
-
+    if isinstance(template, str):
+        shape = Template(renamed(template, input, "input"), separator)
+    else:
+        shape = replace(template, pattern=renamed(template.pattern, input, "input"))
     named = tuple(name for name in shape.names if name not in ("input", "output"))
 
-    def examples(file: str | os.PathLike[str], name: str) -> list[Example]:
+    def examples(
+        file: str | os.PathLike[str], name: str, options: tuple[str, ...], source: str
+    ) -> list[Example]:
         split = read_split(Path(file).expanduser())
-        columns = (input, output, *named)
-        return _read(split, name, columns, lambda id, row: _own(id, row, input, output, named, options))
+        read = partial(
+            _own, input=input, output=output, named=named, choices=options, source=source, stop=ends
+        )
+        return _read(split, name, (input, output, *named), read)
 
+    options, source = tuple(choices or ()), ""
+    # a choice is not generated: it may hold what would end an answer
+    ends = () if options or metric == "accuracy" else tuple(stop)
+    rows = examples(path, "train", options, source)
+    if metric == "accuracy" and not options:
+        options, source = tuple(sorted({row.output for row in rows})), f" (the answers in {path})"
+        rows = [replace(row, choices=options) for row in rows]
     if isinstance(validation, (int, float)):
-        bank, queries = _hold_out(examples(path, "train"), validation, seed, str(path))
+        bank, queries = _hold_out(rows, validation, seed, str(path))
     else:
-        bank, queries = examples(path, "train"), examples(validation, "validation")
+        bank, queries = rows, examples(validation, "validation", options, source)
     return Task(
         name=Path(path).name.split(".")[0],
-        train=first_of_each(bank, lambda example: example.input),
+        train=_bank(bank, queries, shape, str(path)),
         validation=queries,
         template=shape,
         metric=metric,
@@ -205,7 +223,15 @@ def _read(
 
 
 def _own(
-    id: str, row: Row, input: str, output: str, named: tuple[str, ...], choices: tuple[str, ...]
+    id: str,
+    row: Row,
+    *,
+    input: str,
+    output: str,
+    named: tuple[str, ...],
+    choices: tuple[str, ...],
+    source: str,
+    stop: tuple[str, ...],
 ) -> Example:
     """A row of a user's file; its columns of text and numbers are there for the template."""
     answer = row[output]
@@ -213,7 +239,10 @@ def _own(
         answer = str(answer)
     answer = text({output: answer}, output).strip()
     if choices and answer not in choices:
-        raise FieldError(output, f"one of {', '.join(choices)}", answer)
+        raise FieldError(output, f"one of {', '.join(choices)}{source}", answer)
+    for end in stop:
+        if end in answer:
+            raise FieldError(output, f"text without {end!r}, which ends an answer", answer)
     fields = {
         name: str(value)
         for name, value in row.items()
@@ -243,3 +272,28 @@ def _hold_out(
         if key in held
     ]
     return bank, queries
+
+
+def _bank(
+    rows: Sequence[Example], queries: Sequence[Example], template: Template, path: str
+) -> list[Example]:
+    """The rows that show no query's words before the answer, the first of each; says how many are left out."""
+    asked = {bert_words(template.query(query)) for query in queries}
+    others = [row for row in rows if bert_words(template.query(row)) not in asked]
+    if not others:
+        raise UserError(f"{path}: every row has the words of a query, so that none is left for the bank")
+    if len(others) < len(rows):
+        log.warning("%s: %s", path, _left_out(len(rows) - len(others), "has", "have", "a query's words"))
+    bank = first_of_each(others, template.query)
+    if len(bank) < len(others):
+        repeated = _left_out(len(others) - len(bank), "repeats", "repeat", "another's words")
+        log.info("%s: %s", path, repeated)
+    return bank
+
+
+def _left_out(count: int, one: str, many: str, what: str) -> str:
+    return (
+        f"1 row {one} {what} and was left out"
+        if count == 1
+        else f"{count:,} rows {many} {what} and were left out"
+    )

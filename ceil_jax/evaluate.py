@@ -90,10 +90,12 @@ def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) ->
         predictions = [row["prediction"] for row in rows]
         scores = np.asarray(metric.per_example(predictions, queries), np.float64)
         more = {name: float(metric_named(name).corpus(predictions, queries)) for name in task.more_metrics}
+        statistics = metric.statistics(scores, predictions, queries)
         stage.save("scores.npy", scores)
-        stage.save("statistics.npy", metric.statistics(scores, predictions, queries))
+        stage.save("statistics.npy", statistics)
         stage.write("examples.csv", _table(rows, scores, task.metric).encode())
-        value = float(metric.corpus(predictions, queries))
+        # not `corpus`, which would run every query's SQL again
+        value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
         files = ("scores.npy", "statistics.npy", "examples.csv")
         stage.finish({"metric": task.metric, "value": value, "more": more}, files)
     summary = stage.summary

@@ -32,7 +32,7 @@ _CONDITIONS = {
     r"\bNOT\s+LIKE\b": "whose text does not match a pattern",
     r"(?<!NOT)\s+LIKE\b": "whose text matches a pattern",
     r"\bBETWEEN\b": "where a column lies between two bounds",
-    r"[<>](?!\s*>)(?<!<\s>)": "where a column is less or greater than a value",
+    r"[<>](?!\s*>)(?<!<>)(?<!<\s>)": "where a column is less or greater than a value",
     r"!=|<>": "where a column differs from a value",
     r"(?<![<>!])=": "that meet an equality condition",
 }

@@ -43,6 +43,9 @@ class PromptBuilder:
         reserve: tokens kept free after the prompt, for the answer.
         few_shot: examples that open every prompt, whatever is retrieved.
         token_budget: a prompt's tokens at most, where that is less than the LM takes.
+
+    Raises:
+        UserError: the answer's reserve or `few_shot` alone takes more than there is.
     """
 
     def __init__(
@@ -60,11 +63,22 @@ class PromptBuilder:
         self._lengths: dict[str, int] = {}
         # one token for the start-of-text that some tokenisers add
         context = lm.context_length - reserve - 1
+        if context < 0:
+            raise UserError(
+                f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have {reserve}; "
+                "choose another LM"
+            )
         self._limit, self._remedy = f"{lm.name} takes", "choose another LM"
         if token_budget is not None and token_budget < context:
             context = token_budget
             self._limit, self._remedy = "--token-budget leaves", "raise it"
-        self.budget = context - self._length(self._opening)
+        opening = self._length(self._opening)
+        if opening > context:
+            raise UserError(
+                f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and {self._limit} "
+                f"{context} beside the answer; {self._remedy}"
+            )
+        self.budget = context - opening
 
     def left(self, query: Example) -> int:
         """Tokens for examples beside the query.

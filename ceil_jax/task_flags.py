@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ceil_jax.config import RunConfig
+from ceil_jax.errors import UserError
 from ceil_jax.hosts import leads
-from ceil_jax.tasks.base import Task
+from ceil_jax.tasks.base import Task, renamed
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +37,19 @@ NO_FILE = OwnData()
 
 
 def load(config: RunConfig, own: OwnData) -> Task:
-    """The task of `--task`, or of `--data` where that is given; says what was read and where results go."""
+    """The task of `--task`, or of `--data` where that is given; says what was read and where results go.
+
+    Raises:
+        UserError: flags of `--data` without it; what `load_task` and `load_file` raise.
+    """
     from ceil_jax.data import check_limits, draw, load_file, load_task
 
     if own.data is None:
+        given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: only with --data FILE; --task has columns and metric of its own"
+            )
         task = load_task(
             config.task,
             config.data_dir,
@@ -55,20 +65,15 @@ def load(config: RunConfig, own: OwnData) -> Task:
         own.data,
         input=own.input,
         output=own.output,
-        template=pattern.replace(f"{{{own.output}}}", "{output}"),
+        template=renamed(pattern, own.output, "output"),
         metric=own.metric,
         seed=config.data_seed,
         validation=own.validation or 0.1,
     )
-    options: tuple[str, ...] = ()
-    if own.metric == "accuracy":
-        options = tuple(sorted({example.output for example in task.train}))
     task = replace(
         task,
-        train=[replace(e, choices=options) for e in draw(task.train, config.bank_limit, config.data_seed)],
-        validation=[
-            replace(e, choices=options) for e in draw(task.validation, config.limit, config.data_seed)
-        ],
+        train=draw(task.train, config.bank_limit, config.data_seed),
+        validation=draw(task.validation, config.limit, config.data_seed),
     )
     return _told(task, config)
 

@@ -50,6 +50,7 @@ def said(capsys, *arguments):
         (["--ceil.trade-off", "-1"], "ceil-jax: --ceil.trade-off -1.0: λ has to be above 0, or tuned"),
         (["--retriever"], "ceil-jax: --retriever: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
+        (["--metric", "lf_em", "--input", "text"], "ceil-jax: --input, --metric: only with --data FILE"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(capsys, tmp_path, monkeypatch, arguments, message):

@@ -204,8 +204,64 @@ def test_a_second_file_is_the_validation(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
     other = write_jsonl(tmp_path / "b.jsonl", REVIEWS[:3])
     task = read(path, validation=other)
-    assert len(task.train) == 40
     assert [example.id for example in task.validation] == ["validation-0", "validation-1", "validation-2"]
+
+
+def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, caplog):
+    rows = [{"text": f"premise {i // 3}", "claim": f"claim {i}", "label": "ynm"[i % 3]} for i in range(30)]
+    path = write_jsonl(tmp_path / "a.jsonl", [*rows, rows[0] | {"claim": "CLAIM 0"}])
+    with caplog.at_level(logging.INFO):
+        task = read(path, template="{text}? {claim} {output}", validation=0.2, metric="accuracy", seed=1)
+    assert (len(task.train), len(task.validation)) == (3 * 8, 3 * 2)
+    assert {example.choices for example in [*task.train, *task.validation]} == {("m", "n", "y")}
+    assert f"{path}: 1 row repeats another's words and was left out" in caplog.messages
+    assert len(read(path).train) == 9  # a prompt that shows the premise alone
+
+
+def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
+    path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
+    other = write_jsonl(tmp_path / "b.jsonl", [{"text": f"REVIEW {i}", "label": "bad"} for i in range(3)])
+    task = read(path, validation=other)
+    assert [example.input for example in task.train] == [f"review {i}" for i in range(3, 40)]
+    assert f"{path}: 3 rows have a query's words and were left out" in caplog.messages
+    # the input may differ where a prompt does not show it
+    rows = [{"text": f"title {i}", "body": f"body {i % 2}", "label": "x"} for i in range(6)]
+    task = read(write_jsonl(tmp_path / "c.jsonl", rows), template="{body} {output}", validation=0.1)
+    assert {row.fields["body"] for row in task.train}.isdisjoint(
+        row.fields["body"] for row in task.validation
+    )
+    with pytest.raises(UserError, match=r"a\.jsonl: every row has the words of a query"):
+        read(path, validation=path)
+
+
+def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
+    rows = [{"text": f"review {i}", "label": f"line {i}\nline"} for i in range(10)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    with pytest.raises(UserError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path}, line 1, field 'label': expected text without '\\n', which ends an answer, found 'line 0\\nline'"
+    )
+    assert len(read(path, stop=("\n\n",)).train) == 9
+    assert len(read(path, metric="accuracy").train) == 9  # chosen, not written
+
+
+def test_accuracy_takes_its_options_from_the_answers(tmp_path):
+    rows = [{"text": f"review {i}", "label": f"label {i}"} for i in range(10)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    task = read(path, metric="accuracy", validation=0.5)
+    assert {example.choices for example in [*task.train, *task.validation]} == {
+        tuple(f"label {i}" for i in range(10))
+    }
+    other = write_jsonl(
+        tmp_path / "b.jsonl", [{"text": "a", "label": "label 3"}, {"text": "b", "label": "?"}]
+    )
+    with pytest.raises(UserError) as caught:
+        read(write_jsonl(tmp_path / "c.jsonl", rows[3:5]), metric="accuracy", validation=other)
+    assert str(caught.value) == (
+        f"{other}, line 2, field 'label': expected one of label 3, label 4 (the answers in "
+        f"{tmp_path / 'c.jsonl'}), found '?'"
+    )
 
 
 def test_quoted_newlines_do_not_shift_csv_lines(tmp_path):
@@ -264,6 +320,18 @@ BROKEN = {
     "cut gzip": ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99)[:-9], "cannot read"),
     "not parquet": ("a.parquet", GOOD.encode(), "cannot read"),
     "JSON object": ("a.json", GOOD.encode(), "expected a JSON list of objects, found dict"),
+    "JSON row": ("a.json", b'[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
+    "half a surrogate": (
+        "a.jsonl",
+        f'{GOOD}{{"text": "a \\ud800", "label": "good"}}'.encode(),
+        r"line 2, field 'text': expected text without .*, found 'a \\ud800'",
+    ),
+    "half a surrogate in a list": (
+        "a.json",
+        b'[{"text": ["\\ude00"]}]',
+        "row 1, field 'text': expected text",
+    ),
+    "half a surrogate in a name": ("a.json", b'[{"\\ude00": 1}]', "row 1, field '.ude00': expected text"),
     "deep JSON": ("a.jsonl", b"[" * 100_000, "line 1: .*JSON"),
     "unknown suffix": ("a.tsv", GOOD.encode(), r"expected a file ending in \.jsonl"),
     "one input": ("a.jsonl", GOOD.encode() * 5, "all rows have one input"),
@@ -278,6 +346,16 @@ def test_what_is_wrong_with_a_file(tmp_path, case):
         read(tmp_path / name, choices=["bad", "good"])
     assert str(tmp_path / name) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_text_beyond_the_usual(tmp_path):
+    rows = [{"text": "\U0001f600" * 70_000 + str(i), "label": "x"} for i in range(2)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))  # as surrogate pairs
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"{row['text'] * 2},x\n" for row in rows))
+    for name, times in (("a.jsonl", 1), ("a.csv", 2)):
+        task = read(tmp_path / name)
+        found = sorted(example.input for example in [*task.train, *task.validation])
+        assert found == [row["text"] * times for row in rows]
 
 
 def test_other_mistakes(tmp_path):

@@ -17,6 +17,7 @@ from ceil_jax.sketches import sql_tables
             "condition",
         ),
         ("SELECT a FROM t WHERE b != 1", "return one column of rows where a column differs from a value"),
+        ("SELECT a FROM t WHERE b <> 1", "return one column of rows where a column differs from a value"),
         (
             "SELECT a FROM t WHERE b = 1 OR c LIKE '%d%'",
             "return one column of rows whose text matches a pattern or that meet an equality condition",

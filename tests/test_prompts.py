@@ -105,6 +105,19 @@ def test_a_query_too_long_by_itself_is_named():
         builder(20).build(long, BANK, [0.1] * 4)
 
 
+def test_what_leaves_no_room_for_any_query_is_not_the_querys_fault():
+    opening = [Example("s", "shot", "out")] * 4  # 3 tokens each
+    with pytest.raises(
+        UserError, match=r"the 4 examples that open every prompt have 12 tokens, .* takes 11 "
+    ):
+        builder(2 + 11, few_shot=opening)
+    with pytest.raises(UserError, match=r"have 12 tokens, and --token-budget leaves 5 .*; raise it"):
+        builder(100, few_shot=opening, token_budget=5)
+    with pytest.raises(UserError, match=r"takes 5 tokens, and an answer alone may have 9"):
+        builder(5, reserve=9)
+    assert builder(2 + 12, few_shot=opening).budget == 0
+
+
 def test_few_shot_examples_open_every_prompt_and_count():
     opening = [Example("s", "shot", "out")]
     prompt = builder(4 + 3 + 4, few_shot=opening).build(QUERY, BANK, [0.4, 0.3, 0.2, 0.1])

@@ -8,10 +8,12 @@ import pytest
 
 from ceil_jax.data import load_task
 from ceil_jax.errors import UserError
+from ceil_jax.evaluate import measure
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.sql import SqlLimits, SqlSandbox
 from ceil_jax.metrics.sql_worker import same_result
-from ceil_jax.tasks import Example
+from ceil_jax.runs import Store
+from ceil_jax.tasks import Example, Task, Template
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,10 @@ SAME = [
     ("SELECT id FROM cat WHERE id > 9", "SELECT name, id FROM cat WHERE id > 99"),  # both empty
     ("SELECT NULL", "SELECT weight FROM cat WHERE name IS NULL"),
     ("SELECT id, id, weight FROM cat", "SELECT weight, id, id FROM cat"),
+    ("SELECT id FROM cat WHERE id >= 2", "SELECT id FROM cat WHERE id > = 2 AND id < = 9 AND id !  = 9"),
+    ("SELECT id FROM cat WHERE id > = 2", "SELECT id FROM cat WHERE id >= 2"),
+    ("SELECT '> ='", "SELECT '>' || ' ='"),
+    ("SELECT random()", "SELECT random()"),  # the gold query to the letter
 ]
 DIFFERENT = [
     ("SELECT id FROM cat ORDER BY id", "SELECT id FROM cat ORDER BY id DESC"),
@@ -134,6 +140,13 @@ def test_nothing_was_written_elsewhere(tmp_path, database):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_prediction_may_take_twice_the_gold_querys_time(database):
+    slow = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
+    with SqlSandbox(SqlLimits(seconds=1e-6)) as sandbox:
+        assert sandbox.compare(database, slow, "SELECT sum(n > 0) * 1999 / 2 FROM big").outcome == "equal"
+        assert sandbox.compare(database, slow, " UNION ALL ".join([slow] * 10)).outcome == "cut"
+
+
 def test_a_gold_query_that_does_not_run_is_told_apart(sandbox, database):
     outcome = sandbox.compare(database, "SELECT missing FROM cat", "SELECT 1")
     assert (outcome.outcome, outcome.detail) == ("gold failed", "no such column: missing")
@@ -150,6 +163,21 @@ def test_metric(database, caplog):
     assert METRICS["sql_execution"].per_example(predictions, examples).tolist() == [1, 0, 0, 0]
     assert METRICS["sql_execution"].corpus(predictions[:2], examples[:2]) == 1 / 2
     assert "1 gold queries do not run" in caplog.text and "validation-3" in caplog.text
+
+
+def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
+    asked = []
+    compare = SqlSandbox.compare
+    monkeypatch.setattr(SqlSandbox, "compare", lambda *given: asked.append(given[-1]) or compare(*given))
+    examples = [question(f"validation-{i}", database, "SELECT count(*) FROM cat") for i in range(3)]
+    task = Task("zoo", [], examples, Template("{input} {output}"), "sql_execution")
+    predictions = ["SELECT 4", "SELECT 5", "SELECT 6"]
+    rows = [
+        {"prediction": sql, "gold": "", "id": str(i), "examples": []} for i, sql in enumerate(predictions)
+    ]
+    with Store(tmp_path).stage("metrics", {}) as stage:
+        assert measure(stage, task, examples, rows).value == 1 / 3
+    assert asked == predictions
 
 
 def test_metric_names_the_database_it_misses(tmp_path):

@@ -7,6 +7,7 @@ import tarfile
 
 import pytest
 
+from ceil_jax.data import load_task
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, scan, sentiment, task_spec
 from ceil_jax.tasks.cogs_form import function_call, logical_form, parse_call
@@ -297,6 +298,41 @@ def test_schemas(zoo):
     }
     (zoo / "tables.json").write_text(json.dumps([tables]))
     assert declared_schemas(zoo) == {"zoo": "cat [id, name], dog [age]"}
+
+
+BAD_TABLES = {
+    '{"a": 1}': "tables.json: expected a JSON list of databases, found dict",
+    "[1]": "tables.json, row 1: expected an object, found int",
+    '[{"table_names_original": ["cat"]}]': "row 1, field 'db_id': expected a text",
+    '[{"db_id": "zoo"}]': "row 1, field 'table_names_original': expected a list of one or more texts",
+    '[{"db_id": "zoo", "table_names_original": ["cat"]}]': "field 'column_names_original': expected a list",
+    '[{"db_id": "zoo", "table_names_original": ["cat"], "column_names_original": [[1, "id"]]}]': (
+        r"field 'column_names_original': expected \[number from -1 to 0, name\] of each, found \[1, 'id'\]"
+    ),
+}
+
+
+@pytest.mark.parametrize("content", BAD_TABLES)
+def test_what_is_wrong_with_declared_schemas(zoo, content):
+    (zoo / "tables.json").write_text(content)
+    with pytest.raises(UserError, match=BAD_TABLES[content]) as caught:
+        declared_schemas(zoo)
+    assert str(zoo / "tables.json") in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database(zoo):
+    file = zoo / "database" / "zoo" / "zoo.sqlite"
+    file.write_text("no database at all, but text " * 40)
+    with pytest.raises(UserError) as caught:
+        stored_schema(file)
+    assert str(caught.value) == f"cannot read {file}: file is not a database"
+
+
+def test_a_database_is_named_by_text(zoo):
+    row = {"db_id": ["zoo"], "question": "how many?", "query": "SELECT 1"}
+    (zoo / "train.jsonl").write_text(json.dumps(row))
+    with pytest.raises(UserError, match=r"train\.jsonl, line 1, field 'db_id': expected a text"):
+        load_task("spider", zoo.parent)
 
 
 def test_databases_in_folders_and_archives(zoo, tmp_path, monkeypatch):

@@ -2,7 +2,9 @@
 
 import pytest
 
-from ceil_jax.tasks import TASKS, task_spec
+from ceil_jax.errors import UserError
+from ceil_jax.tasks import TASKS, Example, Template, task_spec
+from ceil_jax.tasks.base import renamed
 
 QUESTION_FUNQL = {"question": "what is m0", "funql": "answer(m0)"}
 UTTERANCE = {"user_utterance": "Who is coming?", "lispress": "(Yield (Attendees))"}
@@ -162,3 +164,35 @@ def test_prompt(name):
 def test_every_gold_answer_of_web_questions_counts():
     row = CASES["webqs"][0]
     assert task_spec("webqs").example("test-0", row).references == ("Ann Lee", "Bo")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("{text {output}", "unexpected '{' in field name"),
+        ("a } {input} {output}", "Single '}' encountered in format string"),
+        ("{} {input} {output}", "found '{}'"),
+        ("{0} {input} {output}", "found '{0}'"),
+        ("{input.foo} {output}", "found '{input.foo}'"),
+        ("{input[0]} {output}", "found '{input[0]}'"),
+        ("{input!r} {output}", "found '{input!r}'"),
+        ("{input:>5} {output}", "found '{input:>5}'"),
+        ('{"t": {text}} {output}', "found '{\"t\": {text}}'"),
+        ('{\n"t": {text}} {output}', r"""found '{\n"t": {text}}'"""),
+    ],
+)
+def test_what_braces_may_not_hold(pattern, found):
+    with pytest.raises(UserError) as caught:
+        Template(pattern)
+    assert str(caught.value) == (
+        f"template {pattern!r}: expected braces around one name each, as in {{input}}, and literal braces written "
+        f"{{{{ and }}}}; {found}"
+    )
+
+
+def test_literal_braces():
+    template = Template("{{{input}}} {{x}} {output}")
+    assert template.names == ("input", "output")
+    assert template.example(Example("a", "in", "out")) == "{in} {x} out"
+    assert renamed("{{text}} {{{text}}} {text}", "text", "input") == "{{text}} {{{input}}} {input}"
+    assert renamed("{0} {output}", "0", "input") == "{input} {output}"  # a column may be called so

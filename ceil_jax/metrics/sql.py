@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class SqlLimits:
     """What a predicted query may use before it is cut and counts as wrong."""
 
     seconds: float = 1.5
+    """Or twice what the gold query took, where that is more."""
     gold_seconds: float = 30.0
     """The gold query is trusted to be slow, not to be endless."""
     rows: int = 100_000
@@ -73,7 +75,8 @@ class SqlSandbox:
 
         Results are multisets of rows up to a permutation of columns; rows in order where the gold query has
         ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty results are equal.
-        DISTINCT is kept: the test-suite evaluation strips it from both by default.
+        DISTINCT is kept: the test-suite evaluation strips it from both by default. As there, `> =` is read as
+        `>=`. A prediction that is the gold query to the letter is not run again.
         """
         job = {
             "database": os.fspath(database),
@@ -82,9 +85,10 @@ class SqlSandbox:
             **{name: getattr(self.limits, name) for name in ("seconds", "gold_seconds", "rows", "sql_bytes")},
         }
         self._send(json.dumps(job).encode() + b"\n")
-        if self._line(self.limits.gold_seconds + self.GRACE) is None:
+        seconds = self._line(self.limits.gold_seconds + self.GRACE)
+        if seconds is None:
             return self._killed("gold failed")
-        answer = self._line(self.limits.seconds + self.GRACE)
+        answer = self._line(seconds + self.GRACE)
         return self._killed("cut") if answer is None else SqlOutcome(*answer)
 
     def _send(self, line: bytes) -> None:
@@ -107,7 +111,7 @@ class SqlSandbox:
                 f"the process that runs SQL does not start: try {' '.join(command)}; it needs Linux or macOS"
             )
 
-    def _line(self, seconds: float) -> list[str] | str | None:
+    def _line(self, seconds: float) -> Any:
         """The child's next line; None when the time is up or the child has died."""
         assert self._child is not None and self._child.stdout is not None
         deadline = time.monotonic() + seconds

@@ -1,12 +1,13 @@
 """The child process in which SQL written by a language model runs: the standard library alone.
 
-It says `"ready"`, reads one job a line (JSON) and answers each with two lines: `"started"` once the gold
-query has run, then the outcome. What it may do: read one database file. The file is opened read-only and
-immutable, an authorizer allows SELECT, reading columns and a list of harmless functions, a progress handler
-watches the clock, and the process may neither write a file nor grow without bound.
+It says `"ready"`, reads one job a line (JSON) and answers each with two lines: the seconds that the prediction
+may take, once the gold query has run, then the outcome. What it may do: read one database file. The file is
+opened read-only and immutable, an authorizer allows SELECT, reading columns and a list of harmless functions, a
+progress handler watches the clock, and the process may neither write a file nor grow without bound.
 """
 
 import json
+import re
 import resource
 import sqlite3
 import sys
@@ -118,17 +119,26 @@ def same_result(gold, predicted, ordered):
     return extend([])
 
 
+def joined(sql):
+    """`> =`, `< =` and `! =` outside quotes as one sign, as the Spider evaluation reads them; SQLite does not."""
+    return re.sub(r"""('[^']*'|"[^"]*"|`[^`]*`)|([<>!])\s+=""", lambda found: found[1] or found[2] + "=", sql)
+
+
 def answer(job):
-    """(outcome, detail) of one job; prints "started" when the prediction's turn has come."""
-    path, max_rows = job["database"], job["rows"]
+    """(outcome, detail) of one job; prints the prediction's seconds when its turn has come."""
+    path, max_rows, seconds = job["database"], job["rows"], job["seconds"]
+    started = time.monotonic()
     try:
-        gold = run(path, job["gold"], job["gold_seconds"], max_rows, 10 * job["sql_bytes"])
+        gold = run(path, joined(job["gold"]), job["gold_seconds"], max_rows, 10 * job["sql_bytes"])
     except (sqlite3.Error, sqlite3.Warning, TooMuch, MemoryError, ValueError) as error:
-        print(json.dumps("started"), flush=True)
+        print(json.dumps(seconds), flush=True)
         return "gold failed", str(error)
-    print(json.dumps("started"), flush=True)
+    seconds = max(seconds, 2 * (time.monotonic() - started))
+    print(json.dumps(seconds), flush=True)
+    if job["predicted"] == job["gold"]:
+        return "equal", ""
     try:
-        predicted = run(path, job["predicted"], job["seconds"], max_rows, job["sql_bytes"])
+        predicted = run(path, joined(job["predicted"]), seconds, max_rows, job["sql_bytes"])
         equal = same_result(gold, predicted, "order by" in job["gold"].lower())
     except TooMuch as error:
         return "cut", str(error)
@@ -149,7 +159,8 @@ def main():
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         job = json.loads(line)
-        budget = int(time.process_time() + job["gold_seconds"] + job["seconds"]) + 2
+        longest = job["gold_seconds"] + max(job["seconds"], 2 * job["gold_seconds"])
+        budget = int(time.process_time() + longest) + 2
         budget = budget if most == resource.RLIM_INFINITY else min(budget, most)
         resource.setrlimit(resource.RLIMIT_CPU, (budget, most))
         print(json.dumps(answer(job)), flush=True)

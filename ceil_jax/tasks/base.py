@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,11 +41,23 @@ def context_text(example: Example, context: Context) -> str:
     return example.input if context == "input" else f"{example.input} {example.output}"
 
 
+def renamed(pattern: str, name: str, to: str) -> str:
+    """A template's pattern with `{to}` in place of `{name}`; `{{name}}` is literal and stays."""
+    # a literal brace is two: what follows them is no name
+    return re.sub(
+        r"\{\{|" + re.escape(f"{{{name}}}"), lambda found: "{{" if found[0] == "{{" else f"{{{to}}}", pattern
+    )
+
+
 @dataclass(frozen=True)
 class Template:
     """How one example stands in a prompt: `{sentence1} Can we say "{sentence2}"? {output}`.
 
-    `{output}` stands once, at the end; other names are `input` or keys of `Example.fields`.
+    `{output}` stands once, at the end; other names are `input` or keys of `Example.fields`. A literal brace is
+    written twice.
+
+    Raises:
+        UserError: the pattern does not end with its only `{output}`, or has braces that hold no plain name.
     """
 
     pattern: str
@@ -54,11 +67,27 @@ class Template:
     def __post_init__(self) -> None:
         if not self.pattern.endswith("{output}") or self.pattern.count("{output}") != 1:
             raise UserError(f"template {self.pattern!r} must end with its only {{output}}")
+        for _, name, form, conversion in self._parsed():
+            held = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+            if name is not None and (held != name or not name or name.isdigit() or {".", "["} & {*name}):
+                raise self._misused(f"found {f'{{{held}}}'!r}")
+
+    def _parsed(self) -> list[tuple[str, str | None, str | None, str | None]]:
+        try:
+            return list(string.Formatter().parse(self.pattern))
+        except ValueError as error:
+            raise self._misused(str(error)) from None
+
+    def _misused(self, found: str) -> UserError:
+        return UserError(
+            f"template {self.pattern!r}: expected braces around one name each, as in {{input}}, and literal braces "
+            f"written {{{{ and }}}}; {found}"
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The fields the pattern uses, in order, `output` last."""
-        return tuple(name for _, name, _, _ in string.Formatter().parse(self.pattern) if name)
+        return tuple(name for _, name, _, _ in self._parsed() if name)
 
     def _before_answer(self, example: Example) -> str:
         stem = self.pattern.removesuffix("{output}")
@@ -90,7 +119,7 @@ class Task:
 
     name: str
     train: Sequence[Example]
-    """The bank, de-duplicated by `input`."""
+    """The bank, de-duplicated by the words of `input`, or of all that a prompt shows in a user's own file."""
     validation: Sequence[Example]
     template: Template
     metric: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.spec import Row
+from ceil_jax.tasks.spec import FieldError, Row
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet")
 
@@ -50,7 +50,8 @@ def read_split(path: Path) -> Split:
     else:
         read = _jsonl if name.endswith(".jsonl") else _json if name.endswith(".json") else _csv
         numbered = list(read(path, _bytes(path)))
-        split = Split(str(path), [row for _, row in numbered], [line for line, _ in numbered])
+        unit = "row" if name.endswith(".json") else "line"
+        split = Split(str(path), [row for _, row in numbered], [line for line, _ in numbered], unit)
     if not split.rows:
         raise UserError(f"{path} holds no rows")
     return split
@@ -98,16 +99,33 @@ def _parse(path: Path, line: int, content: str) -> object:
         raise UserError(f"{path}, line {line}: JSON nested too deeply") from None
 
 
-def _object(path: Path, line: int, value: object) -> Row:
+def _object(where: str, value: object) -> Row:
     if not isinstance(value, dict):
-        raise UserError(f"{path}, line {line}: expected an object of columns, found {type(value).__name__}")
+        raise UserError(f"{where}: expected an object of columns, found {type(value).__name__}")
+    for name, field in value.items():
+        if not _writable(name) or not _writable(field):
+            error = FieldError(
+                name, "text without halves of surrogate pairs, which UTF-8 cannot write", field
+            )
+            raise UserError(f"{where}, {error}")
     return value
+
+
+def _writable(value: object) -> bool:
+    """Whether UTF-8 can write what JSON has read: `"\\ud800"` is JSON and no text."""
+    if isinstance(value, str) and value.isascii():
+        return True
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _jsonl(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
     for number, line in _lines(path, content):
         if line.strip():
-            yield number, _object(path, number, _parse(path, number, line))
+            yield number, _object(f"{path}, line {number}", _parse(path, number, line))
 
 
 def _json(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
@@ -116,11 +134,12 @@ def _json(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
     if not isinstance(value, list):
         raise UserError(f"{path}: expected a JSON list of objects, found {type(value).__name__}")
     for number, row in enumerate(value, 1):
-        yield number, _object(path, number, row)
+        yield number, _object(f"{path}, row {number}", row)
 
 
 def _csv(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
     text = "\n".join(line for _, line in _lines(path, content))
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # 131,072 by default: less than some cells
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
     start = 1

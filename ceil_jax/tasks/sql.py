@@ -10,6 +10,7 @@ import re
 import sqlite3
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from urllib.parse import quote
 from ceil_jax import packages
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.base import Example, Template
-from ceil_jax.tasks.spec import Hub, Row, TaskSpec, text
+from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, text, texts
 
 TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
 
@@ -38,7 +39,7 @@ def _sql_example(id: str, row: Row) -> Example:
     return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
 
 
-def _read_json(path: Path) -> list[dict]:
+def _read_json(path: Path) -> object:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as stream:
             return json.load(stream)
@@ -47,27 +48,59 @@ def _read_json(path: Path) -> list[dict]:
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
-    """db_id -> schema text, from the folder's tables.json(.gz) in Spider's format."""
+    """db_id -> schema text, from the folder's tables.json(.gz) in Spider's format.
+
+    Raises:
+        UserError: the file, entry and field that are not in that format.
+    """
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
-        for database in _read_json(path):
-            tables: dict[str, list[str]] = {table: [] for table in database["table_names_original"]}
-            names = list(tables)
-            for table, column in database["column_names_original"]:
-                if table >= 0:  # −1 is the column `*`
-                    tables[names[table]].append(column)
-            schemas[database["db_id"]] = schema_text(tables)
+        databases = _read_json(path)
+        if not isinstance(databases, list):
+            raise UserError(f"{path}: expected a JSON list of databases, found {type(databases).__name__}")
+        for number, database in enumerate(databases, 1):
+            if not isinstance(database, dict):
+                raise UserError(f"{path}, row {number}: expected an object, found {type(database).__name__}")
+            try:
+                name = text(database, "db_id")
+                schemas[name] = _declared_schema(database)
+            except FieldError as error:
+                raise UserError(f"{path}, row {number}, {error}") from None
     return schemas
 
 
+def _declared_schema(database: Row) -> str:
+    names = texts(database, "table_names_original")
+    tables: dict[str, list[str]] = {name: [] for name in names}
+    columns = database.get("column_names_original")
+    if not isinstance(columns, list):
+        raise FieldError("column_names_original", "a list of [table's number, name]", columns)
+    for column in columns:
+        match column:
+            case [int(table), str(name)] if -1 <= table < len(names):
+                if table >= 0:  # −1 is the column `*`
+                    tables[names[table]].append(name)
+            case _:
+                wanted = f"[number from -1 to {len(names) - 1}, name] of each"
+                raise FieldError("column_names_original", wanted, column)
+    return schema_text(tables)
+
+
 def stored_schema(database: Path) -> str:
-    """The schema text of a database file itself."""
-    with sqlite3.connect(f"file:{quote(str(database))}?mode=ro&immutable=1", uri=True) as connection:
-        rows = connection.execute(
-            "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
-            "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.rowid, c.cid"
-        ).fetchall()
-    connection.close()
+    """The schema text of a database file itself.
+
+    Raises:
+        UserError: the file is no SQLite database.
+    """
+    place = f"file:{quote(str(database))}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(place, uri=True)) as connection:
+            rows = connection.execute(
+                "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
+                "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.rowid, c.cid"
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise UserError(f"cannot read {database}: {error}") from None
     tables: dict[str, list[str]] = {}
     for table, column in rows:
         tables.setdefault(table, []).append(column)
@@ -117,7 +150,7 @@ def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
         return stored_schema(file)
 
     def add(row: Row) -> Row:
-        name = row["db_id"]
+        name = text(row, "db_id")
         file = databases.get(f"{row.get('perturbation_type', '')}/{name}") or databases.get(name)
         schema = schemas.get(name) or (read_schema(file) if file else "")
         if not schema:
