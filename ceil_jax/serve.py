@@ -222,6 +222,8 @@ def serve_lm(
         device_map: For an LM too large for one device: transformers' device_map, as in "auto".
         api_key_env: The environment variable with the key that requests must carry.
     """
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port {port}: expected 0 to 65535")
     try:
         import uvicorn
     except ModuleNotFoundError:

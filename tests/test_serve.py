@@ -146,3 +146,9 @@ def test_the_command_serves_until_it_is_interrupted():
 def test_a_mistake_is_a_line(capsys):
     assert main(["serve-lm", "--lm", "tiny", "--api-key-env", "NOT_SET_HERE"]) == 2
     assert "environment variable NOT_SET_HERE is not set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_is_checked_before_the_lm_is_loaded(port, capsys):
+    assert main(["serve-lm", "--lm", "no-such-lm", "--port", port]) == 2
+    assert capsys.readouterr().err == f"ceil-jax: --port {port}: expected 0 to 65535\n"
