@@ -32,10 +32,9 @@ from ceil_jax.greedy import (
     from_features,
     from_kernel,
     greedy,
-    per_call,
+    map_shortlists,
 )
 from ceil_jax.kernel import Scalar, relevance
-from ceil_jax.parallel import map_batches
 
 SAME = 1e-5
 """Log dets that differ by less, relatively, are equal but for rounding: both passes often find one set, and
@@ -118,14 +117,8 @@ def budgeted_map_shortlists(
         `MapResult.items` [q, k] are rows of `items`; the gains are those of `greedy_map_shortlists`, in which
         the greatest relevance is zero.
     """
-    result = map_batches(
-        _map_shortlists,
-        (queries, shortlists, costs.astype(queries.dtype), budgets.astype(queries.dtype)),
-        (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=per_call(shortlists, items),
-        k=k,
-    )
-    return MapResult(*jax.tree.map(np.asarray, result))
+    costs, budgets = costs.astype(queries.dtype), budgets.astype(queries.dtype)
+    return map_shortlists(_map_shortlists, queries, items, shortlists, trade_off, costs, budgets, k=k)
 
 
 def _map_shortlists(

@@ -22,8 +22,11 @@ Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
 EQUAL = 1e-6
 """Cosines that differ by less are the same: float32 rounds that much, and a text's vector with its batch."""
 
-_BATCH, _AT_ONCE = 64, 1024
-"""Queries in a call of the compiled score, and those whose scores with the whole bank are held at a time."""
+_BATCH = 64
+"""Queries in a call of the compiled score."""
+
+SCORES_AT_ONCE = 2**26
+"""Of queries with the whole bank, where all of them are needed: 256 MiB."""
 
 
 class View(NamedTuple):
@@ -112,14 +115,20 @@ class EmbeddedBank:
     def _drawn(
         self, queries: Sequence[Example], vectors: np.ndarray, exclude: np.ndarray, n: int
     ) -> tuple[np.ndarray, np.ndarray]:
+        import jax
+
         from ceil_jax.index import dot_products
-        from ceil_jax.parallel import map_batches
+        from ceil_jax.parallel import device_mesh, map_batches, whole
 
         cosines, positions = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int32)
         score = self._view.score or dot_products
-        for start in range(0, len(queries), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            block = np.array(map_batches(score, (vectors[part],), (self.items,), batch_size=_BATCH))
+        # moved once, not for every part
+        items = jax.device_put(self.items, whole(device_mesh()))
+        # a power of two, as the batches are, or the last of them would be filled up in every part
+        at_once = 1 << (max(1, SCORES_AT_ONCE // len(self.bank)).bit_length() - 1)
+        for start in range(0, len(queries), at_once):
+            part = slice(start, start + at_once)
+            block = np.array(map_batches(score, (vectors[part],), (items,), batch_size=_BATCH))
             for row, (query, own) in enumerate(zip(queries[part], exclude[part], strict=True), start):
                 scores = block[row - start]
                 if own >= 0:

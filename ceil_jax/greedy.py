@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,18 +93,43 @@ def greedy_map_shortlists(
     """Greedy MAP for many queries, each among its shortlist of the bank's rows (−1 = empty place).
 
     From embeddings to indices: relevance, similarity and MAP of a batch of queries at a time, on all
-    devices, in memory for one batch. `MapResult.items` [q, k] are rows of `items`, the bank. Of tied items
-    the first in the shortlist wins.
+    devices, in memory for one batch and the rows that `map_shortlists` takes. `MapResult.items` [q, k] are
+    rows of `items`, the bank, which may be memory-mapped. Of tied items the first in the shortlist wins.
     """
+    return map_shortlists(_map_shortlists, queries, items, shortlists, trade_off, k=k, kind=kind)
+
+
+def map_shortlists(
+    function: Callable[..., MapResult],
+    queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
+    items: Float[Array, "m d"] | Float[np.ndarray, "m d"],
+    shortlists: Int[Array, "q n"] | Int[np.ndarray, "q n"],
+    trade_off: float,
+    *more: np.ndarray,
+    **static: Any,
+) -> MapResult:
+    """`function(queries, shortlists, *more, items, trade_off, **static)` by `map_batches`; `more` are [q, …].
+
+    Of the bank, a device gets the rows that stand in a shortlist, filled up to a power of two so that few shapes
+    are ever compiled; the whole bank where it has no more.
+    """
+    shortlists = np.asarray(shortlists)
+    rows = np.unique(np.maximum(shortlists, 0)).astype(np.int32)
+    size = 1 << (len(rows) - 1).bit_length()
+    if size < len(items):
+        items = items[np.pad(rows, (0, size - len(rows)))]
+        shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(np.int32)
+    else:
+        rows = np.arange(len(items), dtype=np.int32)
     result = map_batches(
-        _map_shortlists,
-        (queries, shortlists),
+        function,
+        (queries, shortlists, *more),
         (items, np.asarray(trade_off, queries.dtype)),
         batch_size=per_call(shortlists, items),
-        k=k,
-        kind=kind,
+        **static,
     )
-    return MapResult(*jax.tree.map(np.asarray, result))
+    chosen, gains = jax.tree.map(np.asarray, result)
+    return MapResult(np.where(chosen >= 0, rows[chosen], -1), gains)
 
 
 def _map_shortlists(

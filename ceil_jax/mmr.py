@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ceil_jax.greedy import MapResult, at_once, per_call
-from ceil_jax.parallel import map_batches
+from ceil_jax.greedy import MapResult, at_once, map_shortlists
 
 MMR_TRADE_OFF = 0.5
 """λ of MMR as a row of a comparison: relevance and novelty weigh the same. DPP-MAP's λ is on another scale."""
@@ -56,17 +55,13 @@ def mmr_shortlists(
 
     Args:
         queries: float32 [Q, D], unit rows.
-        items: float32 [N, D], the bank, unit rows.
+        items: float32 [N, D], the bank, unit rows; may be memory-mapped.
         shortlists: int32 [Q, n], rows of the bank, −1 = empty place.
 
     Returns:
         `MapResult.items` [Q, k] are rows of the bank.
     """
-    batch_size = per_call(shortlists, items)
-    result = map_batches(
-        _choose, (queries, shortlists), (items, np.float32(trade_off)), batch_size=batch_size, k=k
-    )
-    return MapResult(*jax.tree.map(np.asarray, result))
+    return map_shortlists(_choose, queries, items, shortlists, trade_off, k=k)
 
 
 def _choose(queries: Array, shortlists: Array, items: Array, trade_off: Array, *, k: int) -> MapResult:

@@ -113,17 +113,15 @@ class Service:
 
     def _written(self, body: Body, prompts: Sequence[str], default: int) -> list[str]:
         """What the LM writes after each prompt."""
-        limit = _number(body, "max_tokens", default)
+        limit = _whole(body, "max_tokens", default)
         if limit == 0:
             return [""] * len(prompts)
-        stop = body.get("stop") or []
-        seed = body.get("seed")
         return self.lm.generate(
             prompts,
-            int(limit),
-            [stop] if isinstance(stop, str) else stop,
+            limit,
+            [] if body.get("stop") in (None, "", []) else _texts(body, "stop"),
             temperature=_number(body, "temperature", 1.0),
-            seed=secrets.randbelow(2**31) if seed is None else int(_number(body, "seed", 0)),
+            seed=_whole(body, "seed", secrets.randbelow(2**31)),
         )
 
     def _log_probs(self, prompts: Sequence[str], written: Sequence[str], echo: bool) -> list[Body | None]:
@@ -145,7 +143,7 @@ class Service:
         return list(scores)
 
     def _reason(self, body: Body, text: str, default: int) -> str:
-        limit = _number(body, "max_tokens", default)
+        limit = _whole(body, "max_tokens", default)
         return "length" if self.lm.count_tokens([text])[0] >= limit else "stop"
 
     def _answer(self, kind: str, choices: list[Body], prompts: Sequence[str], written: Sequence[str]) -> Body:
@@ -224,6 +222,8 @@ def serve_lm(
         device_map: For an LM too large for one device: transformers' device_map, as in "auto".
         api_key_env: The environment variable with the key that requests must carry.
     """
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port {port}: expected 0 to 65535")
     try:
         import uvicorn
     except ModuleNotFoundError:
@@ -269,6 +269,13 @@ def _number(body: Body, field: str, default: float) -> float:
     value = body.get(field)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-        raise UserError(f"{field} is {str(value)[:40]}; expected a number from 0")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**63:
+        raise UserError(f"{field} is {str(value)[:40]}; expected a number from 0, below 2^63")
     return value
+
+
+def _whole(body: Body, field: str, default: int) -> int:
+    value = _number(body, field, default)
+    if value != int(value):
+        raise UserError(f"{field} is {value}; expected a whole number")
+    return int(value)

@@ -251,6 +251,8 @@ def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
         lambda choices: choices[:-1],
         lambda choices: [*choices, choices[0]],
         lambda choices: [{**choice, "index": 0} for choice in choices],
+        lambda choices: [{**choice, "index": str(choice["index"])} for choice in choices],
+        lambda choices: [{**choice, "index": [choice["index"]]} for choice in choices],
         lambda choices: [],
         lambda choices: None,
     ],

@@ -325,6 +325,16 @@ def test_descending_is_a_stable_sort():
         ([{"input": "a", "output": 3}], "row 1: field 'output': expected a text, found 3"),
         ([{"input": "a", "output": "b", "tags": ["x"]}], "field 'tags': metadata are texts, numbers"),
         (["a"], "row 1: expected an Example or .*, found str"),
+        (
+            [{"input": "a", "output": "b", "choices": "yes"}],
+            "row 1: field 'choices': expected a list of texts, f",
+        ),
+        ([ROWS[0], {"input": "a", "output": "b", "choices": [0, 1]}], r"row 2: field 'choices': .* \[0, 1\]"),
+        (
+            [{"input": "a", "output": "b", "references": {"b": 1}}],
+            "field 'references': expected a list of texts",
+        ),
+        ([Example("1", "a", "b", choices=(0, 1))], "row 1: field 'choices': expected a list of texts"),
         ({"input": "a", "output": "b"}, "expected a list of examples, found one"),
     ],
 )
@@ -340,6 +350,12 @@ def test_wrong_wishes():
     for k in (0, -1, 2.5, "8"):
         with pytest.raises(UserError, match=r"k is .*; expected a whole number from 1"):
             selector.select(QUERY, k=k)
+    for budget in (-5, 2.5, "2000"):
+        with pytest.raises(UserError, match=r"token_budget is .*; expected a whole number from 0"):
+            make(count_tokens=words).select(QUERY, token_budget=budget)
+    for one in (QUERY, {"input": QUERY}, Example("1", QUERY, "")):
+        with pytest.raises(UserError, match="expected a list of queries, found one"):
+            selector.select_many(one, k=1)
     for diversity in (0, -1, float("nan"), float("inf")):
         with pytest.raises(UserError, match=r"diversity is .*; expected a number above 0"):
             selector.select(QUERY, k=1, diversity=diversity)
@@ -347,6 +363,11 @@ def test_wrong_wishes():
         selector.select("  ", k=1)
     with pytest.raises(UserError, match=r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"):
         make(vectors=np.ones((59, 32)))
+    for vectors in ([[1, 2], [1]], [["a"], ["b"]]):
+        with pytest.raises(
+            UserError, match=r"vectors of several lengths, or not of numbers; expected \(2, D\)"
+        ):
+            make(ROWS[:2], vectors=vectors)
     with pytest.raises(UserError, match=r"the vector of text 3 .* is not finite"):
         make(vectors=np.where(np.arange(60)[:, None] == 2, np.nan, np.ones((60, 32))))
     wide = SimpleNamespace(encode=lambda texts: np.ones((len(texts), 33), np.float32))

@@ -86,7 +86,12 @@ def test_chat(http):
         ("/completions", {"prompt": "a", "model": "gpt"}, "'gpt' is not served here"),
         ("/completions", {"prompt": "a", "max_tokens": -1}, "max_tokens is -1"),
         ("/completions", {"prompt": "a", "temperature": "hot"}, "temperature is hot"),
+        ("/completions", {"prompt": "a", "max_tokens": 1.5}, "max_tokens is 1.5; expected a whole number"),
+        ("/completions", {"prompt": "a", "max_tokens": 10**400}, "max_tokens is 1000"),
+        ("/completions", {"prompt": "a", "seed": 0.5}, "seed is 0.5; expected a whole number"),
         ("/completions", {"prompt": "a", "stop": [""]}, "stop is"),
+        ("/completions", {"prompt": "a", "stop": 5}, "stop is 5; expected a text or a list of texts"),
+        ("/completions", {"prompt": "a", "stop": ["b", 5]}, "stop is ['b', 5]; expected a text"),
         ("/completions", {"prompt": "a", "stream": True}, "neither stream nor n"),
         ("/completions", {"prompt": "a b " * 300, "echo": True, "logprobs": 1}, "more than the 512"),
         ("/chat/completions", {"messages": []}, "expected a list of at least one"),
@@ -104,6 +109,15 @@ def test_a_body_that_is_no_object(http):
     assert http.post("/completions", content=b"{").status_code == 400
     assert http.post("/completions", json=[1]).status_code == 400
     assert http.post("/nowhere", json={}).status_code == 404
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "seed", "temperature"])
+def test_numbers_that_are_none(http, field):
+    """JSON of other makers may say them, and 1e400 is read as the first."""
+    for value in ("1e400", "Infinity", "NaN"):
+        answer = http.post("/completions", content=f'{{"prompt": "a", "{field}": {value}}}')
+        assert answer.status_code == 400
+        assert f"{field} is {'nan' if value == 'NaN' else 'inf'}" in answer.json()["error"]["message"]
 
 
 def test_a_key_is_asked_for():
@@ -132,3 +146,9 @@ def test_the_command_serves_until_it_is_interrupted():
 def test_a_mistake_is_a_line(capsys):
     assert main(["serve-lm", "--lm", "tiny", "--api-key-env", "NOT_SET_HERE"]) == 2
     assert "environment variable NOT_SET_HERE is not set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_is_checked_before_the_lm_is_loaded(port, capsys):
+    assert main(["serve-lm", "--lm", "no-such-lm", "--port", port]) == 2
+    assert capsys.readouterr().err == f"ceil-jax: --port {port}: expected 0 to 65535\n"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ceil_jax import embedded_bank, parallel
 from ceil_jax.embedded_bank import nearest_drawn
 from ceil_jax.errors import UserError
 from ceil_jax.retrievers import build_retriever
@@ -62,6 +63,25 @@ def test_which_of_equal_skills_is_drawn_for_each_query():
     # 120 draws of 20 leave one of them out with probability 20 × 0.8^30 = 2 %; the seed is fixed
     assert {id for row in chosen[0] for id in row} == {f"train-{i}" for i in range(20)}
     assert chosen[0] != chosen[1]
+
+
+def test_a_large_bank_is_compared_with_a_few_queries_at_a_time(monkeypatch):
+    queries = [Example(f"q{i}", "q", "") for i in range(7)]
+    retriever = build_retriever("skill_base", BANK, encoder=Compass(), rewrite=rewrite)
+    together = retriever.retrieve(queries, 4)
+    held, map_batches = [], parallel.map_batches
+
+    def watched(function, rows, shared, **options):
+        held.append(len(rows[0]) * len(shared[0]))
+        return map_batches(function, rows, shared, **options)
+
+    monkeypatch.setattr(parallel, "map_batches", watched)
+    monkeypatch.setattr(embedded_bank, "SCORES_AT_ONCE", 15)
+    assert retriever.retrieve(queries, 4) == together
+    # there is room for 3 queries' scores: 2, a power of two
+    assert held == [8, 8, 8, 4]
+    monkeypatch.setattr(embedded_bank, "SCORES_AT_ONCE", 1)
+    assert retriever.retrieve(queries, 4) == together
 
 
 def test_a_draw_decides_between_equals_only():

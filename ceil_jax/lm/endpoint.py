@@ -238,12 +238,12 @@ def in_order(answer: dict[str, Any], field: str, count: int, where: str) -> list
     """The `count` entries of a field, by their index.
 
     Raises:
-        UserError: another number of them, or an index missing or there twice.
+        UserError: another number of them, or an index missing, there twice or no whole number.
     """
     entries = answer.get(field)
     entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     places = [entry.get("index", place) for place, entry in enumerate(entries)]
-    if sorted(map(str, places)) != sorted(map(str, range(count))):
+    if not all(isinstance(place, int) for place in places) or sorted(places) != list(range(count)):
         raise UserError(
             f"{where}: {len(entries)} {field} with indices {str(places)[:60]} for {count} that were asked for; "
             "the server does not keep to the interface"

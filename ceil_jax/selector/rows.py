@@ -27,18 +27,30 @@ def read_examples(rows: Iterable[Row]) -> list[Example]:
     return [_example(row, f"examples, row {number}") for number, row in enumerate(rows, 1)]
 
 
-def read_query(query: str | Row, number: int) -> Example:
-    """A query; its id is empty where none is given, its output does not matter."""
+def read_queries(queries: Iterable[str | Row]) -> list[Example]:
+    """Queries; the id is empty where none is given, the output does not matter.
+
+    Raises:
+        UserError: one query in place of a list, or what is no query, by its number and field.
+    """
+    if isinstance(queries, (str, Mapping, Example)):
+        raise UserError("queries: expected a list of queries, found one; put it into a list")
+    return [_query(query, f"query {number}") for number, query in enumerate(queries, 1)]
+
+
+def _query(query: str | Row, where: str) -> Example:
     if isinstance(query, str):
         query = {"input": query}
     if isinstance(query, Mapping):
         query = {**query, "output": query.get("output") or ""}
-    return _example(query, f"query {number}")
+    return _example(query, where)
 
 
 def _example(row: Row, where: str) -> Example:
     if isinstance(row, Example):
         _text(row.input, f"{where}: field 'input'")
+        _several(row.choices, f"{where}: field 'choices'")
+        _several(row.references, f"{where}: field 'references'")
         return row
     if not isinstance(row, Mapping):
         raise UserError(
@@ -53,8 +65,8 @@ def _example(row: Row, where: str) -> Example:
         "" if row.get("id") is None else str(row["id"]),
         _text(row["input"], f"{where}: field 'input'"),
         row["output"],
-        tuple(row.get("choices") or ()),
-        tuple(row.get("references") or ()),
+        _several(row.get("choices"), f"{where}: field 'choices'"),
+        _several(row.get("references"), f"{where}: field 'references'"),
     )
     fields = {
         name: _plain(value, f"{where}: field {name!r}")
@@ -68,6 +80,14 @@ def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{what}: expected a text that is not empty, found {value!r}")
     return value
+
+
+def _several(value: Any, what: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        raise UserError(f"{what}: expected a list of texts, found {value!r:.60}")
+    return tuple(value)
 
 
 def _plain(value: Any, what: str) -> str:

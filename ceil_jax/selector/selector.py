@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.choice import CountTokens, Filter, Options, Selection, Wish, choose
-from ceil_jax.selector.rows import Row, read_examples, read_query
+from ceil_jax.selector.rows import Row, read_examples, read_queries
 from ceil_jax.tasks.base import Context, Example, Template, context_text
 
 if TYPE_CHECKING:
@@ -180,14 +180,14 @@ class CeilSelector:
             options: k, token_budget, diversity, filter, balance: see `Options`.
 
         Raises:
-            UserError: neither k nor a budget, a budget without `count_tokens`, a filter on a field that no
-                example has, balance over more outputs than the shortlist is long.
+            UserError: neither k nor a budget, either no whole number, a budget without `count_tokens`, a filter
+                on a field that no example has, balance over more outputs than the shortlist is long.
         """
         return self.select_many([query], **options)[0]
 
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query, all of the same state of the bank; they are encoded together."""
-        asked = [read_query(query, number) for number, query in enumerate(queries, 1)]
+        asked = read_queries(queries)
         wish = self._wish(**options)
         view = self.bank.view
         vectors = _embed(self.query_encoder, [query.input for query in asked], view.dim)
@@ -229,7 +229,7 @@ class CeilSelector:
             raise unknown_name("balance", str(balance), ("label",))
         return Wish(
             None if k is None else _count("k", k),
-            token_budget,
+            None if token_budget is None else _count("token_budget", token_budget, least=0),
             self.diversity if diversity is None else _positive("diversity", diversity),
             filter,
             balance is not None,
@@ -245,9 +245,9 @@ def _positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def _count(name: str, value: Any) -> int:
-    if not isinstance(value, (int, np.integer)) or value < 1:
-        raise UserError(f"{name} is {value!r}; expected a whole number from 1")
+def _count(name: str, value: Any, least: int = 1) -> int:
+    if not isinstance(value, (int, np.integer)) or value < least:
+        raise UserError(f"{name} is {value!r}; expected a whole number from {least}")
     return int(value)
 
 
@@ -269,7 +269,12 @@ def _embed(encoder: Encoder, texts: Sequence[str], dim: int | None) -> np.ndarra
 
 def _checked(vectors: np.ndarray, texts: Sequence[str], dim: int | None) -> np.ndarray:
     """The vectors as float32 unit rows."""
-    vectors = np.asarray(vectors, np.float32)
+    try:
+        vectors = np.asarray(vectors, np.float32)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"vectors of several lengths, or not of numbers; expected ({len(texts)}, {dim or 'D'})"
+        ) from None
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] != (dim or vectors.shape[1]):
         raise UserError(
             f"vectors of shape {vectors.shape} for {len(texts)} texts; expected ({len(texts)}, {dim or 'D'})"
