@@ -164,13 +164,12 @@ def measure(machine: Mapping[str, Any], rounds: int, small: bool) -> list[Curve]
 def draw(curves: Sequence[Curve], file: Path) -> None:
     """A panel a curve, both axes logarithmic; as SVG with its text as text, so that it stays small."""
     import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scaling", "font.size": 8}):
-        figure, panels = plt.subplots(2, 3, figsize=(11, 6), layout="constrained")
+        figure = Figure(figsize=(11, 6), layout="constrained")
+        panels = figure.subplots(2, 3)
         for panel, curve in zip(panels.flat, curves, strict=False):
             panel.loglog(curve.sizes, [1e3 * s for s in curve.seconds], "o-", label="measured")
             panel.loglog(curve.sizes, [1e3 * s for s in curve.floors], "--", label=f"floor: {curve.formula}")
@@ -183,7 +182,6 @@ def draw(curves: Sequence[Curve], file: Path) -> None:
         for panel in panels.flat[len(curves) :]:
             panel.axis("off")
         figure.savefig(file, format="svg", metadata={"Date": None})
-        plt.close(figure)
 
 
 def text(curves: Sequence[Curve]) -> str:

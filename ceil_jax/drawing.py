@@ -6,32 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ceil_jax.grid import Measured
-from ceil_jax.plots import draw_lines, draw_points
+from ceil_jax.plots import draw_lines, draw_points, panels
 from ceil_jax.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-def panels(
-    count: int, width: float = 5.0, height: float = 4.4, columns: int | None = None
-) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels side by side, four a line unless `columns` says otherwise."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    columns = columns or min(count, 4)
-    lines = -(-count // columns)
-    figure, grid = pyplot.subplots(
-        lines, columns, figsize=(width * columns, height * lines), layout="constrained", squeeze=False
-    )
-    axes = list(grid.ravel())
-    for spare in axes[count:]:
-        spare.axis("off")
-    return figure, axes[:count]
 
 
 def by_task(table: Table) -> dict[str, list[Measured]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -16,6 +15,7 @@ from ceil_jax.config import RunConfig
 from ceil_jax.disk import held
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.grid import Entry, Grid
+from ceil_jax.plots import image
 from ceil_jax.results import keep, lines_of
 from ceil_jax.runs import Stage, digest
 from ceil_jax.tables import Table
@@ -130,9 +130,4 @@ def write(folder: Path, name: str, table: Table, figure: Figure) -> None:
         stage.write(f"{name}.md", table.markdown().encode())
         stage.write(f"{name}.csv", table.csv().encode())
         for suffix in ("png", "pdf"):
-            out = io.BytesIO()
-            figure.savefig(out, format=suffix, dpi=130, metadata=_UNDATED if suffix == "pdf" else None)
-            stage.write(f"{name}.{suffix}", out.getvalue())
-
-
-_UNDATED: dict[str, Any] = {"CreationDate": None}
+            stage.write(f"{name}.{suffix}", image(figure, suffix))

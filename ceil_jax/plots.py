@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,33 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from ceil_jax.compare import Comparison
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999"
+
+
+def panels(
+    count: int, width: float = 5.0, height: float = 4.4, columns: int | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels side by side, four a line unless `columns` says otherwise; none is left open."""
+    from matplotlib.figure import Figure
+
+    columns = columns or min(count, 4)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * lines), layout="constrained")
+    axes = list(figure.subplots(lines, columns, squeeze=False).ravel())
+    for spare in axes[count:]:
+        spare.axis("off")
+    return figure, axes[:count]
+
+
+def image(figure: Figure, kind: str = "png") -> bytes:
+    """A figure as the bytes of a PNG or PDF, which say nothing of when they were drawn."""
+    out = io.BytesIO()
+    figure.savefig(out, format=kind, dpi=130, metadata={"CreationDate": None} if kind == "pdf" else None)
+    return out.getvalue()
 
 
 def draw_scores(axes: Axes, comparison: Comparison) -> None:

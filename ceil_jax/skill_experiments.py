@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,17 +163,14 @@ def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[
 
 def _drawn(tables: Sequence[SkillTable]) -> bytes:
     """Scores with their intervals, or sketch overlaps where nothing was answered, a panel a task."""
-    from ceil_jax.drawing import panels
-    from ceil_jax.plots import draw_points
+    from ceil_jax.plots import draw_points, image, panels
 
     figure, axes = panels(len(tables), 6.2)
     for panel, table in zip(axes, tables, strict=True):
         labels, values, what = table.points()
         draw_points(panel, labels, values, [None] * len(labels), what)
         panel.set_title(table.task.name, fontsize="medium")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=130)
-    return out.getvalue()
+    return image(figure)
 
 
 def _write(options: Options, name: str, files: dict[str, bytes]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.errors import UserError
 from ceil_jax.gold_skills import DESCRIPTIONS
 from ceil_jax.pipeline import Pipeline
-from ceil_jax.plots import GREY, ORANGE
+from ceil_jax.plots import GREY, ORANGE, image, panels
 from ceil_jax.skill_analysis import plane
 from ceil_jax.tasks.base import Example
 
@@ -23,10 +22,7 @@ def draw_spaces(pipeline: Pipeline, *, gold: bool = False) -> bytes:
         gold: skills from the gold answers; else the LM's, of `--skills.order`.
     """
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+        import matplotlib  # noqa: F401
         from sklearn import manifold  # noqa: F401
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[analysis]'") from None
@@ -39,12 +35,12 @@ def draw_spaces(pipeline: Pipeline, *, gold: bool = False) -> bytes:
         rewritten = pipeline.inputs.rewrite([example.input for example in examples], [order])
         return [skill for [skill] in rewritten]
 
-    panels: dict[str, Callable[[Sequence[Example]], list[str]]] = {
+    sides: dict[str, Callable[[Sequence[Example]], list[str]]] = {
         "raw inputs": lambda examples: [example.input for example in examples],
         "gold skills (oracle)" if gold else "skills": skills,
     }
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 5), layout="constrained")
-    for ax, (title, texts) in zip(axes, panels.items(), strict=True):
+    figure, axes = panels(len(sides), 5, 5)
+    for ax, (title, texts) in zip(axes, sides.items(), strict=True):
         vectors = [pipeline.embed(pipeline.base, texts(part)) for part in (task.train, task.validation)]
         points = plane(unit_rows(np.concatenate(vectors)), pipeline.config.seed)
         bank, queries = np.split(points, [len(task.train)])
@@ -54,7 +50,4 @@ def draw_spaces(pipeline: Pipeline, *, gold: bool = False) -> bytes:
         ax.set_xticks([])
         ax.set_yticks([])
     axes[0].legend(fontsize="small")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=130)
-    pyplot.close(figure)
-    return out.getvalue()
+    return image(figure)

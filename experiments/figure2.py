@@ -14,10 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from ceil_jax.config import RunConfig
-from ceil_jax.drawing import panels
 from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
-from ceil_jax.plots import draw_matrix
+from ceil_jax.plots import draw_matrix, panels
 from ceil_jax.tables import Table
 
 ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"

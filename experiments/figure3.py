@@ -11,10 +11,11 @@ import sys
 from dataclasses import replace
 
 from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, lines_of, panels
+from ceil_jax.drawing import by_task, lines_of
 from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry
 from ceil_jax.methods import METHODS
+from ceil_jax.plots import panels
 from ceil_jax.tables import Table
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)

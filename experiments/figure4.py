@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import replace
 
 from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, panels
+from ceil_jax.drawing import by_task
 from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.latency import chosen_ranks
-from ceil_jax.plots import draw_ranks
+from ceil_jax.plots import draw_ranks, panels
 from ceil_jax.tables import Table
 
 SHORTLIST = 800

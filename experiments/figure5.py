@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, panels
+from ceil_jax.drawing import by_task
 from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.plots import draw_lines
+from ceil_jax.plots import draw_lines, panels
 from ceil_jax.tables import Table
 from ceil_jax.train import QUALITY
 

@@ -11,11 +11,11 @@ import sys
 from dataclasses import replace
 
 from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, lines_of, panels
+from ceil_jax.drawing import by_task, lines_of
 from ceil_jax.experiment import Experiment, Options
 from ceil_jax.grid import Cell, Entry, Grid
 from ceil_jax.latency import measure_latency
-from ceil_jax.plots import draw_lines
+from ceil_jax.plots import draw_lines, panels
 from ceil_jax.tables import Table
 
 SHORTLISTS = (50, 100, 200, 400, 800)

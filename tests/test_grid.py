@@ -10,7 +10,6 @@ import pytest
 from test_pipeline import SMALL, TASK
 
 from ceil_jax.config import RunConfig
-from ceil_jax.drawing import panels
 from ceil_jax.errors import UserError
 from ceil_jax.evaluate import Evaluation
 from ceil_jax.grid import Cell, Entry, Grid, summary
@@ -19,7 +18,6 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods import TRAINED
 from ceil_jax.metrics import metric_named
 from ceil_jax.plan import plan
-from ceil_jax.plots import draw_lines
 from ceil_jax.results import costs_of, lines_of, unpacked
 from ceil_jax.tables import Table
 from ceil_jax.tasks.base import Example
@@ -314,17 +312,6 @@ def test_every_run_behind_a_table_is_recorded(runs):
     assert len(header) == 4 and [row for row, *_ in costs] == [one.entry.row for one in measured]
     tokens = [sum(int(number.replace(",", "")) for number in cells[1:3]) for cells in costs]
     assert tokens == [lines[place]["tokens"] for place in (0, 1, 3)]
-
-
-def test_a_series_looks_the_same_in_every_panel():
-    _, (left, right) = panels(2)
-    point = [(1.0, 2.0, 1.0, 3.0)]
-    names = ("top-k", "EPR", "CEIL")
-    draw_lines(left, dict.fromkeys(names, point), "x", "y", names=names)
-    draw_lines(right, {"CEIL": point}, "x", "y", names=names)
-    [ours] = [drawn for drawn in left.lines if drawn.get_label() == "CEIL"]
-    [alone] = right.lines
-    assert (ours.get_color(), ours.get_marker()) == (alone.get_color(), alone.get_marker())
 
 
 def experiment_arguments(config, tasks):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import NamedTuple
 
 import numpy as np
@@ -81,18 +80,9 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
 
 
 def _figure(pipeline: Pipeline, comparison: Comparison, view: _View | None) -> bytes:
-    import matplotlib
+    from ceil_jax.plots import draw_kernel, draw_plane, draw_scores, image, panels
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    from ceil_jax.plots import draw_kernel, draw_plane, draw_scores
-
-    columns = 1 if view is None else 3
-    figure, row = pyplot.subplots(
-        1, columns, figsize=(5.3 * columns, 4.8), layout="constrained", squeeze=False
-    )
-    axes = row[0]
+    figure, axes = panels(1 if view is None else 3, 5.3, 4.8)
     draw_scores(axes[0], comparison)
     axes[0].set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
     if view is not None:
@@ -101,7 +91,4 @@ def _figure(pipeline: Pipeline, comparison: Comparison, view: _View | None) -> b
         axes[1].set_title("one query's candidates and two sets", fontsize="medium")
         draw_kernel(axes[2], view.kernel / view.kernel.max(), list(view.sets.values())[-1])
         axes[2].set_title("their conditional kernel", fontsize="medium")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=130)
-    pyplot.close(figure)
-    return out.getvalue()
+    return image(figure)
