@@ -12,18 +12,22 @@ import numpy as np
 from ceil_jax.config import CEILConfig
 from ceil_jax.dpp import subset_log_probs
 from ceil_jax.epr import ranking_quality
+from ceil_jax.gradient_cache import GradientCache
 from ceil_jax.kernel import block_log_dets, relevance
 from ceil_jax.losses import info_nce_loss, pairwise_margin_loss
 from ceil_jax.parallel import jit_whole, over_devices
 from ceil_jax.proposals import Proposal
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
-from ceil_jax.train import TokenTable, Trained, fit, split_held_out
+from ceil_jax.train import TokenTable, Trained, fit, gradient_of, split_held_out
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
 
 Params = Any
+
+_TEXTS = 64
+"""Examples a forward and backward pass, where their encoder learns."""
 
 
 def train_ceil(
@@ -41,8 +45,9 @@ def train_ceil(
     """Train log det L'_S to order each query's subsets S as the LM's scores do (equations 8 to 10).
 
     With a frozen context encoder, log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S, whose second term
-    never changes: it is computed once, and a step encodes queries only. Otherwise each step encodes the
-    shortlists of its queries too. Either way only k × k blocks are formed, never the n × n kernel.
+    never changes: it is computed once, and a step encodes queries only. Otherwise a step encodes the examples of its
+    queries' shortlists too, each once, however many queries share it. Either way only k × k blocks are formed, never
+    the n × n kernel.
 
     Args:
         encoder: the weights to start from; it also gave `bank_vectors`.
@@ -57,64 +62,67 @@ def train_ceil(
     trade_off = config.trade_off
     training, held_out = split_held_out(len(queries), seed, seen)
     query_tokens = TokenTable(encoder, [query.input for query in queries])
-    rank_loss = _rank_loss(config)
+    rank_loss, size = _rank_loss(config), config.batch_size
     encode = over_devices(encoder.apply)
     starts: dict[str, Params] = {"query": encoder.params}
-    if config.train_context == "both":
-        starts["context"] = encoder.params
+
+    def log_probs(params, examples, batch, key):
+        tokens, subsets, dets, _ = batch
+        similar = jax.vmap(relevance)(encode(params["query"], tokens, key=key), examples)
+        dets = jax.vmap(block_log_dets)(examples, subsets) if dets is None else dets
+        return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
+
+    def loss(params, examples, batch, key):
+        return jnp.mean(jax.vmap(rank_loss)(log_probs(params, examples, batch, key), batch[-1]))
 
     if config.train_context == "frozen":
-        dets = _frozen_log_dets(bank_vectors, proposal)
+        log_dets = _frozen_log_dets(bank_vectors, proposal)
+        gradient = gradient_of(lambda params, batch, key: loss(params, batch[0], batch[1], key))
 
-        def batch(step, rows):
-            items = bank_vectors[proposal.shortlist[rows]]
-            return query_tokens[rows], items, proposal.subsets[rows], dets[rows], scores[rows]
+        def examples(rows):
+            return bank_vectors[proposal.shortlist[rows]], log_dets[rows]
 
-        def log_probs(params, batch, key):
-            tokens, items, subsets, dets, _ = batch
-            encoded = encode(params["query"], tokens, key=key)
-            similar = jax.vmap(relevance)(encoded, items)
-            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
+        def vectors(params, known):
+            return known
 
     else:
         context = "context" if config.train_context == "both" else "query"
+        starts[context] = encoder.params
         bank_tokens = TokenTable(encoder, [example.input for example in bank])
+        cache = GradientCache(encoder.apply, context, loss)
 
-        def batch(step, rows):
-            tokens = bank_tokens[proposal.shortlist[rows]]
-            return query_tokens[rows], tokens, proposal.subsets[rows], None, scores[rows]
+        def gradient(params, batch, key):
+            return cache(params, batch[0], batch[1], key)
 
-        def log_probs(params, batch, key):
-            tokens, items, subsets, _, _ = batch
-            first, second = (None, None) if key is None else jax.random.split(key)
-            encoded = encode(params["query"], tokens, key=first)
-            flat = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), items)
-            examples = encode(params[context], flat, key=second)
-            examples = examples.reshape(*items.ids.shape[:2], -1)
-            similar = jax.vmap(relevance)(encoded, examples)
-            dets = jax.vmap(block_log_dets)(examples, subsets)
-            return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
+        def examples(rows):
+            return bank_tokens.once(proposal.shortlist[rows], _TEXTS), None
 
-    def loss(params, batch, key):
-        return jnp.mean(jax.vmap(rank_loss)(log_probs(params, batch, key), batch[-1]))
+        vectors = cache.vectors
 
-    predict = jit_whole(lambda params, batch: log_probs(params, batch, None))
-    step = config.batch_size
+    def batch(rows):
+        found, dets = examples(rows)
+        return found, (query_tokens[rows], proposal.subsets[rows], dets, scores[rows])
+
+    predict = jit_whole(lambda params, examples, batch: log_probs(params, examples, batch, None))
+
+    def predicted(params, rows):
+        found, others = batch(rows)
+        return np.asarray(predict(params, vectors(params, found), others))
 
     def quality(params):
-        blocks = [held_out[start : start + step] for start in range(0, len(held_out), step)]
-        ours = np.concatenate([np.asarray(predict(params, batch(0, rows))) for rows in blocks])
+        blocks = [held_out[start : start + size] for start in range(0, len(held_out), size)]
+        ours = np.concatenate([predicted(params, rows) for rows in blocks])
         return ranking_quality(ours, scores[held_out])
 
     return fit(
         stage,
         starts,
-        loss,
-        lambda step, rows: batch(step, training[rows]),
+        gradient,
+        lambda step, rows: batch(training[rows]),
         quality,
         instances=len(training),
         epochs=config.epochs,
-        batch_size=config.batch_size,
+        batch_size=size,
         learning_rate=config.learning_rate,
         seed=seed,
         what="training CEIL",

@@ -19,7 +19,7 @@ from ceil_jax.parallel import jit_whole, over_devices
 from ceil_jax.ranking import kendall_tau, pairwise_ranking_accuracy
 from ceil_jax.runs import Stage
 from ceil_jax.tasks.base import Example
-from ceil_jax.train import TokenTable, Trained, fit, split_held_out
+from ceil_jax.train import TokenTable, Trained, fit, gradient_of, split_held_out
 
 if TYPE_CHECKING:
     from ceil_jax.encoder import Encoder
@@ -98,22 +98,18 @@ def train_epr(
 
     # the bank's texts that are candidates of several queries are encoded once
     asked = np.concatenate([(len(bank) + held_out)[:, None], candidates[held_out]], axis=1)
-    texts, place = np.unique(asked, return_inverse=True)
-    place = place.reshape(asked.shape)
-    batches = tokens.by_length(texts, min(_HELD_OUT_TEXTS, len(texts)))
+    texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
     def quality(params):
-        vectors = np.empty((len(texts), encoder.dim), np.float32)
-        for some in batches:
-            vectors[some] = encode_now(params, tokens[texts[some]])
-        encoded = vectors[place]
+        vectors = np.concatenate([np.asarray(encode_now(params, chunk)) for chunk in texts.chunks])
+        encoded = vectors[texts.place]
         log_probs = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
         return ranking_quality(log_probs, scores[held_out])
 
     return fit(
         stage,
         encoder.params,
-        loss,
+        gradient_of(loss),
         batch,
         quality,
         instances=len(training),

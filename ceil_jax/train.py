@@ -12,6 +12,7 @@ import optax
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
+from ceil_jax.gradient_cache import Texts
 from ceil_jax.hosts import together
 from ceil_jax.parallel import global_mesh, jit_whole, whole
 from ceil_jax.runs import Stage
@@ -46,7 +47,7 @@ class Trained(NamedTuple):
 def fit(
     stage: Stage,
     params: Params,
-    loss: Callable[[Params, Batch, jax.Array], jax.Array],
+    gradient: Callable[[Params, Batch, jax.Array], tuple[jax.Array, Params]],
     batches: Callable[[int, np.ndarray], Batch],
     held_out: Callable[[Params], dict[str, float]],
     *,
@@ -63,11 +64,11 @@ def fit(
     depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length
     of the run, so that small sets never leave the warm-up; we scale it.
 
-    A step spans all devices of all processes, each of which holds the parameters whole; `loss` says what of it
-    is split over them (`parallel.over_devices`), so that a batch's loss and gradient are those of one device.
+    A step spans all devices of all processes, each of which holds the parameters whole; `gradient` says what of
+    it is split over them (`parallel.over_devices`), so that a batch's loss and gradient are those of one device.
 
     Args:
-        loss: (params, batch, dropout key) → scalar, jit-able.
+        gradient: (params, batch, dropout key) → (loss, its gradient by the params), compiled (`gradient_of`).
         batches: (step, instance numbers int [B]) → batch.
         held_out: params → measures, with `kendall_tau` among them.
         instances: training instances; a batch is always full, the last one of an epoch starts the next.
@@ -90,10 +91,9 @@ def fit(
     optimiser = optax.adam(schedule)
 
     @jit_whole
-    def update(params: Params, state: Any, batch: Batch, key: jax.Array) -> tuple[Params, Any, jax.Array]:
-        value, gradient = jax.value_and_grad(loss)(params, batch, key)
-        change, state = optimiser.update(gradient, state, params)
-        return optax.apply_updates(params, change), state, value
+    def update(params: Params, state: Any, slope: Params) -> tuple[Params, Any]:
+        change, state = optimiser.update(slope, state, params)
+        return optax.apply_updates(params, change), state
 
     def save(step: int, row: dict[str, float]) -> None:
         kept.save(step, {"params": params, "state": state}, row, row[QUALITY])
@@ -113,7 +113,8 @@ def fit(
         with tqdm(total=steps, initial=last, desc=what) as bar:
             for step in range(last, steps):
                 batch = batches(step, _rows(step, instances, batch_size, seed))
-                params, state, value = update(params, state, batch, jax.random.fold_in(key, step))
+                value, slope = gradient(params, batch, jax.random.fold_in(key, step))
+                params, state = update(params, state, slope)
                 losses.append(float(value))
                 if not math.isfinite(losses[-1]):
                     raise UserError(
@@ -127,6 +128,13 @@ def fit(
                     bar.set_postfix(loss=f"{mean:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
         return Trained(kept.best()["params"], kept.history)
+
+
+def gradient_of(
+    loss: Callable[[Params, Batch, jax.Array], jax.Array],
+) -> Callable[[Params, Batch, jax.Array], tuple[jax.Array, Params]]:
+    """A loss whose backward pass fits in memory, for `fit`."""
+    return jit_whole(jax.value_and_grad(loss))
 
 
 class TokenTable:
@@ -143,11 +151,14 @@ class TokenTable:
         tokens = pad(ids, length, self._pad_id)
         return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
 
-    def by_length(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """int [batches, size]: the places in `rows` with texts of like length together, so that little is padding;
-        the last batch is filled up with its last place."""
-        order = np.argsort([len(self._ids[row]) for row in rows], kind="stable")
-        return np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
+    def once(self, rows: np.ndarray, size: int) -> Texts:
+        """The texts numbered `rows`, in chunks of `size` at most with texts of like length together, so that little
+        is padding; the last is filled up with its last text."""
+        texts, place = np.unique(rows, return_inverse=True)
+        size = min(size, len(texts))
+        order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
+        chunks = np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
+        return Texts([self[texts[chunk]] for chunk in chunks], np.argsort(order)[place].reshape(rows.shape))
 
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:

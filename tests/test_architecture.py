@@ -48,7 +48,7 @@ LAYERS = [
         "skills",
         "records",
     },
-    {"inputs", "serve"},
+    {"inputs", "serve", "gradient_cache"},
     {"embedded_bank"},
     {"retrievers"},
     {"selector", "proposals"},

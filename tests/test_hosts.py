@@ -22,7 +22,7 @@ from ceil_jax.hosts import Hosts
 from ceil_jax.index import top_k
 from ceil_jax.parallel import over_devices
 from ceil_jax.runs import Store
-from ceil_jax.train import fit
+from ceil_jax.train import fit, gradient_of
 
 ROWS, WIDTH, STEPS = 10, 3, 16
 DIES_AT = 9  # checkpoints are at steps 2, 4, 6, 8 …
@@ -52,7 +52,7 @@ def train(folder, at_step=lambda step: None, leads=True):
         return fit(
             stage,
             {"w": jnp.eye(WIDTH)},
-            loss,
+            gradient_of(loss),
             batches,
             lambda params: {"kendall_tau": float(jnp.abs(params["w"]).sum())},
             instances=ROWS,

@@ -7,7 +7,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.pretrained import load_encoder
 from ceil_jax.runs import Store
-from ceil_jax.train import TokenTable, _rows, fit, split_held_out
+from ceil_jax.train import TokenTable, _rows, fit, gradient_of, split_held_out
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
 
@@ -24,7 +24,7 @@ def run(stage, *, loss=None, quality=None, epochs=4):
     return fit(
         stage,
         {"w": jnp.zeros(6)},
-        loss or squares,
+        gradient_of(loss or squares),
         lambda step, rows: rows,
         quality or closeness,
         instances=6,
@@ -163,9 +163,16 @@ def test_token_table_is_the_encoders_tokens():
     assert np.array_equal(tokens.mask.reshape(4, 32), expected.mask)
 
 
-def test_texts_of_like_length_go_together():
+def test_each_text_once_with_those_of_like_length():
     encoder = load_encoder("tiny")
     texts = ["a " * n for n in (60, 3, 40, 5, 2)]
-    rows = np.array([4, 0, 1, 2])
-    batches = TokenTable(encoder, texts).by_length(rows, 3)
-    assert batches.tolist() == [[0, 2, 3], [1, 1, 1]]
+    table = TokenTable(encoder, texts)
+    rows = np.array([[4, 0, 1], [2, 0, 4]])
+    found = table.once(rows, 3)
+    assert [chunk.ids.shape for chunk in found.chunks] == [(3, 64), (3, 64)]
+    ids = np.concatenate([chunk.ids for chunk in found.chunks])
+    np.testing.assert_array_equal(ids[found.place][..., :32], table[rows].ids[..., :32])
+    assert found.place.tolist() == [[0, 3, 1], [2, 3, 0]]
+    assert (ids[3:] == ids[3]).all()
+    [only] = table.once(np.array([1, 4]), 64).chunks
+    assert only.ids.shape == (2, 32)
