@@ -164,13 +164,13 @@ def measure(machine: Mapping[str, Any], rounds: int, small: bool) -> list[Curve]
 def draw(curves: Sequence[Curve], file: Path) -> None:
     """A panel a curve, both axes logarithmic; as SVG with its text as text, so that it stays small."""
     import matplotlib
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
+    from ceil_jax.plots import panels
+
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scaling", "font.size": 8}):
-        figure = Figure(figsize=(11, 6), layout="constrained")
-        panels = figure.subplots(2, 3)
-        for panel, curve in zip(panels.flat, curves, strict=False):
+        figure, axes = panels(len(curves), 3.7, 3.0, columns=3)
+        for panel, curve in zip(axes, curves, strict=True):
             panel.loglog(curve.sizes, [1e3 * s for s in curve.seconds], "o-", label="measured")
             panel.loglog(curve.sizes, [1e3 * s for s in curve.floors], "--", label=f"floor: {curve.formula}")
             panel.set(title=curve.title, xlabel=curve.axis, ylabel="ms")
@@ -179,8 +179,6 @@ def draw(curves: Sequence[Curve], file: Path) -> None:
             panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             panel.set_ylim(top=5e3 * max(*curve.seconds, *curve.floors))  # room for the legend
             panel.legend(loc="upper left")
-        for panel in panels.flat[len(curves) :]:
-            panel.axis("off")
         figure.savefig(file, format="svg", metadata={"Date": None})
 
 

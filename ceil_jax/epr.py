@@ -101,8 +101,7 @@ def train_epr(
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
     def quality(params):
-        vectors = np.concatenate([np.asarray(encode_now(params, chunk)) for chunk in texts.chunks])
-        encoded = vectors[texts.place]
+        encoded = texts.encoded(lambda _, chunk: encode_now(params, chunk))[texts.place]
         log_probs = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
         return ranking_quality(log_probs, scores[held_out])
 

@@ -31,6 +31,12 @@ class Texts(NamedTuple):
     place: np.ndarray
     """int, of any shape: where in the chunks, laid end to end, the text is that stands here."""
 
+    def encoded(self, encode: Callable[[int, Tokens], jax.Array]) -> np.ndarray:
+        """float32 [chunks · C, D]: the chunks laid end to end, by (a chunk's number, its tokens) → vectors [C, D]."""
+        # all are under way before the first is waited for
+        found = [encode(number, tokens) for number, tokens in enumerate(self.chunks)]
+        return np.concatenate([np.asarray(vectors) for vectors in found])
+
 
 class GradientCache:
     """A loss of the vectors of many texts: its value, and its gradient, which is exact.
@@ -57,9 +63,9 @@ class GradientCache:
         self._back = jit_whole(back)
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
-    def vectors(self, params: Mapping[str, Params], texts: Texts, key: jax.Array | None = None) -> np.ndarray:
-        """float32 [*place.shape, D]: of every text where it is asked for; without a key there is no dropout."""
-        return self._encoded(params, texts, key)[texts.place]
+    def vectors(self, params: Mapping[str, Params], texts: Texts) -> np.ndarray:
+        """float32 [*place.shape, D]: of every text where it is asked for, without dropout."""
+        return self._encoded(params, texts, None)[texts.place]
 
     def __call__(
         self, params: Mapping[str, Params], texts: Texts, batch: Any, key: jax.Array
@@ -78,9 +84,8 @@ class GradientCache:
         return value, gradient
 
     def _encoded(self, params: Mapping[str, Params], texts: Texts, key: jax.Array | None) -> np.ndarray:
-        keys = [None if key is None else jax.random.fold_in(key, place) for place in range(len(texts.chunks))]
-        found = [
-            self._encode(params[self._name], tokens, one)
-            for tokens, one in zip(texts.chunks, keys, strict=True)
-        ]
-        return np.concatenate([np.asarray(vectors) for vectors in found])
+        def encode(number: int, tokens: Tokens) -> jax.Array:
+            own = None if key is None else jax.random.fold_in(key, number)
+            return self._encode(params[self._name], tokens, own)
+
+        return texts.encoded(encode)
