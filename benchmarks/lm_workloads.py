@@ -10,11 +10,11 @@ import torch
 
 from benchmarks.harness import OURS, Disagreement, Settings
 from benchmarks.peers.padded_lm import PaddedLM
-from ceil_jax.data import load_task
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.gguf import converted
-from ceil_jax.prompts import PromptBuilder
+from ceil_jax.lm.prompts import PromptBuilder
+from ceil_jax.lm.torch.gguf import converted
+from ceil_jax.tasks.load import load_task
 
 LM = "SmolLM2-135M-Instruct"
 DTYPES = ("float32", "bfloat16")

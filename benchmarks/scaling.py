@@ -68,7 +68,7 @@ def _greedy_map(n: int, k: int, small: bool) -> Point:
     import numpy as np
 
     from benchmarks import workloads
-    from ceil_jax.greedy import GRAM_UP_TO, greedy_map_shortlists
+    from ceil_jax.dpp.greedy import GRAM_UP_TO, greedy_map_shortlists
 
     count, d, size = (8, 16, 200) if small else (256, 768, 20_000)
     rng = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def nearest_over_bank(small: bool) -> Iterator[tuple[int, Point]]:
     import numpy as np
 
     from benchmarks import workloads
-    from ceil_jax.index import top_k
+    from ceil_jax.retrieval.index import top_k
 
     count, d, k = (8, 16, 5) if small else (256, 768, 100)
     sizes = (100, 200, 300, 400) if small else (25_000, 50_000, 100_000, 200_000)
@@ -166,7 +166,7 @@ def draw(curves: Sequence[Curve], file: Path) -> None:
     import matplotlib
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-    from ceil_jax.plots import panels
+    from ceil_jax.report.plots import panels
 
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scaling", "font.size": 8}):
         figure, axes = panels(len(curves), 3.7, 3.0, columns=3)

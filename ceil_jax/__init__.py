@@ -9,17 +9,17 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "ceil_jax.budgeted": ("budgeted_map", "budgeted_map_from_features"),
-    "ceil_jax.data": ("load_task",),
-    "ceil_jax.dpp": ("log_normalizer", "sample_dpp", "sample_k_dpp", "subset_log_det"),
-    "ceil_jax.encoder": ("Encoder",),
+    "ceil_jax.dpp.budgeted": ("budgeted_map", "budgeted_map_from_features"),
+    "ceil_jax.tasks.load": ("load_task",),
+    "ceil_jax.dpp.distribution": ("log_normalizer", "sample_dpp", "sample_k_dpp", "subset_log_det"),
+    "ceil_jax.encoders.encoder": ("Encoder",),
     "ceil_jax.errors": ("UserError",),
-    "ceil_jax.greedy": ("MapResult", "greedy_map", "greedy_map_from_features"),
-    "ceil_jax.kernel": ("conditional_kernel", "similarity_from_features"),
+    "ceil_jax.dpp.greedy": ("MapResult", "greedy_map", "greedy_map_from_features"),
+    "ceil_jax.dpp.kernel": ("conditional_kernel", "similarity_from_features"),
     "ceil_jax.lm": ("LanguageModel", "load_lm"),
-    "ceil_jax.losses": ("info_nce_loss", "pairwise_margin_loss"),
-    "ceil_jax.pretrained": ("load_encoder", "register_encoder"),
-    "ceil_jax.retrievers": ("Retrieved", "Retriever", "build_retriever"),
+    "ceil_jax.training.losses": ("info_nce_loss", "pairwise_margin_loss"),
+    "ceil_jax.encoders.registry": ("load_encoder", "register_encoder"),
+    "ceil_jax.retrieval.retrievers": ("Retrieved", "Retriever", "build_retriever"),
     "ceil_jax.selector": ("CeilSelector", "Selection"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template"),
 }

@@ -63,8 +63,8 @@ def main() -> None:
     del bank
     said("build", began)
 
-    from ceil_jax.approximate import ApproximateIndex, recall
-    from ceil_jax.index import top_k
+    from ceil_jax.retrieval.faiss_index import ApproximateIndex, recall
+    from ceil_jax.retrieval.index import top_k
 
     began = time.perf_counter()
     bank = np.load(file, mmap_mode="r")

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, lines_of
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid, Measured
-from ceil_jax.methods import METHODS
-from ceil_jax.plots import panels
-from ceil_jax.tables import Table, signed
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.report.drawing import by_task, lines_of
+from ceil_jax.report.grid import Cell, Entry, Grid, Measured
+from ceil_jax.report.plots import panels
+from ceil_jax.report.tables import Table, signed
 
 BUDGETS = (128, 256, 512)
 SHOTS = 50

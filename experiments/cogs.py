@@ -9,7 +9,7 @@ docs/skills.md.
 
 import sys
 
-from ceil_jax.skill_experiments import SkillOptions, main
+from skill_knn.command import SkillOptions, main
 
 if __name__ == "__main__":
     sys.exit(main(SkillOptions(tasks=("cogs.ps", "cogs.pa")), "cogs"))

@@ -15,13 +15,13 @@
 
 import sys
 
-from ceil_jax.config import RunConfig
-from ceil_jax.diagnosis import diagnose, lines
-from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.methods import METHODS
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.report.diagnosis import diagnose, lines
+from ceil_jax.report.drawing import points
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.tables import Table
 
 ROWS = ("random", "bm25", "topk", "epr", "ceil_topk", "ceil")
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ceil_jax.config import RunConfig
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Measured
-from ceil_jax.plots import draw_matrix, panels
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.grid import Cell, Entry, Measured
+from ceil_jax.report.plots import draw_matrix, panels
+from ceil_jax.report.tables import Table
 
 ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"
 ANSWERED, UNTRAINED = "answered by", "not trained"

@@ -10,13 +10,13 @@ same scored subsets; top-k has no λ and is a horizontal line.
 import sys
 from dataclasses import replace
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, lines_of
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry
-from ceil_jax.methods import METHODS
-from ceil_jax.plots import panels
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.report.drawing import by_task, lines_of
+from ceil_jax.report.grid import Cell, Entry
+from ceil_jax.report.plots import panels
+from ceil_jax.report.tables import Table
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)

@@ -10,13 +10,13 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.latency import chosen_ranks
-from ceil_jax.plots import draw_ranks, panels
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.drawing import by_task
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.latency import chosen_ranks
+from ceil_jax.report.plots import draw_ranks, panels
+from ceil_jax.report.tables import Table
 
 SHORTLIST = 800
 EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, SHORTLIST + 1)

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.plots import draw_lines, panels
-from ceil_jax.tables import Table
-from ceil_jax.train import QUALITY
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.drawing import by_task
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.plots import draw_lines, panels
+from ceil_jax.report.tables import Table
+from ceil_jax.training.loop import QUALITY
 
 
 def entries(config: RunConfig, _: Options) -> list[Entry]:

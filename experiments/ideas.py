@@ -24,11 +24,11 @@
 import sys
 from dataclasses import replace
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.tables import Table, signed
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.drawing import points
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.tables import Table, signed
 from ceil_jax.tasks import task_spec
 
 PAPER = "CEIL as in the papers"

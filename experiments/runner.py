@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from ceil_jax.cli import main
+from ceil_jax.cli.main import main
 
 
 def run(task: str) -> NoReturn:

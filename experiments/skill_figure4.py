@@ -9,7 +9,7 @@ shows that test and bank mix, its rings mean nothing. The LM's skills have not b
 
 import sys
 
-from ceil_jax.skill_experiments import FigureOptions, main
+from skill_knn.command import FigureOptions, main
 
 if __name__ == "__main__":
     sys.exit(main(FigureOptions(tasks=("spider", "cogs.ps")), "skill_figure4"))

@@ -5,7 +5,7 @@ python experiments/skill_recall.py --scale small --data-dir DATA
 
 import sys
 
-from ceil_jax.skill_experiments import RecallOptions, main
+from skill_knn.command import RecallOptions, main
 
 if __name__ == "__main__":
     sys.exit(main(RecallOptions(tasks=("spider", "cogs.ps")), "skill_recall"))

@@ -7,7 +7,7 @@ Without an LM: --retriever random topk target_knn target_skill target_sketch.
 
 import sys
 
-from ceil_jax.skill_experiments import SkillOptions, main
+from skill_knn.command import SkillOptions, main
 
 if __name__ == "__main__":
     sys.exit(main(SkillOptions(tasks=("spider", "cogs.ps", "cogs.pa"), answer=False), "skill_selected"))

@@ -7,7 +7,7 @@ With KaggleDBQA where DATA has it: --tasks spider kaggledbqa.
 
 import sys
 
-from ceil_jax.skill_experiments import SkillOptions, main
+from skill_knn.command import SkillOptions, main
 
 TASKS = ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql", "cogs.ps", "cogs.pa")
 

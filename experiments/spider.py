@@ -9,7 +9,7 @@ databases; the hub has neither. What it printed is in docs/skills.md.
 
 import sys
 
-from ceil_jax.skill_experiments import SkillOptions, main
+from skill_knn.command import SkillOptions, main
 
 if __name__ == "__main__":
     sys.exit(main(SkillOptions(tasks=("spider",)), "spider"))

@@ -10,13 +10,13 @@ bert-base, ours with --encoder.
 import sys
 from dataclasses import replace
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.methods import METHODS
-from ceil_jax.results import costs_of
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.report.drawing import points
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.results import costs_of
+from ceil_jax.report.tables import Table
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}

@@ -11,12 +11,12 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
-from ceil_jax.candidates import top_subset_mrr
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.drawing import points
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.tables import Table
+from ceil_jax.training.scoring import top_subset_mrr
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
     "RAND": "bank",

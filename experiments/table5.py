@@ -11,10 +11,10 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import points
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.drawing import points
+from ceil_jax.report.grid import Cell, Entry
 
 STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}
 LOSSES: dict[str, Literal["info_nce", "pairwise"]] = {"InfoNCE": "info_nce", "pairwise": "pairwise"}

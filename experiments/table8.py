@@ -10,13 +10,13 @@ Paper (SST-5 validation, 1,101 queries): MAP adds about 6 s to top-k at n = 100 
 import sys
 from dataclasses import replace
 
-from ceil_jax.config import RunConfig
-from ceil_jax.drawing import by_task, lines_of
-from ceil_jax.experiment import Experiment, Options
-from ceil_jax.grid import Cell, Entry, Grid
-from ceil_jax.latency import measure_latency
-from ceil_jax.plots import draw_lines, panels
-from ceil_jax.tables import Table
+from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.drawing import by_task, lines_of
+from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.latency import measure_latency
+from ceil_jax.report.plots import draw_lines, panels
+from ceil_jax.report.tables import Table
 
 SHORTLISTS = (50, 100, 200, 400, 800)
 

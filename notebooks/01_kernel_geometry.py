@@ -24,7 +24,7 @@ from ceil_jax import (
     similarity_from_features,
     subset_log_det,
 )
-from ceil_jax.plots import BLUE, GREEN, GREY, ORANGE, RED
+from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, RED
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 

@@ -20,8 +20,8 @@ from ceil_jax import (
     similarity_from_features,
     subset_log_det,
 )
-from ceil_jax.kernel import relevance
-from ceil_jax.plots import BLUE, GREEN, GREY, ORANGE, RED
+from ceil_jax.dpp.kernel import relevance
+from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, RED
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 

@@ -22,11 +22,11 @@ from ceil_jax import (
     load_task,
     similarity_from_features,
 )
-from ceil_jax.config import RunConfig
-from ceil_jax.kernel import relevance
-from ceil_jax.pipeline import Pipeline
-from ceil_jax.plots import BLUE, GREEN, GREY, ORANGE, draw_kernel, draw_plane
-from ceil_jax.records import read_records
+from ceil_jax.dpp.kernel import relevance
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.records import read_records
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, draw_kernel, draw_plane
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 

@@ -15,12 +15,13 @@ import numpy as np
 from flax import nnx
 
 from ceil_jax import Encoder, build_retriever, load_encoder, load_task, register_encoder
-from ceil_jax.compare import compare
-from ceil_jax.config import CEILConfig, EPRConfig, RunConfig
-from ceil_jax.pipeline import Pipeline
-from ceil_jax.plots import BLUE, ORANGE
-from ceil_jax.tokens import HashingTokenizer
-from ceil_jax.train import QUALITY
+from ceil_jax.encoders.tokenizers import HashingTokenizer
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.compare import compare
+from ceil_jax.report.plots import BLUE, ORANGE
+from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.loop import QUALITY
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 

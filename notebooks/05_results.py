@@ -12,13 +12,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ceil_jax import load_task
-from ceil_jax.compare import compare
-from ceil_jax.config import RunConfig
-from ceil_jax.intervals import bootstrap_interval
-from ceil_jax.pipeline import Pipeline
-from ceil_jax.plots import BLUE, GREY, draw_points
-from ceil_jax.records import read_records
-from ceil_jax.report.tables import tables
+from ceil_jax.metrics.bootstrap import bootstrap_interval
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.records import read_records
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.compare import compare
+from ceil_jax.report.page_tables import tables
+from ceil_jax.report.plots import BLUE, GREY, draw_points
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 

@@ -33,7 +33,7 @@ def moved_for_trained(monkeypatch):
     """Training only moves the weights a little: for tests of what is done with encoders once they are trained."""
     import numpy as np
 
-    from ceil_jax.train import Trained
+    from ceil_jax.training.loop import Trained
 
     def fit(stage, params, loss, batches, held_out, *, seed, **_):
         rng = np.random.default_rng(seed)
@@ -41,8 +41,8 @@ def moved_for_trained(monkeypatch):
         before, after = ({"kendall_tau": t, "pairwise_accuracy": (1 + t) / 2} for t in (0.1, 0.2))
         return Trained(moved, [{"step": 0, **before}, {"step": 1, "loss": 1.0, **after}])
 
-    monkeypatch.setattr("ceil_jax.epr.fit", fit)
-    monkeypatch.setattr("ceil_jax.ceil.fit", fit)
+    monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
+    monkeypatch.setattr("ceil_jax.training.ceil.fit", fit)
 
 
 @pytest.fixture(scope="session")

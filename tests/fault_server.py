@@ -23,12 +23,17 @@ time.perf_counter = lambda: 0.0
 
 import orbax.checkpoint  # noqa: E402, F401
 
-from ceil_jax import ceil, compare, epr, pipeline, pretrained  # noqa: E402, F401
-from ceil_jax.config import CEILConfig, EPRConfig, RunConfig  # noqa: E402
+from ceil_jax.encoders import registry as pretrained  # noqa: E402, F401
 from ceil_jax.errors import UserError  # noqa: E402
 from ceil_jax.lm import tiny  # noqa: E402, F401
+from ceil_jax.pipeline import run as pipeline  # noqa: E402
+from ceil_jax.pipeline.config import RunConfig  # noqa: E402
+from ceil_jax.report import compare  # noqa: E402
 from ceil_jax.report.write import report  # noqa: E402
-from ceil_jax.tasks.base import Example, Task, Template  # noqa: E402
+from ceil_jax.tasks.example import Example, Task, Template  # noqa: E402
+from ceil_jax.training import ceil  # noqa: E402, F401
+from ceil_jax.training import contrastive as epr  # noqa: E402, F401
+from ceil_jax.training.config import CEILConfig, EPRConfig  # noqa: E402
 
 CONFIG = RunConfig(
     task="films",

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from ceil_jax.config import EndpointConfig
-from ceil_jax.serve import create_app
+from ceil_jax.cli.serve_lm import create_app
+from ceil_jax.lm.openai.config import EndpointConfig
 
 QUICK = EndpointConfig(back_off=0.001, timeout=5)
 

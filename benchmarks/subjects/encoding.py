@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import OURS, Case, Disagreement, Settings
-from ceil_jax.data import load_task
-from ceil_jax.packages import fetch
-from ceil_jax.pretrained import load_encoder
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.tasks.assets import fetch
+from ceil_jax.tasks.load import load_task
 
 ENCODER, SENTENCES, BATCH = "all-MiniLM-L6-v2", 5000, 64
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
-from ceil_jax.dpp import log_elementary_symmetric, sample_k_dpp
-from ceil_jax.kernel import conditional_kernel, relevance, similarity_from_features
-from ceil_jax.parallel import map_batches
+from ceil_jax.distributed.devices import map_batches
+from ceil_jax.dpp.distribution import log_elementary_symmetric, sample_k_dpp
+from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
 
 SAMPLES, N, K, DIM, TRADE_OFF = 1000, 100, 16, 384, 0.1
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks import lm_workloads
 from benchmarks.harness import OURS, Case, Settings
-from ceil_jax.lm.trie import Trie
-from ceil_jax.proposals import propose_random, propose_tree
+from ceil_jax.lm.torch.prefix_tree import Trie
+from ceil_jax.training.candidates import propose_random, propose_tree
 
 SUBSETS, SIZE, SHORTLIST = 50, 16, 100
 SAMPLERS = {"random": propose_random, "tree": propose_tree}

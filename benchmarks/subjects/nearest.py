@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
-from ceil_jax.index import top_k
+from ceil_jax.retrieval.index import top_k
 
 QUERIES, BANK, DIM, K = 1101, 400_000, 768, 100
 

@@ -13,7 +13,7 @@ from functools import partial
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 
 IMPORT = ("-c", "import ceil_jax")
-HELP = ("-c", "import sys; from ceil_jax.cli import main; sys.argv = ['ceil-jax', '--help']; main()")
+HELP = ("-c", "import sys; from ceil_jax.cli.main import main; sys.argv = ['ceil-jax', '--help']; main()")
 
 
 def cases(settings: Settings) -> Iterator[Case]:

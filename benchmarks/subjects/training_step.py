@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers.all_pairs import AllPairs
-from ceil_jax.dpp import subset_log_probs
-from ceil_jax.kernel import block_log_dets, relevance
-from ceil_jax.losses import pairwise_margin_loss
+from ceil_jax.dpp.distribution import subset_log_probs
+from ceil_jax.dpp.kernel import block_log_dets, relevance
+from ceil_jax.training.losses import pairwise_margin_loss
 
 BATCH, N, SUBSETS, K, DIM, BANK, TRADE_OFF = 64, 100, 50, 16, 768, 44_000, 0.1
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ceil_jax.config import EndpointConfig
-from ceil_jax.disk import file_sha256
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.lm.address import is_address
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.gguf import PACKAGED, converted
+from ceil_jax.lm.openai.address import is_address
+from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.lm.torch.gguf import PACKAGED, converted
+from ceil_jax.store.locking import file_sha256
 
 __all__ = ["LanguageModel", "TinyLM", "load_lm"]
 
@@ -40,12 +40,12 @@ def load_lm(
     if spec == "tiny":
         return TinyLM()
     if is_address(spec):
-        from ceil_jax.lm.endpoint import EndpointLM
+        from ceil_jax.lm.openai.model import EndpointLM
 
         return EndpointLM(spec, endpoint or EndpointConfig())
     source, name = source_of(spec)
     try:
-        from ceil_jax.lm import torch_lm
+        from ceil_jax.lm.torch import model as torch_lm
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
     return torch_lm.load(source, name, dtype, device, device_map)

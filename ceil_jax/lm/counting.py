@@ -77,6 +77,6 @@ def counting_lm(spec: str, dtype: str) -> CountingLM:
         lm: LanguageModel = TinyLM()
         return CountingLM(lm.name, lm.context_length, 0, lm.count_tokens)
     source, name = source_of(spec)
-    from ceil_jax.lm import torch_lm
+    from ceil_jax.lm.torch import model as torch_lm
 
     return CountingLM(*torch_lm.outline(source, name, dtype))

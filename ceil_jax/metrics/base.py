@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 
 class Metric(ABC):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.base import Metric, golds
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 ORDER = 4
 

@@ -6,7 +6,7 @@ import re
 import string
 
 from ceil_jax.metrics.base import golds
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 

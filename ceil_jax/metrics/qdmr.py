@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 Word = str | int
 """A word of a step, or the number of the class of the step it refers to."""

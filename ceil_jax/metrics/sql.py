@@ -18,7 +18,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.base import Metric
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 log = logging.getLogger(__name__)
 

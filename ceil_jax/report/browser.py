@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ceil_jax.report.tables import Table
+from ceil_jax.report.page_tables import Table
 
 _LONGEST = 1500
 """Characters of a text that are shown."""

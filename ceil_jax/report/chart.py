@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from ceil_jax.report.tables import Table
+from ceil_jax.report.page_tables import Table
 
 _LEFT, _WIDTH, _STEP = 230, 520, 28
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.compare import Comparison
-from ceil_jax.embedded_bank import unit_rows
-from ceil_jax.methods import METHODS
-from ceil_jax.pipeline import Pipeline
-from ceil_jax.tasks.base import Example
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.compare import Comparison
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.tasks.example import Example
 
 _SHOWN = 50
 """Candidates of the query that the page looks at."""
@@ -50,8 +50,8 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
     """The query's nearest examples, their kernel, and the sets of two methods among them."""
     import jax.numpy as jnp
 
-    from ceil_jax.index import top_k
-    from ceil_jax.kernel import conditional_kernel, relevance, similarity_from_features
+    from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
+    from ceil_jax.retrieval.index import top_k
 
     first, best = _first_and_last(comparison)
     method = METHODS[best]
@@ -80,7 +80,7 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
 
 
 def _figure(pipeline: Pipeline, comparison: Comparison, view: _View | None) -> bytes:
-    from ceil_jax.plots import draw_kernel, draw_plane, draw_scores, image, panels
+    from ceil_jax.report.plots import draw_kernel, draw_plane, draw_scores, image, panels
 
     figure, axes = panels(1 if view is None else 3, 5.3, 4.8)
     draw_scores(axes[0], comparison)

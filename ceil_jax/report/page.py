@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ceil_jax.report.browser import browsable
 from ceil_jax.report.chart import scores_chart
-from ceil_jax.report.tables import Table
-from ceil_jax.runs import Cost
+from ceil_jax.report.page_tables import Table
+from ceil_jax.store.stage import Cost
 
 
 class Figure(NamedTuple):

@@ -1,164 +1,156 @@
-"""Evaluations of the same queries side by side: scores, intervals, the paper's numbers, paired differences."""
+"""Measured entries to a table: Markdown for a reader, CSV for a program, the paper's numbers beside ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
+from ceil_jax.metrics.bootstrap import Interval, averaged_interval, paired
+from ceil_jax.report.grid import Measured
 
-from ceil_jax.intervals import Interval, bootstrap_interval, paired
-from ceil_jax.methods import METHODS
-from ceil_jax.records import Record
-from ceil_jax.tasks import TASKS
-
-AGAINST = ("epr", "topk")
-"""The methods that every other is compared with."""
+BASELINES = {"epr": "EPR", "topk": "top-k"}
+"""Every entry is compared with these methods' entries under the same configuration, where the table has them."""
 
 
-class Line(NamedTuple):
-    """One run in a table."""
-
-    record: Record
-    label: str
-    """The method, and the settings in which it differs from the other runs of that method."""
-    scores: np.ndarray
-    """float [N]."""
-    interval: Interval
-    """Of the metric over all queries, in percent."""
-    paper: float | None
-    """What CEIL's Table 2 says of such a method."""
-
-
-class Difference(NamedTuple):
-    """How much better one run is than another on the same queries."""
-
-    run: str
-    against: str
-    interval: Interval
-    """In percentage points."""
-
-
-class Table(NamedTuple):
-    """Runs that answered the same queries from the same bank with the same LM."""
+@dataclass(frozen=True)
+class Table:
+    """What an experiment found."""
 
     title: str
-    lead: str
-    lines: tuple[Line, ...]
-    differences: tuple[Difference, ...]
-    paper: Mapping[str, float]
-    """The paper's other rows."""
+    measured: Sequence[Measured]
+    failed: dict[str, str] = field(default_factory=dict)
+    """Task → why it has no numbers."""
+    notes: Sequence[str] = ()
+    sections: Sequence[tuple[str, list[list[str]]]] = ()
+    """Further tables: a heading, and lines of cells of which the first is the header."""
 
-    @property
-    def header(self) -> list[str]:
-        """The columns' names."""
-        return ["method", "score", "95 % interval", *["paper"] * self._has_paper, *self._more, *_COSTS]
+    def at(self, task: str, row: str, column: str) -> Measured | None:
+        for one in self.measured:
+            if (one.entry.task, one.entry.row, one.entry.column) == (task, row, column):
+                return one
+        return None
 
-    @property
-    def _has_paper(self) -> bool:
-        return any(line.paper is not None for line in self.lines)
+    def difference(self, one: Measured, baseline: str) -> Interval | None:
+        """Of an entry less a baseline's with the same configuration; None where the table has no such."""
+        other = self._baseline(one, baseline)
+        return None if other is None else one.minus(other)
 
-    @property
-    def _more(self) -> list[str]:
-        return list(self.lines[0].record.more)
+    def _baseline(self, one: Measured, baseline: str) -> Measured | None:
+        if one.entry.cell.method == baseline or one.entry.cell.trained_by:
+            return None
+        wanted = one.entry.cell._replace(method=baseline).essential()
+        for other in self.measured:
+            if other.entry.cell.essential() == wanted:
+                return other
+        return None
 
-    def cells(self) -> list[list[str]]:
-        """A row of text a run."""
+    def markdown(self) -> str:
+        """Title, one grid a task (or one for all where the columns are the tasks), every number's details."""
+        out = [f"# {self.title}", ""]
+        for heading, lines in self._grids():
+            out += [*([f"## {heading}", ""] if heading else []), *markdown_table(lines), ""]
+        for heading, lines in [*self._averages(), *self.sections]:
+            out += [f"## {heading}", "", *markdown_table(lines), ""]
+        if self.measured:
+            out += ["## Every number", "", *markdown_table(self._details()), ""]
+        out += [f"{task} has no numbers: {message}\n" for task, message in self.failed.items()]
+        out += [f"{note}\n" for note in self.notes]
+        return "\n".join(out)
+
+    def _grids(self) -> list[tuple[str, list[list[str]]]]:
+        grids: dict[str, list[Measured]] = {}
+        for one in self.measured:
+            grids.setdefault("" if one.entry.column == one.entry.task else one.entry.task, []).append(one)
+        return [(heading, _grid(members)) for heading, members in grids.items()]
+
+    def _averages(self) -> list[tuple[str, list[list[str]]]]:
+        """Where the columns are tasks: the mean over them of every row that all of them have."""
+        rows: dict[str, list[Measured]] = {}
+        for one in self.measured:
+            if one.entry.column == one.entry.task:
+                rows.setdefault(one.entry.row, []).append(one)
+        tasks = len({one.entry.task for members in rows.values() for one in members})
+        if tasks < 2:
+            return []
+        lines = [["", "mean", "95 % interval", *(f"− {name}" for name in BASELINES.values())]]
+        for row, members in rows.items():
+            if len(members) < tasks:
+                continue
+            mean = averaged_interval([one.sample for one in members]).percent()
+            lines.append([row, f"{mean.mean:.1f}", f"{mean.low:.1f} to {mean.high:.1f}"])
+            for baseline in BASELINES:
+                others = [self._baseline(one, baseline) for one in members]
+                pairs = [paired(one.sample, it.sample) for one, it in zip(members, others, strict=True) if it]
+                full = len(pairs) == tasks
+                lines[-1].append(signed(averaged_interval(pairs).percent()) if full else "")
+        return [(f"Mean over the {tasks} tasks", lines)]
+
+    def _details(self) -> list[list[str]]:
+        header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd", "95 % interval", "paper"]
+        header += [f"− {name}" for name in BASELINES.values()]
+        return [header, *(self._detail(one) for one in self.measured)]
+
+    def _detail(self, one: Measured) -> list[str]:
+        entry = one.entry
         return [
-            [
-                line.label,
-                f"{line.record.value:.1f}",
-                f"{line.interval.low:.1f} to {line.interval.high:.1f}",
-                *["" if line.paper is None else f"{line.paper:.1f}"] * self._has_paper,
-                *(f"{line.record.more[name]:.1f}" for name in self._more),
-                f"{line.record.preparing.tokens:,}",
-                f"{line.record.answering.tokens:,}",
-                f"{line.record.preparing.seconds + line.record.answering.seconds:.0f}",
-            ]
-            for line in self.lines
+            *(entry.task, entry.row, entry.column, str(one.queries), str(len(one.seeds)), one.metric),
+            f"{one.interval.mean:.1f}",
+            "" if one.sd is None else f"{one.sd:.1f}",
+            f"{one.interval.low:.1f} to {one.interval.high:.1f}",
+            "" if entry.paper is None else f"{entry.paper:.2f}",
+            *(signed(self.difference(one, baseline)) for baseline in BASELINES),
         ]
 
-
-_COSTS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
-
-
-def tables(records: Sequence[Record]) -> list[Table]:
-    """One table for each set of queries, bank, metric and LM, its rows in the order of METHODS.
-
-    A method that was run twice with the same predictions (its settings differ where it does not look) is one
-    row.
-    """
-    groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.task, record.lm, record.metric, record.texts), []).append(record)
-    return [_table(groups[key]) for key in sorted(groups)]
-
-
-def _table(found: Sequence[Record]) -> Table:
-    order = {name: place for place, name in enumerate(METHODS)}
-    distinct = {(record.method, record.metrics): record for record in reversed(found)}
-    records = sorted(distinct.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name))
-    paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
-    lines = []
-    for record, label in zip(records, _labels(records), strict=True):
-        interval = bootstrap_interval(*record.sample()).percent()
-        lines.append(Line(record, label, record.scores(), interval, paper.get(_paper_name(record))))
-    first = lines[0].record
-    shots = sorted({record.config["shots"] for record in records})
-    encoders = sorted({record.config["encoder"] for record in records})
-    lead = (
-        f"{first.metric} in percent on {len(lines[0].scores):,} held-out queries; {first.lm}; at most "
-        f"{' or '.join(map(str, shots))} examples from a bank of {first.bank:,}; encoder {' or '.join(encoders)}"
-    )
-    shown = {_paper_name(line.record) for line in lines}
-    others = {name: value for name, value in paper.items() if name not in shown}
-    return Table(first.task, lead, tuple(lines), _differences(lines), others)
+    def csv(self) -> str:
+        """One line a number."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        differences = [f"minus_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
+        header = ["task", "row", "column", "method", "metric", "lm", "n", "seeds"]
+        writer.writerow([*header, "value", "sd", "low", "high", "paper", *differences])
+        for one in self.measured:
+            entry = one.entry
+            found = [self.difference(one, baseline) for baseline in BASELINES]
+            writer.writerow(
+                [entry.task, entry.row, entry.column, entry.cell.method, one.metric, one.lm, one.queries]
+                + [" ".join(map(str, one.seeds)), f"{one.interval.mean:.3f}"]
+                + ["" if one.sd is None else f"{one.sd:.3f}"]
+                + [f"{one.interval.low:.3f}", f"{one.interval.high:.3f}"]
+                + ["" if entry.paper is None else f"{entry.paper:.2f}"]
+                + [number for interval in found for number in _three(interval)]
+            )
+        return out.getvalue()
 
 
-def _differences(lines: Sequence[Line]) -> tuple[Difference, ...]:
-    """Of every run against every run of the methods in AGAINST, on the same queries."""
-    return tuple(
-        Difference(
-            line.label,
-            base.label,
-            bootstrap_interval(*paired(line.record.sample(), base.record.sample())).percent(),
-        )
-        for method in AGAINST
-        for base in lines
-        if base.record.method == method
-        for line in lines
-        if line is not base and line.record.method not in AGAINST[: AGAINST.index(method)]
-    )
+def _three(interval: Interval | None) -> list[str]:
+    return ["", "", ""] if interval is None else [f"{number:.3f}" for number in interval]
 
 
-def _labels(records: Sequence[Record]) -> list[str]:
-    """`CEIL`, or where there are several of it `CEIL, ceil.loss info_nce`."""
-    settings = [_flat(record.config) for record in records]
-    labels = []
-    for record, own in zip(records, settings, strict=True):
-        same = [other for r, other in zip(records, settings, strict=True) if r.method == record.method]
-        varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        known = METHODS.get(record.method)
-        label = known.label if known else record.method
-        labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
-    return labels
+def _grid(members: Sequence[Measured]) -> list[list[str]]:
+    rows = list(dict.fromkeys(one.entry.row for one in members))
+    columns = list(dict.fromkeys(one.entry.column for one in members))
+    cells = {(one.entry.row, one.entry.column): cell(one) for one in members}
+    return [["", *columns], *([row, *(cells.get((row, column), "") for column in columns)] for row in rows)]
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = "–" if value is None else str(value)
-    return flat
+def cell(one: Measured) -> str:
+    """`43.2 ± 0.6 (paper 42.8)`: mean and standard deviation over seeds."""
+    spread = "" if one.sd is None else f" ± {one.sd:.1f}"
+    paper = "" if one.entry.paper is None else f" (paper {one.entry.paper:.1f})"
+    return f"{one.interval.mean:.1f}{spread}{paper}"
 
 
-def _paper_name(record: Record) -> str:
-    """The row of CEIL's Table 2 that a method stands for; its encoders there are of BERT's size."""
-    if record.method == "topk":
-        encoder = record.config["encoder"].lower()
-        return next((n for n in ("Contriever", "SimCSE") if n.lower() in encoder), "BERT")
-    return {"random": "random", "bm25": "BM25", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}.get(
-        record.method, ""
-    )
+def signed(interval: Interval | None) -> str:
+    """`+1.5 (−0.5 to +3.5)`, nothing for none."""
+    if interval is None:
+        return ""
+    return f"{interval.mean:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of cells, the first of them the header; numbers to the right."""
+    header, *body = lines
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return ["| " + " | ".join(line) + " |" for line in (header, rule, *body)]

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ceil_jax.compare import Comparison
-from ceil_jax.disk import disk_errors, held
+from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
-from ceil_jax.hosts import leads
-from ceil_jax.pipeline import Pipeline
-from ceil_jax.records import Record, read_records
+from ceil_jax.pipeline.records import Record, read_records
+from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.closeup import closeup
+from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import Figure, render
-from ceil_jax.report.tables import tables
-from ceil_jax.runs import Cost, Stage
+from ceil_jax.report.page_tables import tables
+from ceil_jax.store.locking import disk_errors, held
+from ceil_jax.store.stage import Cost, Stage
 
 log = logging.getLogger(__name__)
 

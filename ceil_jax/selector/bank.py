@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 FIRST_SORTED = 4
 """The search sorts the best 4 n first: what repeats a text or fails the filter leaves n of them, mostly."""

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
+from ceil_jax.dpp.greedy_numpy import Step, greedy_steps
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.bank import View
-from ceil_jax.stepwise import Step, greedy_steps
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.example import Example, Template
 
 Filter = Mapping[str, Any] | Callable[[Example], bool]
 """{"field": value, or list of values}, compared as text, all to hold; or a function of an Example."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.base import Example
+from ceil_jax.tasks.example import Example
 
 Row = Example | Mapping[str, Any]
 """An Example, or {"input": …, "output": …} with id, choices, references and metadata if wanted."""

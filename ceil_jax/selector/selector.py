@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ceil_jax.embedded_bank import unit_rows
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.choice import CountTokens, Filter, Options, Selection, Wish, choose
 from ceil_jax.selector.rows import Row, read_examples, read_queries
-from ceil_jax.tasks.base import Context, Example, Template, context_text
+from ceil_jax.tasks.example import Context, Example, Template, context_text
 
 if TYPE_CHECKING:
-    from ceil_jax.encoder import Encoder
+    from ceil_jax.encoders.encoder import Encoder
 
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 
@@ -254,7 +254,7 @@ def _count(name: str, value: Any, least: int = 1) -> int:
 def _loaded(encoder: Any) -> Encoder:
     if not isinstance(encoder, (str, Path)):
         return encoder
-    from ceil_jax.pretrained import load_encoder
+    from ceil_jax.encoders.registry import load_encoder
 
     return load_encoder(encoder)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ceil_jax.errors import unknown_name
 from ceil_jax.tasks import choice, cogs, openqa, pairs, parsing, scan, sentiment, smcalflow_cs, sql
-from ceil_jax.tasks.base import Example, Task, Template
+from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
 
 _FAMILIES = (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec, table2, text, texts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec, label, table2, text
 
 GLUE = "nyu-mll/glue"

@@ -6,8 +6,8 @@ import functools
 import re
 from dataclasses import replace
 
-from ceil_jax import packages
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import NO_PAPER, Hub, Row, TaskSpec, pair_example, table2, text
 from ceil_jax.tasks.words import hash_split
 

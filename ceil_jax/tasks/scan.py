@@ -11,7 +11,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 
-from ceil_jax.tasks.base import Template
+from ceil_jax.tasks.example import Template
 from ceil_jax.tasks.spec import Row, TaskSpec, pair_example
 
 VERBS = ("walk", "look", "run", "jump")

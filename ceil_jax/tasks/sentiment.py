@@ -6,8 +6,8 @@ import functools
 import tarfile
 from bisect import bisect_left
 
-from ceil_jax import packages
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec, label, table2, text
 from ceil_jax.tasks.words import hash_split
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ceil_jax.tasks.base import Template
+from ceil_jax.tasks.example import Template
 from ceil_jax.tasks.spec import TaskSpec, pair_example
 
 

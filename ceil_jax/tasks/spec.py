@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks.example import Example, Template
 
 Row = Mapping[str, Any]
 """One row of a split, under the hub's column names."""

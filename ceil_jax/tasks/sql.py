@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from ceil_jax import packages
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.base import Example, Template
+from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, text, texts
 
 TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")

@@ -1,0 +1,86 @@
+"""Which task a command is about: one of TASKS, or a file of the user's own."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from ceil_jax.distributed.processes import leads
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.tasks.example import Task, renamed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A file of your own instead of a named task."""
+
+    data: Path | None = None
+    """JSONL, CSV or parquet; a tenth of its inputs is held out as queries."""
+    validation: Path | None = None
+    """Take the queries from this file instead."""
+    input: str = "input"
+    """The column retrievers see."""
+    output: str = "output"
+    """The column with the answer."""
+    template: str | None = None
+    """How an example stands in a prompt, as in '{text} It is {label}'; by default input, tab, output."""
+    metric: str = "exact_match"
+    """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
+
+
+NO_FILE = OwnData()
+"""The task is that of `--task`."""
+
+
+def load(config: RunConfig, own: OwnData) -> Task:
+    """The task of `--task`, or of `--data` where that is given; says what was read and where results go.
+
+    Raises:
+        UserError: flags of `--data` without it; what `load_task` and `load_file` raise.
+    """
+    from ceil_jax.tasks.load import check_limits, draw, load_file, load_task
+
+    if own.data is None:
+        given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: only with --data FILE; --task has columns and metric of its own"
+            )
+        task = load_task(
+            config.task,
+            config.data_dir,
+            limit=config.limit,
+            seed=config.data_seed,
+            bank_limit=config.bank_limit,
+        )
+        return _told(task, config)
+    # a shell passes \\t and \\n as two characters
+    pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
+    check_limits(limit=config.limit, bank_limit=config.bank_limit)
+    task = load_file(
+        own.data,
+        input=own.input,
+        output=own.output,
+        template=renamed(pattern, own.output, "output"),
+        metric=own.metric,
+        seed=config.data_seed,
+        validation=own.validation or 0.1,
+    )
+    task = replace(
+        task,
+        train=draw(task.train, config.bank_limit, config.data_seed),
+        validation=draw(task.validation, config.limit, config.data_seed),
+    )
+    return _told(task, config)
+
+
+def _told(task: Task, config: RunConfig) -> Task:
+    limited = " (--limit)" if len(task.validation) < task.available else ""
+    if leads():
+        bank = f"{len(task.train):,} examples in the bank"
+        log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
+    return task

@@ -1,0 +1,212 @@
+"""What is installed, seen and cached on this machine, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.assets import ASSETS, cache_path
+
+PROBES = {
+    "jax": "import jax; print(json.dumps([str(d) for d in jax.devices()]))",
+    "torch": "import torch; n = torch.cuda.device_count(); "
+    "print(json.dumps([torch.cuda.get_device_name(i) for i in range(n)] or ['cpu']))",
+}
+"""Run in processes of their own, both at once: a plugin that crashes takes only its probe with it."""
+
+PROBE_SECONDS = 60
+
+
+class Finding(NamedTuple):
+    """One line of the page."""
+
+    what: str
+    found: str
+    state: Literal["ok", "missing", "broken"] = "ok"
+    """Missing is a choice; broken keeps something from working."""
+    next: str = ""
+    """What to do about it."""
+
+
+def examine(runs: Path) -> list[Finding]:
+    """All findings; nothing is fetched or written.
+
+    Args:
+        runs: the folder of stages.
+    """
+    probes = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", f"import json; {code}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name, code in PROBES.items()
+        if _version(name)
+    }
+    findings = [*_versions(), *_extras(), *_cache(), _runs(runs)]
+    findings[len(PACKAGES) + 1 : len(PACKAGES) + 1] = [
+        _devices(name, probe) for name, probe in probes.items()
+    ]
+    return findings
+
+
+def page(findings: list[Finding]) -> str:
+    """The findings as a table, and what to do about those that are not as they should be."""
+    width = max(len(finding.what) for finding in findings)
+    marks = {"ok": " ", "missing": "-", "broken": "!"}
+    lines = [f"{marks[f.state]} {f.what.ljust(width)}  {f.found}" for f in findings]
+    todo = [f"  {f.what}: {f.next}" for f in sorted(findings, key=lambda f: f.state != "broken") if f.next]
+    if any(f.state == "missing" for f in findings):
+        lines += [
+            "",
+            "- is not there, and needed only by who uses it; pip install 'ceil-jax[NAME]' adds an extra",
+        ]
+    return "\n".join([*lines, "", *(["what to do next:", *todo] if todo else ["nothing to do"])])
+
+
+PACKAGES = ("ceil-jax", "jax", "flax", "transformers", "datasets", "torch")
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding("python", f"{platform.python_version()} ({sys.executable})")
+    for name in PACKAGES:
+        version = _version(name)
+        if version:
+            yield Finding(name, version)
+        elif name == "ceil-jax":
+            yield Finding(
+                name, "run from its source", "missing", "pip install -e . also shows the extras here"
+            )
+        elif name == "torch":
+            yield Finding(name, "not installed", "missing", "for language models: pip install 'ceil-jax[lm]'")
+        else:
+            yield Finding(name, "not installed", "broken", "install it again: pip install ceil-jax")
+
+
+def _extras() -> Iterator[Finding]:
+    """Each extra that the installed package names; those that only bundle others are left out."""
+    wanted: dict[str, list[str]] = {}
+    for requirement in _requirements():
+        package = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+        if package and extra and extra[1] != "dev":
+            wanted.setdefault(extra[1], []).append(package[0] + _with_plugin(requirement))
+    for bundle, names in wanted.items():
+        absent = [name for name in names if not _version(name)]
+        if "ceil-jax" not in names:
+            found = f"without {', '.join(absent)}" if absent else "installed"
+            yield Finding(f"extra {bundle}", found, "missing" if absent else "ok")
+
+
+def _requirements() -> list[str]:
+    try:
+        return metadata.requires("ceil-jax") or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _with_plugin(requirement: str) -> str:
+    """jax[cuda13] is jax and a plugin of that name."""
+    plugin = re.match(r"jax\[(cuda\d+)\]", requirement)
+    return f"-{plugin[1]}-plugin" if plugin else ""
+
+
+def _devices(name: str, probe: subprocess.Popen[str]) -> Finding:
+    what = f"{name} devices"
+    try:
+        out, err = probe.communicate(timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        probe.kill()
+        probe.communicate()
+        return Finding(
+            what, f"no answer in {PROBE_SECONDS} s", "broken", "look at `nvidia-smi`: the driver may hang"
+        )
+    said = [line.strip() for line in err.splitlines() if line.strip()]
+    if probe.returncode != 0:
+        last = said[-1] if said else f"exit code {probe.returncode}"
+        return Finding(what, f"asking for them failed: {last[:200]}", "broken", f"install {name} again")
+    devices = json.loads(out.splitlines()[-1])
+    if name == "jax" and any("cuda" in line.lower() and "error" in line.lower() for line in said):
+        remedy = "its CUDA plugin does not start: match the extra, cuda or cuda12, to the driver"
+        return Finding(what, ", ".join(devices), "broken", remedy)
+    return Finding(what, ", ".join(devices))
+
+
+def _cache() -> Iterator[Finding]:
+    folder = cache_path()
+    if not _writable(folder):
+        yield Finding(
+            "cache",
+            f"{folder} cannot be written",
+            "broken",
+            "set CEIL_JAX_CACHE to a folder you can write to",
+        )
+        return
+    yield Finding("cache", f"{folder}, {_mb(folder)}")
+    for name, asset in ASSETS.items():
+        places = [place for place in (folder / "packages" / name, folder / "lm" / name) if place.is_dir()]
+        if places:
+            size = " and as converted ".join(_mb(place) for place in places)
+            yield Finding(f"  {name}", f"{size}, {asset.licence}")
+        else:
+            yield Finding(f"  {name}", f"not fetched; the first use does it ({asset.licence})", "missing")
+    compiled = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or folder / "xla")
+    yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether the folder, or the first that exists above it, takes files."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+def _runs(folder: Path) -> Finding:
+    if not folder.is_dir():
+        return Finding(
+            f"runs in {folder}",
+            "none yet",
+            "missing",
+            "start with `ceil-jax demo`, or `ceil-jax compare` on your own file; doctor --out names another folder",
+        )
+    stages = [key.parent for key in folder.glob("*/key.json")]
+    unfinished = sum(1 for stage in stages if not _finished(stage))
+    reports = sorted(folder.glob("report-*/report.html"), key=lambda page: page.stat().st_mtime)
+    found = f"{len(stages)} stages, {unfinished} unfinished, {len(reports)} reports, {_mb(folder)}"
+    if unfinished:
+        return Finding(f"runs in {folder}", found, "ok", "the command that was stopped goes on where it was")
+    if reports:
+        return Finding(f"runs in {folder}", found, "ok", f"open {reports[-1]}")
+    return Finding(f"runs in {folder}", found)
+
+
+def _finished(stage: Path) -> bool:
+    """Rows of scores and predictions have no summary: whether all are there only the run itself can say."""
+    return any((stage / file).exists() for file in ("done.json", "rows.jsonl", "keyed_rows.jsonl"))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _mb(folder: Path) -> str:
+    if not folder.is_dir():
+        return "0 MB"
+    try:
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    except OSError as error:
+        raise UserError(f"cannot read {folder}: {error.strerror}") from None
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,133 @@
+"""Experiments: a table or a figure of the paper as one command, on a grid of runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from ceil_jax.cli.main import command
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.grid import Entry, Grid
+from ceil_jax.report.plots import image
+from ceil_jax.report.results import keep, lines_of
+from ceil_jax.report.tables import Table
+from ceil_jax.store.locking import held
+from ceil_jax.store.stage import Stage, digest
+from ceil_jax.tasks import task_spec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an experiment is run on."""
+
+    tasks: tuple[str, ...] = ()
+    """Names in TASKS; by default --task alone."""
+    lms: tuple[str, ...] = ()
+    """Names as in --lm, for experiments over several; by default --lm alone."""
+    retriever: tuple[str, ...] = ()
+    """Only what is chosen by these methods, named as in `ceil-jax compare`; by default all."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Of training; methods that are not trained run once."""
+    dry_run: bool = False
+    """Print what would run, its LM tokens and its time, and do nothing."""
+    record: Path | None = None
+    """A file of results, as in experiments/results.jsonl, that gets a line for every run."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure."""
+
+    name: str
+    """Of its script and its files."""
+    title: str
+    entries: Callable[[RunConfig, Options], list[Entry]]
+    """The numbers it wants of one task's configuration; the options name the other tasks and LMs."""
+    draw: Callable[[Table], Figure]
+    more: Callable[[Grid, Table], Table] | None = None
+    """What is measured besides, such as latencies, from runs that are finished."""
+
+    def run(self, config: RunConfig, options: Options) -> Path:
+        """Compute what is not on disk; the folder with `name`.md, .csv, .png and .pdf.
+
+        Raises:
+            UserError: an unknown task, no seeds, or all tasks failed.
+        """
+        configs = self._configs(config, options)
+        entries = _only([entry for one in configs for entry in self.entries(one, options)], options.retriever)
+        if options.dry_run:
+            from ceil_jax.report.dry_run import plan
+
+            print(plan(entries, options.seeds).text())
+            return config.out
+        grid = Grid()
+        measured, failed = grid.run(entries, options.seeds)
+        if not measured:
+            raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
+        if options.record is not None:
+            keep(options.record, list(lines_of(grid, measured, self.name)))
+        lm = measured[0].lm
+        shots = config.shots
+        title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"
+        table = Table(title, measured, failed)
+        if self.more is not None:
+            table = self.more(grid, table)
+        folder = (
+            config.out
+            / f"{self.name}-{digest([replace(config, out=Path()), replace(options, record=None)])[:8]}"
+        )
+        write(folder, self.name, table, self.draw(table))
+        print(f"\n{table.markdown()}\nwritten: {folder}/{self.name}.md, .csv, .png, .pdf")
+        if failed:
+            raise UserError(f"without {', '.join(failed)}: {'; '.join(failed.values())}")
+        return folder
+
+    def _configs(self, config: RunConfig, options: Options) -> list[RunConfig]:
+        if not options.seeds:
+            raise UserError("--seeds: give at least one")
+        tasks = options.tasks or (config.task,)
+        return [replace(config, task=task_spec(task).name) for task in tasks]
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """The script's command line; 0, or 2 after one line about what the user can mend."""
+
+        def parsed(config: RunConfig, rest: list[str]) -> None:
+            def parse(
+                options: Annotated[Options, tyro.conf.arg(name="")] = Options(),
+                config: Annotated[RunConfig, tyro.conf.arg(name="")] = config,
+            ) -> tuple[Options, RunConfig]:
+                return options, config
+
+            options, config = tyro.cli(parse, prog=f"{self.name}.py", description=self.title, args=rest)
+            self.run(config, options)
+
+        return command(self.name, parsed, arguments)
+
+
+def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
+    there = list(dict.fromkeys(entry.cell.method for entry in entries))
+    for method in methods:
+        if method not in there:
+            raise unknown_name("method", method, there)
+    return [entry for entry in entries if not methods or entry.cell.method in methods]
+
+
+def write(folder: Path, name: str, table: Table, figure: Figure) -> None:
+    """The table as Markdown and CSV, the figure as PNG and PDF, each file whole or not at all."""
+    with held(folder):
+        stage = Stage(folder)
+        stage.write(f"{name}.md", table.markdown().encode())
+        stage.write(f"{name}.csv", table.csv().encode())
+        for suffix in ("png", "pdf"):
+            stage.write(f"{name}.{suffix}", image(figure, suffix))

@@ -1,0 +1,158 @@
+"""Determinantal point processes: log-probabilities of subsets, and exact samples.
+
+P(S) = det(L_S) / det(L + I)   (Kulesza & Taskar 2012, section 2.2)
+
+A subset is a row of item indices in which −1 marks an empty place.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ceil_jax.dpp.kernel import Scalar, log_det
+
+
+def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
+    """log det L_S; 0 for the empty subset, finite for one that holds an item twice (see `log_det`)."""
+    places = jnp.maximum(subset, 0)
+    return log_det(kernel[places[:, None], places[None, :]], subset >= 0)
+
+
+def log_normalizer(kernel: Float[Array, "n n"]) -> Float[Array, ""]:
+    """log det(L + I): the log of Σ_S det L_S over all subsets."""
+    return log_det(kernel + jnp.eye(kernel.shape[0], dtype=kernel.dtype))
+
+
+def subset_log_probs(
+    relevance: Float[Array, " n"],
+    block_log_dets: Float[Array, " m"],
+    subsets: Int[Array, "m k"],
+    trade_off: Scalar,
+) -> Float[Array, " m"]:
+    """log det L'_S = (1/λ) Σ_{i ∈ S} (r_i − max r) + log det S_S, up to the normaliser the subsets share.
+
+    The closed form of the conditional kernel's blocks: `kernel.block_log_dets` is computed once for all
+    steps when the context encoder is frozen, otherwise in each; no matrix of all the batch's items is built
+    (the released code builds [B, U, U]). Any trade-off is safe: no exponential is taken.
+    """
+    r = relevance - jax.lax.stop_gradient(relevance.max())
+    chosen = jnp.where(subsets >= 0, r[jnp.maximum(subsets, 0)], 0)
+    return chosen.sum(axis=-1) / trade_off + block_log_dets
+
+
+@jax.jit
+def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
+    """One draw from P(S) ∝ det L_S over all subsets: its items in the order drawn, then −1.
+
+    Hough et al. 2006: eigenvector j takes part with probability λ_j / (1 + λ_j).
+    """
+    key_vectors, key_items = jax.random.split(key)
+    values, vectors = _eigh(kernel)
+    chosen = jax.random.uniform(key_vectors, values.shape, values.dtype) * (1 + values) < values
+    return _sample_projection(key_items, vectors, chosen, kernel.shape[0])
+
+
+@partial(jax.jit, static_argnames="k")
+def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
+    """One draw from P(S) ∝ det L_S over subsets of size k, in the order drawn.
+
+    A kernel of rank below k has no such subset: the draw then has as many items as the rank, then −1.
+    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32), so that qualities
+    further apart, as a very small trade-off makes them, also end a draw early. The kernel's scale does not
+    matter. Kulesza & Taskar 2012, algorithm 8, with the elementary symmetric
+    polynomials in log space.
+    """
+    key_vectors, key_items = jax.random.split(key)
+    values, vectors = _eigh(kernel / jnp.maximum(jnp.diagonal(kernel).max(), jnp.finfo(kernel.dtype).tiny))
+    chosen = _sample_eigenvectors(key_vectors, values, k)
+    return _sample_projection(key_items, vectors, chosen, k)
+
+
+def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
+    """Row i, column l: log e_l(v_1 … v_i), by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1})."""
+
+    def step(log_e: Array, log_value: Array) -> tuple[Array, Array]:
+        log_e = log_e.at[1:].set(jnp.logaddexp(log_e[1:], log_value + log_e[:-1]))
+        return log_e, log_e
+
+    start = jnp.full(k + 1, -jnp.inf, log_values.dtype).at[0].set(0)
+    _, rows = jax.lax.scan(step, start, log_values)
+    return jnp.concatenate([start[None], rows])
+
+
+def _eigh(kernel: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+    """Eigenvalues and eigenvectors (columns); values that rounding could have made are 0."""
+    values, vectors = jnp.linalg.eigh(kernel)
+    floor = kernel.shape[0] * jnp.finfo(kernel.dtype).eps * jnp.abs(values).max()
+    return jnp.where(values > floor, values, 0), vectors
+
+
+def _sample_eigenvectors(key: PRNGKeyArray, values: Float[Array, " n"], k: int) -> Bool[Array, " n"]:
+    """Which k eigenvectors take part (fewer if fewer are positive): P(J) ∝ Π_{j ∈ J} λ_j."""
+    log_values = jnp.log(values)
+    log_e = log_elementary_symmetric(log_values, k)
+    log_uniform = jnp.log(jax.random.uniform(key, values.shape, values.dtype))
+
+    def step(left: Array, place: tuple[Array, ...]) -> tuple[Array, Array]:
+        log_value, log_e_before, log_e_here, log_u = place
+        taken = (left > 0) & (log_u + log_e_here[left] < log_value + log_e_before[left - 1])
+        return left - taken, taken
+
+    size = jnp.minimum(k, jnp.count_nonzero(values))
+    _, chosen = jax.lax.scan(step, size, (log_values, log_e[:-1], log_e[1:], log_uniform), reverse=True)
+    return chosen
+
+
+class _Draw(NamedTuple):
+    residual: Float[Array, " n"]
+    """K_ii given the items drawn so far; 0 for those."""
+    factor: Float[Array, "k n"]
+    """Rows of the incremental Cholesky factor of K."""
+
+
+def _sample_projection(
+    key: PRNGKeyArray, vectors: Float[Array, "n n"], chosen: Bool[Array, " n"], k: int
+) -> Int[Array, " k"]:
+    """A draw from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1 after the last.
+
+    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a draw in
+    place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
+    """
+    # the chosen ones first, in their order: `top_k` puts the earlier of equals first, and sorts only k
+    _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
+    V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)
+    size = chosen.sum()
+    product = partial(jnp.matmul, precision="highest")
+
+    def step(state: _Draw, place: tuple[Array, Array]) -> tuple[_Draw, Array]:
+        t, uniform = place
+        item = _draw(uniform, state.residual)
+        left = state.residual[item]
+        explained = product(state.factor[:, item], state.factor)
+        row = (product(V, V[item]) - explained) * jax.lax.rsqrt(left)
+        row = jnp.where(t < size, row, 0)
+        residual = jnp.maximum(state.residual - row * row, 0).at[item].set(0)
+        return _Draw(residual, state.factor.at[t].set(row)), jnp.where(t < size, item, -1).astype(jnp.int32)
+
+    start = _Draw(jnp.sum(V * V, axis=1), jnp.zeros((columns.size, V.shape[0]), V.dtype))
+    steps = jnp.arange(columns.size)
+    _, items = jax.lax.scan(step, start, (steps, jax.random.uniform(key, steps.shape, V.dtype)))
+    return jnp.pad(items, (0, k - columns.size), constant_values=-1)
+
+
+def _draw(uniform: Float[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
+    """The place whose share of [0, Σ weights) holds uniform · Σ weights; never one of weight 0 while another
+    is above, whatever rounding makes of the sums.
+
+    One random number a draw, where `jax.random.categorical` takes n and their logarithms.
+    """
+    n = weights.size
+    # a matrix product: vmapped over samples, faster than a cumulative sum
+    sums = jnp.matmul(weights, jnp.triu(jnp.ones((n, n), weights.dtype)), precision="highest")
+    reached = (sums > uniform * sums[-1]) & (weights > 0)
+    return jnp.where(reached.any(), jnp.argmax(reached), jnp.argmax(weights))

@@ -1,0 +1,97 @@
+"""Whether a server's log-probabilities are what they should be, asked before the first score."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.base import TokenScores
+from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
+
+DRIFT = 0.3
+"""Nats by which a token may differ between two readings: bfloat16 logits of 16 to 32 are 0.125 apart."""
+SURPRISE = 1.0
+"""Nats by which an expected word must be more likely than one that has never stood there."""
+
+Score = Callable[[str], TokenScores]
+
+
+def probe(score: Score, where: str) -> None:
+    """Scores a known text two ways, in two orders, twice.
+
+    The text repeats two colours in turn, behind random digits so that nothing of it is in a server's cache,
+    and is long enough to fill several of the blocks of 16 tokens that prefix caches keep.
+
+    - The prompt's tokens must have log-probabilities at all: llama.cpp's server gives those of what it wrote,
+      `transformers serve` none.
+    - The colour that comes next must be more likely than another word. Where each log-probability belongs to
+      the token before or behind, it is not.
+    - The prompt alone, the prompt with the one ending and with the other must agree in the prompt's tokens,
+      and whichever was asked first, a second time must agree with the first: with prefix caching, some
+      versions of vLLM give prompt tokens that were read before whatever was in memory.
+
+    Raises:
+        UserError: one line that says what to do.
+    """
+    prompt = f"Sample {secrets.randbelow(10**8):08d}:" + " red blue" * 48 + " red"
+    expected, odd = prompt + " blue", prompt + " stone"
+    first = score(expected)
+    tokens = _continuation(first, expected, len(prompt), where)
+    other = score(odd)
+    odd_tokens = _continuation(other, odd, len(prompt), where)
+    if _total(first, tokens) - _total(other, odd_tokens) < SURPRISE:
+        raise UserError(
+            f"{where}: the next word of a repeated pattern is no more likely than any other, so its "
+            "log-probabilities belong to other tokens than it says; update the server"
+        )
+    readings = [("another ending", other, min(tokens.start, odd_tokens.start))]
+    alone = score(prompt)
+    readings.append(("its beginning alone", alone, min(tokens.start, len(alone.tokens))))
+    # the second time the other way round
+    again_odd, again = score(odd), score(expected)
+    readings.append(("the same text again", again, len(first.tokens)))
+    for what, reading, length in readings:
+        _agree(first, reading, length, what, where)
+    _agree(other, again_odd, len(other.tokens), "the same text again", where)
+
+
+def _continuation(scores: TokenScores, text: str, start: int, where: str) -> range:
+    """The places of the last word's tokens, with their log-probabilities there."""
+    if sum(log_prob is not None for log_prob in scores.log_probs) < 2:
+        raise UserError(
+            f"{where} returns no log-probabilities of the prompt (asked with echo and logprobs), so it can "
+            "generate but not score; serve the model with vLLM, SGLang or ceil-jax serve-lm"
+        )
+    try:
+        places = continuation_tokens(scores.tokens, text, start)
+    except Misaligned as problem:
+        raise UserError(
+            f"{where}: its tokens do not spell the text that was sent ({problem}), so it can generate but not "
+            "score; serve the model with vLLM, SGLang or ceil-jax serve-lm"
+        ) from None
+    if any(scores.log_probs[place] is None for place in range(1, places.stop)):
+        raise UserError(
+            f"{where} returns log-probabilities of some of the prompt's tokens only; update the server"
+        )
+    return places
+
+
+def _total(scores: TokenScores, places: range) -> float:
+    return sum(scores.log_probs[place] or 0.0 for place in places)
+
+
+def _agree(one: TokenScores, two: TokenScores, length: int, what: str, where: str) -> None:
+    """That two readings give the first `length` tokens the same log-probabilities."""
+    if one.tokens[:length] != two.tokens[:length]:
+        raise UserError(
+            f"{where}: the same text has other tokens when it is read with {what}; update the server"
+        )
+    pairs = zip(one.log_probs[:length], two.log_probs[:length], strict=True)
+    furthest = max((abs((a or 0.0) - (b or 0.0)) for a, b in pairs), default=0.0)
+    if furthest > DRIFT:
+        raise UserError(
+            f"{where}: scores depend on what was asked before (a token differs by {furthest:.2f} nats when the "
+            f"server then reads {what}); switch prefix caching off: vLLM --no-enable-prefix-caching, SGLang "
+            "--disable-radix-cache"
+        )

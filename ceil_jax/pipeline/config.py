@@ -1,0 +1,137 @@
+"""What a run is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.training.config import CEILConfig, EPRConfig
+
+
+@dataclass(frozen=True)
+class SkillConfig:
+    """Rewriting inputs as skills (Skill-KNN)."""
+
+    lm: str | None = None
+    """The rewriter, as in --lm; by default the run's own LM."""
+    demonstrations: str | None = None
+    """sql, cogs, or a JSON file of [{"input": …, "skill": …}] (FILE#NAME of several lists); by default the
+    task's own."""
+    orders: int = 5
+    """m: shuffled orders of the demonstrations, each of which gives a skill."""
+    order: int = 0
+    """The one whose skill `skill_base` and --text skill take."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One task, one LM, one encoder: everything that a number depends on."""
+
+    task: str = "movie_reviews"
+    """A name in TASKS."""
+    data_dir: Path | None = None
+    """A folder of datasets in their hub column names; without it, the hub or the embedded copy."""
+    limit: int | None = None
+    """Validation examples at most."""
+    bank_limit: int | None = None
+    """Bank examples at most."""
+    encoder: str = "all-MiniLM-L6-v2"
+    """A registered or packaged name, a folder, a hub id, module:function, or http://host:port/v1#model."""
+    lm: str = "SmolLM2-135M-Instruct"
+    """A packaged name, a folder, a hub id or http://host:port/v1#model; "tiny" for tests."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Of the LM: auto is bfloat16 where the machine has it."""
+    device_map: str | None = None
+    """For an LM too large for one device: transformers' device_map, as in "auto"."""
+    shots: int = 8
+    """K: in-context examples at most; the token budget may cut them."""
+    shortlist: int = 100
+    """n: nearest examples that MAP and MMR choose from."""
+    index: Literal["exact", "approximate"] = "exact"
+    """How the nearest vectors are found; approximate is for banks of many millions."""
+    trade_off: float | Literal["tuned"] = 0.05
+    """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets make the right answers
+    of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on other queries, unless the
+    bank has too few."""
+    token_budget: int | None = None
+    """A prompt's tokens at most, whatever the method, where queries are answered and λ is tuned; by default what
+    the LM reads. Sets that training scores are whole."""
+    fit: Literal["greedy", "similarity", "budget"] = "greedy"
+    """What to drop when not all examples fit: the last of the greedy order, or the least similar. Or nothing:
+    DPP-MAP chooses under each prompt's own budget; the other methods drop the last."""
+    order: Literal["similarity", "greedy"] = "similarity"
+    """What stands next to the query: the most similar example, as in the papers, or the first chosen. Training and
+    the tuning of λ score sets in the first of these orders."""
+    signal: Literal["log_prob", "choice"] = "log_prob"
+    """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
+    log Σ P(choice), which is what decides an answer."""
+    text: Literal["input", "skill"] = "input"
+    """What retrievers see and encoders are trained on: inputs as they are, or rewritten as skills."""
+    context: Literal["input", "example"] = "input"
+    """What trained encoders see of a bank example: its input, as in the papers, or its output as well, which
+    is known at inference too."""
+    seed: int = 0
+    """Of training: what is held out, the order of batches, the positives drawn, dropout."""
+    data_seed: int = 0
+    """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
+    scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
+    engine: Literal["local", "ray"] = "local"
+    """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
+    actors: int = 2
+    """Of --engine ray; each takes a GPU where there are any."""
+    out: Path = Path("runs")
+    """The folder of stages."""
+    tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3))
+    """Target similarity tuning, for which no LM is asked: of 40 candidates 5 have each of 8 labels."""
+    epr: EPRConfig = field(default_factory=EPRConfig)
+    """EPR: training on the LM's scores of single examples."""
+    ceil: CEILConfig = field(default_factory=CEILConfig)
+    """CEIL: training on the LM's scores of sets."""
+    skills: SkillConfig = field(default_factory=SkillConfig)
+    """Rewriting inputs as skills (Skill-KNN)."""
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    """Servers of an OpenAI-compatible interface, where --lm or --encoder is an address."""
+
+
+Scale = Literal["tiny", "small", "paper"]
+
+SCALES: dict[str, RunConfig] = {
+    # about two minutes on 2 CPU cores: does it run?
+    "tiny": RunConfig(
+        limit=16,
+        bank_limit=1000,
+        shots=4,
+        shortlist=50,
+        tst=EPRConfig(instances=24, candidates=10, positives=2, epochs=2),
+        epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
+        ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
+    ),
+    # an hour on 2 CPU cores: which way does it point?
+    "small": RunConfig(
+        limit=200,
+        shots=6,
+        trade_off="tuned",
+        epr=EPRConfig(epochs=4),
+        ceil=CEILConfig(instances=200, subsets=12, size=6, trade_off="tuned", epochs=4),
+    ),
+    # the papers' settings: a GPU and a weekend
+    "paper": RunConfig(
+        shots=50,
+        trade_off="tuned",
+        tst=EPRConfig(instances=44_000, candidates=50, epochs=5, batch_size=128, learning_rate=1e-5),
+        epr=EPRConfig(instances=44_000, candidates=50, epochs=30, batch_size=128, learning_rate=1e-5),
+        ceil=CEILConfig(
+            instances=44_000,
+            subsets=50,
+            size=16,
+            shortlist=100,
+            trade_off="tuned",
+            epochs=30,
+            batch_size=128,
+            learning_rate=1e-5,
+        ),
+    ),
+}
+"""Where each size of experiment starts from; every flag can still be given."""

@@ -1,0 +1,115 @@
+"""Retrieved examples to prompts, predictions and a metric."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.prompts import Fit, Order, PromptBuilder
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.store.stage import Rows, Stage
+from ceil_jax.tasks.example import Example, Task
+
+_CHUNK = 32
+"""Queries the LM is given at a time."""
+
+
+class Evaluation(NamedTuple):
+    """One method on one task."""
+
+    rows: Rows
+    """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
+    scores: np.ndarray
+    """float [N], the metric of each query."""
+    value: float
+    """The metric over all queries; for corpus metrics not the mean of `scores`."""
+    interval: Interval
+    """Of `value`, over resampled queries."""
+    more: dict[str, float]
+    """The task's other metrics over all queries."""
+    statistics: np.ndarray
+    """float [N, s]: what the metric is a function of the sums of; `scores` where it is their mean."""
+    run: str = ""
+    """The name of its record."""
+
+
+def predict(
+    stage: Stage,
+    task: Task,
+    queries: Sequence[Example],
+    retrieved: Sequence[Sequence[Retrieved]],
+    bank: Sequence[Example],
+    lm: LanguageModel,
+    builder: PromptBuilder,
+    *,
+    fit: Fit,
+    order: Order,
+    what: str,
+) -> Rows:
+    """The LM's answer to every query, kept in the stage's log.
+
+    Tasks with choices take the most likely choice; others generate greedily up to the task's stop strings.
+    """
+
+    def work(start: int, stop: int) -> list[Any]:
+        asked = queries[start:stop]
+        prompts = []
+        shown: list[list[Any]] = []
+        for query, picks in zip(asked, retrieved[start:stop], strict=True):
+            chosen = [bank[pick.position] for pick in picks]
+            prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit, order)
+            prompts.append(prompt.text)
+            shown.append(
+                [[picks[i].id, round(picks[i].relevance, 6), round(picks[i].gain, 6)] for i in prompt.order]
+            )
+        if queries[0].choices:
+            options = [[builder.template.continuation(q, choice) for choice in q.choices] for q in asked]
+            best = lm.choose(prompts, options)
+            answers = [query.choices[int(i)] for query, i in zip(asked, best, strict=True)]
+        else:
+            answers = [text.strip() for text in lm.generate(prompts, task.max_new_tokens, task.stop)]
+        return [
+            {"id": query.id, "examples": examples, "prediction": answer, "gold": query.output}
+            for query, examples, answer in zip(asked, shown, answers, strict=True)
+        ]
+
+    return stage.rows(len(queries), work, chunk=_CHUNK, what=what, cost=lambda: lm.tokens_read)
+
+
+def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
+    """The task's metrics over predictions, with a row a query in the stage's `examples.csv`."""
+    metric = metric_named(task.metric)
+    if stage.summary is None:
+        predictions = [row["prediction"] for row in rows]
+        scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+        more = {name: float(metric_named(name).corpus(predictions, queries)) for name in task.more_metrics}
+        statistics = metric.statistics(scores, predictions, queries)
+        stage.save("scores.npy", scores)
+        stage.save("statistics.npy", statistics)
+        stage.write("examples.csv", _table(rows, scores, task.metric).encode())
+        # not `corpus`, which would run every query's SQL again
+        value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
+        files = ("scores.npy", "statistics.npy", "examples.csv")
+        stage.finish({"metric": task.metric, "value": value, "more": more}, files)
+    summary = stage.summary
+    assert summary is not None
+    scores, statistics = (np.array(stage.load(file)) for file in ("scores.npy", "statistics.npy"))
+    interval = bootstrap_interval(statistics, metric.from_sums)
+    return Evaluation(rows, scores, summary["value"], interval, summary["more"], statistics)
+
+
+def _table(rows: Rows, scores: np.ndarray, metric: str) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", metric, "prediction", "gold", "examples in prompt order"])
+    for row, score in zip(rows, scores, strict=True):
+        shown = " ".join(example[0] for example in row["examples"])
+        writer.writerow([row["id"], f"{score:g}", row["prediction"], row["gold"], shown])
+    return out.getvalue()

@@ -1,0 +1,233 @@
+"""Why a learned set is or is not better: what the LM's scores are worth, what training learns of them, and whether
+what is learnt reaches the metric. A few numbers and a ceiling for a task, each of which can be where it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.tasks.example import Example
+from ceil_jax.training.candidates import Proposal
+from ceil_jax.training.contrastive import output_similarity
+from ceil_jax.training.loop import QUALITY
+from ceil_jax.training.ranking import kendall_tau
+from ceil_jax.training.scored import Scored
+
+AGAIN = 64
+"""Training queries whose subsets are read a second time, in another order."""
+
+ANSWERED = 100
+"""Training queries that are answered with their best and with their top-k subset."""
+
+
+class Diagnosis(NamedTuple):
+    """Of CEIL on one task and one LM; scores are what training ranks by (`--signal`), in nats."""
+
+    reordered: float
+    """Kendall's τ between the scores of a query's subsets and of the same with their examples in a drawn order:
+    how much of a ranking belongs to the sets. A model of sets cannot be expected to rank better than that."""
+    halves: float
+    """Correlation of what an example is worth to a query in one half of its subsets and in the other."""
+    outputs: float
+    """Kendall's τ between a subset's score and how alike its examples' outputs are to the query's, which no retriever
+    is told: their mean cosine, as TST's."""
+    nearness: float
+    """The same with how near its examples' inputs are to the query's: their mean place in the shortlist."""
+    learnt: tuple[float, float]
+    """Kendall's τ on held-out training queries before CEIL's training and at its best."""
+    sets: Interval
+    """Score of CEIL's MAP set less that of its encoder's top-k, on validation queries."""
+    beyond_topk: Interval
+    """The same less that of the untrained encoder's top-k."""
+    predicts: float
+    """Of two methods' prompts for one query of which one is answered better: how often it has the higher score."""
+    topk: float
+    """The metric of the top-k subsets of training queries, in percent."""
+    best: float
+    """That of the best-scored of each one's subsets: an oracle, the LM has seen the answer."""
+
+
+def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
+    """Of a run that has trained CEIL.
+
+    Args:
+        methods: whose prompts are compared in `predicts`; topk, ceil_topk and ceil among them.
+
+    Raises:
+        UserError: prompts other than those the LM scores: under a budget, or in the order chosen.
+    """
+    if pipeline.config.token_budget is not None or pipeline.config.order != "similarity":
+        raise UserError(
+            "the LM scores whole sets, the most similar example last: diagnose without --token-budget and --order"
+        )
+    scored, scores = pipeline.ceil_scores, pipeline.signal(pipeline.ceil_scores.rows)
+    some = range(min(AGAIN, len(scores)))
+    again = _reordered(pipeline, scored.instances[: len(some)], scored.proposal)
+    tau = [float(kendall_tau(scores[i], again[i])) for i in some]
+    first, *later = [row[QUALITY] for row in pipeline.history("ceil")]
+    validation = _validation_scores(pipeline, methods)
+    right = np.stack([pipeline.evaluate(method).scores for method in methods])
+    ceil, ceil_topk, topk = (methods.index(name) for name in ("ceil", "ceil_topk", "topk"))
+    shown = range(min(ANSWERED, len(scores)))
+    values = [
+        _metric_of_subsets(pipeline, scored.instances, scored.proposal, places)
+        for places in ([0 for _ in shown], [int(scores[i].argmax()) for i in shown])
+    ]
+    return Diagnosis(
+        reordered=float(np.mean(tau)),
+        halves=halves(scores, scored.proposal.subsets, pipeline.config.data_seed),
+        outputs=_mean_tau(
+            scores, mean_of_subsets(_output_similarity(pipeline, scored), scored.proposal.subsets)
+        ),
+        nearness=_mean_tau(scores, mean_of_subsets(_nearness(scored.proposal), scored.proposal.subsets)),
+        learnt=(first, max(first, *later)),
+        sets=bootstrap_interval(validation[ceil] - validation[ceil_topk]),
+        beyond_topk=bootstrap_interval(validation[ceil] - validation[topk]),
+        predicts=agreement(validation, right),
+        topk=values[0],
+        best=values[1],
+    )
+
+
+def halves(scores: np.ndarray, subsets: np.ndarray, seed: int = 0) -> float:
+    """How far what an example is worth to a query holds from one half of its subsets to the other.
+
+    Each query's subsets are drawn into two halves; an example's worth in a half is the mean score of its subsets
+    there less that of all of them there. The correlation is over all (query, example) that are in both halves; 0
+    where there are none, or nothing varies.
+
+    Args:
+        scores: float [Q, M].
+        subsets: int [Q, M, k], places in a shortlist, −1 for none.
+    """
+    rng = np.random.default_rng([seed, 4])
+    pairs = []
+    for row, sets in zip(scores, subsets, strict=True):
+        order = rng.permutation(len(row))
+        worth = [_worth(row[half], sets[half]) for half in (order[::2], order[1::2])]
+        pairs += [(worth[0][place], worth[1][place]) for place in worth[0].keys() & worth[1].keys()]
+    if not pairs or not np.ptp(pairs, axis=0).all():
+        return 0.0
+    return float(np.corrcoef(np.transpose(pairs))[0, 1])
+
+
+def mean_of_subsets(values: np.ndarray, subsets: np.ndarray) -> np.ndarray:
+    """float [Q, M]: the mean value of each subset's examples.
+
+    Args:
+        values: float [Q, n], of the examples in a shortlist.
+        subsets: int [Q, M, k], places in it, −1 for none.
+    """
+    rows = np.arange(len(subsets))[:, None, None]
+    return np.average(values[rows, np.maximum(subsets, 0)], axis=2, weights=subsets >= 0)
+
+
+def _mean_tau(scores: np.ndarray, values: np.ndarray) -> float:
+    return float(np.mean([kendall_tau(row, score) for row, score in zip(values, scores, strict=True)]))
+
+
+def _output_similarity(pipeline: Pipeline, scored: Scored) -> np.ndarray:
+    queries, bank = (
+        unit_rows(pipeline.embed(pipeline.base, [example.output for example in examples]))
+        for examples in (scored.instances, pipeline.task.train)
+    )
+    return output_similarity(queries, bank, scored.proposal.shortlist)
+
+
+def _nearness(proposal: Proposal) -> np.ndarray:
+    return np.broadcast_to(-np.arange(proposal.shortlist.shape[1], dtype=float), proposal.shortlist.shape)
+
+
+def _worth(scores: np.ndarray, sets: np.ndarray) -> dict[int, float]:
+    places = np.unique(sets[sets >= 0])
+    mean = scores.mean()
+    return {int(place): float(scores[(sets == place).any(axis=1)].mean() - mean) for place in places}
+
+
+def agreement(scores: np.ndarray, right: np.ndarray) -> float:
+    """Of all pairs of methods that differ on a query: how often the one with the better metric has the higher
+    score, equal scores counted half; 1/2 where none differ.
+
+    Args:
+        scores: float [methods, Q].
+        right: float [methods, Q], the metric of each query.
+    """
+    better = np.sign(right[:, None] - right[None, :])
+    higher = np.sign(scores[:, None] - scores[None, :])
+    pairs = np.abs(better).sum()
+    return float(0.5 + 0.5 * (better * higher).sum() / pairs) if pairs else 0.5
+
+
+def _reordered(pipeline: Pipeline, queries: Sequence[Example], proposal: Proposal) -> np.ndarray:
+    """float [Q, M]: the same subsets' scores with their examples in a drawn order instead of the nearest last."""
+    # prompts are ordered by place in the shortlist, so shuffling the shortlist shuffles the prompts
+    rng = np.random.default_rng([pipeline.config.data_seed, 5])
+    shortlist, subsets = proposal.shortlist[: len(queries)].copy(), proposal.subsets[: len(queries)].copy()
+    for row, places in zip(shortlist, subsets, strict=True):
+        new = rng.permutation(len(row))
+        row[new] = row.copy()
+        places[...] = np.sort(np.append(new, len(row))[places], axis=1)
+        places[places == len(row)] = -1
+    rows, _ = pipeline.scores(queries, Proposal(shortlist, subsets), "subsets in another order")
+    return pipeline.signal(rows)
+
+
+def _validation_scores(pipeline: Pipeline, methods: Sequence[str]) -> np.ndarray:
+    """float [methods, Q]: the score of the prompt with which each method has each validation query answered."""
+    queries, k = pipeline.task.validation, pipeline.config.shots
+    shortlist = np.full((len(queries), len(methods) * k), -1, np.int32)
+    subsets = np.full((len(queries), len(methods), k), -1, np.int32)
+    for at, method in enumerate(methods):
+        for row, picks in enumerate(pipeline.retrieve(method, queries)):
+            nearest = sorted(picks, key=lambda pick: -pick.relevance)
+            shortlist[row, at * k : at * k + len(picks)] = [pick.position for pick in nearest]
+            subsets[row, at, : len(picks)] = np.arange(at * k, at * k + len(picks))
+    rows, _ = pipeline.scores(queries, Proposal(shortlist, subsets), "the methods' prompts")
+    return pipeline.signal(rows).T
+
+
+def _metric_of_subsets(
+    pipeline: Pipeline, queries: Sequence[Example], proposal: Proposal, chosen: Sequence[int]
+) -> float:
+    """The metric, in percent, of the first queries answered with one of their subsets each."""
+    asked, bank = queries[: len(chosen)], pipeline.task.train
+    retrieved = []
+    for row, (places, m) in enumerate(zip(proposal.subsets, chosen, strict=False)):
+        positions = [int(proposal.shortlist[row, place]) for place in places[m] if place >= 0]
+        retrieved.append([Retrieved(bank[p].id, p, -float(rank), 0.0) for rank, p in enumerate(positions)])
+    rows, _ = pipeline.answers_with(retrieved, asked, "answering with scored subsets")
+    predictions = [row["prediction"] for row in rows]
+    return 100 * float(metric_named(pipeline.task.metric).corpus(predictions, asked))
+
+
+def lines(found: dict[str, Diagnosis]) -> list[list[str]]:
+    """A table of tasks and their numbers, the first line its header."""
+    header = ["task", "τ, same sets reordered", "r, halves", "τ with outputs", "τ with nearness"]
+    header += ["τ held out, before → after"]
+    header += ["log P, MAP − top-k", "… − untrained top-k", "log P picks the better answer"]
+    header += ["top-k subset, %", "best-scored subset, % (oracle)"]
+    body = [
+        [
+            *(
+                task,
+                f"{one.reordered:.2f}",
+                f"{one.halves:.2f}",
+                f"{one.outputs:.2f}",
+                f"{one.nearness:.2f}",
+                f"{one.learnt[0]:.3f} → {one.learnt[1]:.3f}",
+            ),
+            *(f"{i.mean:+.3f} ({i.low:+.3f} to {i.high:+.3f})" for i in (one.sets, one.beyond_topk)),
+            *(f"{100 * one.predicts:.0f} %", f"{one.topk:.1f}", f"{one.best:.1f}"),
+        ]
+        for task, one in found.items()
+    ]
+    return [header, *body]

@@ -1,0 +1,198 @@
+"""Grids of runs: cells of tables, each a configuration and a method, computed once however often asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, over_seeds, paired
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import Evaluation
+from ceil_jax.pipeline.methods import METHODS, TRAINED
+from ceil_jax.pipeline.models import KEPT, Models
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.load import load_task
+
+log = logging.getLogger(__name__)
+
+
+class Cell(NamedTuple):
+    """One run of one method; `config.seed` is its seed."""
+
+    config: RunConfig
+    method: str
+    trained_by: tuple[RunConfig, ...] = ()
+    """The run whose trained encoders it takes, where that is not itself; of several runs, those that are trained
+    on the scores of all."""
+
+    @property
+    def trains(self) -> bool:
+        return METHODS[self.method].encoder in TRAINED
+
+    def seeded(self, seed: int) -> Cell:
+        """This cell with a seed of training, its encoders' too where another run trained them."""
+        other = tuple(replace(config, seed=seed) for config in self.trained_by)
+        return Cell(replace(self.config, seed=seed), self.method, other)
+
+    def essential(self) -> Cell:
+        """Without what the method does not depend on, so that equal work is an equal cell."""
+        config, (retriever, source, *_) = self.config, METHODS[self.method]
+        if retriever not in ("dpp", "mmr") and source != "ceil":
+            # neither MAP nor what it tunes and shortlists for CEIL's training
+            config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
+        needed = (source, config.ceil.initial if source == "ceil" else None)
+        default = RunConfig()
+        config = replace(config, **{name: getattr(default, name) for name in TRAINED if name not in needed})
+        if not self.trains:
+            return Cell(replace(config, seed=config.data_seed), self.method)
+        return Cell(config, self.method, () if self.trained_by == (self.config,) else self.trained_by)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell's place in a table."""
+
+    row: str
+    column: str
+    cell: Cell
+    paper: float | None = None
+    """What the paper has there, in percent."""
+    least_bank: int = 0
+    """Left out of tasks with fewer training examples."""
+
+    @property
+    def task(self) -> str:
+        return self.cell.config.task
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An entry's number over seeds of training, in percent of its metric."""
+
+    entry: Entry
+    metric: str
+    lm: str
+    seeds: tuple[int, ...]
+    """One for what is not trained."""
+    queries: int
+    values: tuple[float, ...]
+    """By seed."""
+    interval: Interval
+    """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
+    statistics: np.ndarray = field(repr=False)
+    """float [S, N, s], as in Evaluation."""
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over seeds (n − 1); None for one seed."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    def minus(self, other: Measured) -> Interval:
+        """How much better it is than another on the same queries, in points: paired bootstrap."""
+        return bootstrap_interval(*paired(self.sample, other.sample)).percent()
+
+    @property
+    def sample(self) -> Sample:
+        """Its queries, and the mean over seeds of its metric."""
+        return over_seeds(self.statistics, metric_named(self.metric).from_sums)
+
+
+def summary(
+    entry: Entry, lm: str, seeds: Sequence[int], results: Sequence[Evaluation], metric: str
+) -> Measured:
+    """An entry's evaluations, one a seed, to its number."""
+    statistics = np.stack([result.statistics for result in results])
+    interval = bootstrap_interval(*over_seeds(statistics, metric_named(metric).from_sums)).percent()
+    return Measured(
+        entry,
+        metric,
+        lm,
+        tuple(seeds),
+        statistics.shape[1],
+        tuple(100 * result.value for result in results),
+        interval,
+        statistics,
+    )
+
+
+class Grid:
+    """Runs that share models, tasks and stages."""
+
+    def __init__(self, models: Models | None = None, make: Callable[..., Pipeline] = Pipeline) -> None:
+        self.models = models or Models()
+        self._make = make
+
+    @cache  # noqa: B019  a grid lives as long as its process
+    def task(self, config: RunConfig) -> Task:
+        """The configuration's task, as `ceil-jax compare` loads it."""
+        return _task(config.task, config.data_dir, config.limit, config.bank_limit, config.data_seed)
+
+    @lru_cache(maxsize=KEPT)  # noqa: B019
+    def pipeline(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Pipeline:
+        """The run of a configuration, with encoders of its own or of those it is trained by."""
+        other = self._trainer(trained_by) if trained_by else None
+        return self._make(config, self.task(config), self.models, other)
+
+    @lru_cache(maxsize=KEPT)  # noqa: B019
+    def _trainer(self, configs: tuple[RunConfig, ...]) -> Pipeline:
+        members = [self.pipeline(config) for config in configs]
+        if len(members) == 1:
+            return members[0]
+        return self._make(configs[0], self.task(configs[0]), self.models, None, members)
+
+    def applies(self, entry: Entry) -> bool:
+        """Whether its task has as many training examples as it is about."""
+        return len(self.task(entry.cell.config).train) >= entry.least_bank
+
+    def evaluate(self, cell: Cell) -> Evaluation:
+        """The cell's evaluation, computed the first time."""
+        if cell.method not in METHODS:
+            raise unknown_name("method", cell.method, METHODS)
+        return self._evaluate(cell.essential())
+
+    @cache  # noqa: B019
+    def _evaluate(self, cell: Cell) -> Evaluation:
+        return self.pipeline(cell.config, cell.trained_by).evaluate(cell.method)
+
+    def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
+        """The entry's number: every seed where there is training, one run where there is none."""
+        cell = entry.cell
+        used = seeds if cell.trains else seeds[:1]
+        runs = [cell.seeded(seed).essential() for seed in used]
+        results = [self.evaluate(run) for run in runs]
+        pipeline = self.pipeline(runs[0].config, runs[0].trained_by)
+        return summary(entry, pipeline.lm.name, used, results, pipeline.task.metric)
+
+    def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:
+        """All entries, task by task; a task that fails takes none of the others with it.
+
+        Returns:
+            What was measured, in the entries' order (those the bank is too small for left out), and the message
+            of each task that failed.
+        """
+        measured: list[Measured] = []
+        failed: dict[str, str] = {}
+        for entry in entries:
+            if entry.task in failed:
+                continue
+            try:
+                if self.applies(entry):
+                    measured.append(self.measure(entry, seeds))
+            except UserError as error:
+                failed[entry.task] = str(error)
+                log.warning("%s failed, the others go on: %s", entry.task, error)
+        return measured, failed
+
+
+@cache
+def _task(name: str, *where: object) -> Task:
+    data_dir, limit, bank_limit, seed = where
+    return load_task(name, data_dir, limit=limit, seed=seed, bank_limit=bank_limit)  # type: ignore[arg-type]

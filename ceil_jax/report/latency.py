@@ -1,0 +1,72 @@
+"""A method that ends in MAP looked at closely: how long its steps take, and how far down it reaches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.retrieval.embedded_bank import unit_rows
+
+T = TypeVar("T")
+
+REPEATS = 5
+
+
+class Latency(NamedTuple):
+    """Seconds for all queries of a task, medians of REPEATS after compilation."""
+
+    queries: int
+    bank: int
+    encode: float
+    shortlist: float
+    map: float
+
+
+def measure_latency(pipeline: Pipeline, method: str) -> Latency:
+    """Of a method that ends in MAP, for its shortlist n and K examples, the bank's vectors at hand."""
+    from ceil_jax.dpp.greedy import greedy_map_shortlists
+    from ceil_jax.retrieval.index import top_k
+
+    entry = METHODS[method]
+    assert entry.retriever == "dpp" and entry.encoder is not None
+    config, encoders, bank = pipeline.config, pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
+    items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
+    texts = [example.input for example in pipeline.inputs.seen(pipeline.task.validation)]
+    vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
+    n = min(max(config.shortlist, config.shots), len(bank))
+    (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
+    trade_off = pipeline.trade_off_of(entry)
+    _, greedy = _timed(lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off))
+    return Latency(len(texts), len(bank), encode, shortlist, greedy)
+
+
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    """(result, median seconds) of what returns numpy arrays; the first call compiles and is not counted."""
+    result = work()
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return result, float(np.median(seconds))
+
+
+def chosen_ranks(pipeline: Pipeline, method: str) -> list[int]:
+    """The rank by similarity to its query, from 1, of every example the method chooses for the task's queries."""
+    entry = METHODS[method]
+    assert entry.encoder is not None
+    queries = pipeline.task.validation
+    seen = pipeline.inputs.seen(queries)
+    encoders, bank = pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
+    near = pipeline.nearest(encoders, bank, seen, max(pipeline.config.shortlist, pipeline.config.shots))
+    chosen = pipeline.retrieve(method, queries)
+    ranks = []
+    for picks, nearest in zip(chosen, near, strict=True):
+        rank = {pick.position: i for i, pick in enumerate(nearest, 1)}
+        ranks += [rank.get(pick.position, len(nearest) + 1) for pick in picks]
+    return ranks

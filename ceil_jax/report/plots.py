@@ -1,0 +1,194 @@
+"""Figures: what people would rather look at than read. Colours are Okabe and Ito's, safe for the colour-blind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ceil_jax.report.compare import Comparison
+
+BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999"
+
+
+def panels(
+    count: int, width: float = 5.0, height: float = 4.4, columns: int | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels side by side, four a line unless `columns` says otherwise; none is left open."""
+    from matplotlib.figure import Figure
+
+    columns = columns or min(count, 4)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * lines), layout="constrained")
+    axes = list(figure.subplots(lines, columns, squeeze=False).ravel())
+    for spare in axes[count:]:
+        spare.axis("off")
+    return figure, axes[:count]
+
+
+def image(figure: Figure, kind: str = "png") -> bytes:
+    """A figure as the bytes of a PNG or PDF, which say nothing of when they were drawn."""
+    out = io.BytesIO()
+    figure.savefig(out, format=kind, dpi=130, metadata={"CreationDate": None} if kind == "pdf" else None)
+    return out.getvalue()
+
+
+def draw_scores(axes: Axes, comparison: Comparison) -> None:
+    """Each method's metric with its interval, the first method on top."""
+    rows = comparison.rows[::-1]
+    for place, row in enumerate(rows):
+        bars = _bars(row.value, row.interval.low, row.interval.high)
+        colour = ORANGE if row.method.startswith("ceil") else BLUE
+        axes.errorbar(row.value, place, xerr=bars, fmt="o", color=colour, capsize=3)
+        axes.annotate(f"{row.value:.1f}", (row.value, place), (0, 6), textcoords="offset points", ha="center")
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.3)
+    axes.set_xlabel(f"{comparison.metric}, % (n = {comparison.queries}, 95 % bootstrap interval)")
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _bars(value: float, low: float, high: float) -> list[list[float]]:
+    """The lengths of an interval's two arms; where it has no width, rounding may have put its ends across."""
+    return [[max(0.0, value - low)], [max(0.0, high - value)]]
+
+
+def draw_plane(
+    axes: Axes, query: np.ndarray, items: np.ndarray, labels: Sequence[str], sets: Mapping[str, Sequence[int]]
+) -> None:
+    """A query's candidates on their two principal axes, and the sets that methods choose.
+
+    Args:
+        query: float [D], drawn as a star.
+        items: float [n, D].
+        labels: the answer of each item, which gives its marker and its shade of grey.
+        sets: method → places among the items, ringed.
+    """
+    centre = items.mean(axis=0)
+    _, _, axes_of_items = np.linalg.svd(items - centre, full_matrices=False)
+    plane = (items - centre) @ axes_of_items[:2].T
+    star = (query - centre) @ axes_of_items[:2].T
+    names = sorted(set(labels))
+    if 1 < len(names) <= 6:
+        shades = np.linspace(0.15, 0.65, len(names))
+        for name, shade, marker in zip(names, shades, MARKERS, strict=False):
+            here = np.array([label == name for label in labels])
+            axes.scatter(plane[here, 0], plane[here, 1], s=20, marker=marker, color=str(shade), label=name)
+    else:
+        axes.scatter(plane[:, 0], plane[:, 1], s=14, color=GREY)
+    for (name, places), colour, size in zip(
+        sets.items(), (BLUE, ORANGE, GREEN), (70, 150, 240), strict=False
+    ):
+        at = plane[list(places)]
+        axes.scatter(
+            at[:, 0], at[:, 1], s=size, facecolors="none", edgecolors=colour, linewidths=1.6, label=name
+        )
+    axes.scatter(star[0], star[1], marker="*", s=160, color=RED, label="query")
+    axes.set_xlabel("first principal axis of the candidates")
+    axes.set_ylabel("second principal axis")
+    axes.legend(fontsize="x-small", loc="best", labelspacing=0.8)
+
+
+def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:
+    """A conditional kernel as a heat map, items by relevance; chosen ones are marked on the diagonal."""
+    image = axes.imshow(kernel, cmap="cividis", interpolation="nearest")
+    axes.figure.colorbar(image, ax=axes, label="L'ᵢⱼ / max L'")
+    axes.scatter(chosen, chosen, marker="s", s=18, facecolors="none", edgecolors=RED, label="chosen by MAP")
+    axes.legend(fontsize="x-small", loc="upper right")
+    axes.set_xlabel("candidate, most relevant first")
+    axes.set_ylabel("candidate")
+
+
+PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKERS = "osD^vPX*"
+
+
+def draw_points(
+    axes: Axes,
+    labels: Sequence[str],
+    values: Sequence[tuple[float, float, float]],
+    papers: Sequence[float | None],
+    xlabel: str,
+) -> None:
+    """Values with intervals (value, low, high), the first on top; the paper's as open diamonds."""
+    for place, (value, paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
+        mean, low, high = value
+        axes.errorbar(mean, place, xerr=_bars(mean, low, high), fmt="o", color=BLUE, capsize=3)
+        axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
+        if paper is not None:
+            axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)
+    handles: list[Any] = [axes.errorbar([], [], xerr=[], fmt="o", color=BLUE, capsize=3)]
+    names = ["measured, 95 % bootstrap interval"]
+    if any(paper is not None for paper in papers):
+        handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)
+        names.append("the paper's LM and data")
+    axes.legend(handles, names, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    axes.set_yticks(range(len(labels)), list(labels)[::-1])
+    axes.set_ylim(-0.6, len(labels) - 0.2)
+    axes.set_xlabel(xlabel)
+    axes.grid(axis="x", alpha=0.3)
+
+
+def draw_lines(
+    axes: Axes,
+    series: Mapping[str, Sequence[tuple[float, float, float, float]]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: bool = False,
+    ticks: Sequence[float] = (),
+    names: Sequence[str] = (),
+) -> None:
+    """Series of (x, value, low, high): colour and marker differ, the interval is a band.
+
+    With `names`, those of all panels of a figure, a series looks the same in each.
+    """
+    styles = dict(zip(names or series, cycle(zip(PALETTE, MARKERS, strict=True)), strict=False))
+    for name, points in series.items():
+        colour, marker = styles[name]
+        x, value, low, high = map(np.array, zip(*sorted(points), strict=True))
+        axes.plot(x, value, marker=marker, color=colour, label=name, markersize=5)
+        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+    if log:
+        axes.set_xscale("log")
+    ticks = ticks or sorted({point[0] for points in series.values() for point in points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="x-small")
+
+
+def draw_matrix(
+    axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str
+) -> None:
+    """A heat map [rows, columns] with the number in each cell; nan stays white."""
+    image = axes.imshow(np.ma.masked_invalid(values), cmap="cividis", aspect="auto")
+    axes.figure.colorbar(image, ax=axes, label=label)
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "white" if value < middle else "black"
+            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
+
+
+def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
+    """Histograms side by side: of each method's chosen examples, the share (%) in each bin of ranks."""
+    width = 0.8 / len(shares)
+    for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
+        at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width
+        axes.bar(at, values, width, color=colour, label=name)
+    axes.set_xticks(range(len(bins)), bins, rotation=40, ha="right")
+    axes.set_xlabel("rank by similarity to the query")
+    axes.set_ylabel("share of the chosen examples, %")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize="x-small")

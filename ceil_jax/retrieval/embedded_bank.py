@@ -1,0 +1,153 @@
+"""A bank as vectors: what of an example is embedded, and which examples are nearest to a query."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.retrieval.faiss_index import ApproximateIndex
+from ceil_jax.skills.gold import Describe
+from ceil_jax.tasks.example import Example
+
+if TYPE_CHECKING:
+    from ceil_jax.retrieval.index import Score
+
+Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
+"""Inputs to m skills each."""
+
+EQUAL = 1e-6
+"""Cosines that differ by less are the same: float32 rounds that much, and a text's vector with its batch."""
+
+_BATCH = 64
+"""Queries in a call of the compiled score."""
+
+SCORES_AT_ONCE = 2**26
+"""Of queries with the whole bank, where all of them are needed: 256 MiB."""
+
+
+class View(NamedTuple):
+    """What of an example is compared, and how."""
+
+    texts: Callable[[Sequence[Example]], list[Sequence[str]]]
+    """The texts of each example, the same number for all."""
+    score: Score | None = None
+    """Of every query with every item, both float32 [N, m, D]; without it the cosine of their one text each."""
+    shared: bool = False
+    """Many examples may have the same texts, as skills are: which of them are nearest is then drawn for each
+    query, or all queries would get those that stand first in the bank."""
+
+
+def view_of(name: str, rewrite: Rewrite | None, describe: Describe | None) -> View:
+    """What the retriever of this name compares: outputs, skills, or inputs.
+
+    Raises:
+        UserError: no `rewrite` or `describe` where it needs one.
+    """
+    if name == "target_knn":
+        return View(lambda examples: [(example.output,) for example in examples])
+    if name == "target_skill":
+        if describe is None:
+            raise UserError(
+                f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
+            )
+        return View(lambda examples: [(describe(example.output),) for example in examples], shared=True)
+    if not name.startswith("skill_"):
+        return View(lambda examples: [(example.input,) for example in examples])
+    from ceil_jax.skills.similarity import SIMILARITIES
+
+    if rewrite is None:
+        raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
+    return View(lambda examples: list(rewrite([x.input for x in examples])), SIMILARITIES[name], shared=True)
+
+
+class EmbeddedBank:
+    """A bank's vectors and its queries': unit rows, or as a view's score takes them."""
+
+    def __init__(
+        self,
+        bank: Sequence[Example],
+        view: View,
+        embed_items: Callable[[Sequence[str]], np.ndarray],
+        embed_queries: Callable[[Sequence[str]], np.ndarray],
+        index: str,
+        seed: int,
+    ) -> None:
+        self.bank, self._view, self._embed_queries, self._seed = bank, view, embed_queries, seed
+        self.items = self._embedded(bank, embed_items)
+        self._approximate = ApproximateIndex(self.items) if index == "approximate" else None
+        self._position = {example.id: i for i, example in enumerate(bank)}
+
+    def _embedded(
+        self, examples: Sequence[Example], embed: Callable[[Sequence[str]], np.ndarray]
+    ) -> np.ndarray:
+        texts = self._view.texts(examples)
+        vectors = embed([text for several in texts for text in several])
+        if self._view.score is None:
+            return unit_rows(vectors)
+        return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
+
+    def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
+        from ceil_jax.distributed.processes import top_k
+        from ceil_jax.retrieval.index import GROUP, ITEM_BLOCK, dot_products
+
+        vectors = self._embedded(queries, self._embed_queries)
+        exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
+        if self._approximate is not None:
+            return *self._approximate.top_k(vectors, min(n, len(self.bank)), exclude), vectors
+        if self._view.shared:
+            return *self._drawn(queries, vectors, exclude, min(n, len(self.bank))), vectors
+        per_item = 1 if self._view.score is None else self.items.shape[1]
+        cosines, positions = top_k(
+            vectors,
+            self.items,
+            min(n, len(self.bank)),
+            exclude,
+            item_block=max(1, ITEM_BLOCK // per_item // GROUP) * GROUP,
+            score=self._view.score or dot_products,
+        )
+        return cosines, positions, vectors
+
+    def _drawn(
+        self, queries: Sequence[Example], vectors: np.ndarray, exclude: np.ndarray, n: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        import jax
+
+        from ceil_jax.distributed.devices import device_mesh, map_batches, whole
+        from ceil_jax.retrieval.index import dot_products
+
+        cosines, positions = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int32)
+        score = self._view.score or dot_products
+        # moved once, not for every part
+        items = jax.device_put(self.items, whole(device_mesh()))
+        # a power of two, as the batches are, or the last of them would be filled up in every part
+        at_once = 1 << (max(1, SCORES_AT_ONCE // len(self.bank)).bit_length() - 1)
+        for start in range(0, len(queries), at_once):
+            part = slice(start, start + at_once)
+            block = np.array(map_batches(score, (vectors[part],), (items,), batch_size=_BATCH))
+            for row, (query, own) in enumerate(zip(queries[part], exclude[part], strict=True), start):
+                scores = block[row - start]
+                if own >= 0:
+                    scores[own] = -np.inf
+                generator = np.random.default_rng([self._seed, zlib.crc32(query.id.encode())])
+                positions[row] = nearest_drawn(scores, n, generator)
+                cosines[row] = scores[positions[row]]
+        return cosines, np.where(np.isfinite(cosines), positions, -1)
+
+
+def nearest_drawn(scores: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
+    """The places of the n largest of [N] scores, best first; which of equals, and their order, is drawn."""
+    least = np.partition(scores, len(scores) - n)[len(scores) - n]
+    near = np.flatnonzero(scores >= least - EQUAL)
+    near = near[np.argsort(-scores[near], kind="stable")]
+    groups = np.cumsum(np.diff(scores[near], prepend=scores[near[0]]) < -EQUAL)
+    return near[np.lexsort((generator.permutation(len(near)), groups))][:n]
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Each row over its length; a row of zeros stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,200 @@
+"""A DSPy teleprompter whose programs take other demos for every query."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ceil_jax.errors import UserError
+from ceil_jax.selector import CeilSelector
+from ceil_jax.selector.choice import Options
+
+try:
+    from dspy import Example as Demo
+    from dspy import Module, Predict
+    from dspy.teleprompt import Teleprompter
+except ModuleNotFoundError as missing:
+    raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[dspy]'") from None
+
+if TYPE_CHECKING:
+    from ceil_jax.encoders.encoder import Encoder
+
+
+class CeilFewShot(Teleprompter):
+    """Compiles a program so that each of its predictors chooses its demos for each call.
+
+    No LM is called to compile. What a predictor is given is its query, so a program of several steps gets
+    demos for each step. `program.save` keeps no bank: load, then compile again.
+    """
+
+    def __init__(
+        self,
+        selector: CeilSelector | Encoder | str,
+        *,
+        input: str | None = None,
+        output: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """
+        Args:
+            selector: a bank with its encoders; or an encoder alone (its name will do) for a `trainset`.
+            input: the signature's field that is an example's input in the selector's own bank; by default
+                its only input field.
+            output: likewise; by default its last output field, which comes after any reasoning.
+            options: of `CeilSelector.select`: k, token_budget, diversity, filter, balance. Examples of a
+                trainset can be filtered by their fields.
+        """
+        super().__init__()
+        self.selector, self.input, self.output, self.options = selector, input, output, options
+
+    def compile(
+        self,
+        student: Module,
+        *,
+        trainset: Sequence[Demo] | None = None,
+        teacher: Module | None = None,
+        valset: Sequence[Demo] | None = None,
+    ) -> Module:
+        """A copy of the program that chooses demos per query; the student is left as it was.
+
+        Args:
+            trainset: the bank, in place of the selector's own; λ and encoders are still the selector's. A
+                predictor is asked by those of its input fields that all examples have. One that shares no input
+                or no output with them keeps the student's demos.
+            teacher: not used, as `valset`; DSPy passes them to every teleprompter.
+
+        Raises:
+            UserError: no bank; a trainset that fits no predictor; a signature of several inputs for
+                the selector's own bank, with `input` not given.
+        """
+        program = student.deepcopy()
+        choosers: dict[tuple[str, ...], Chooser] = {}
+        changed = 0
+        for _, predictor in program.named_predictors():
+            if trainset is None:
+                chooser = self._own_bank(predictor)
+            else:
+                names = _shared(predictor, trainset)
+                if not names:
+                    continue
+                if names not in choosers:
+                    choosers[names] = self._bank_of(trainset, names)
+                chooser = choosers[names]
+            _let_choose(predictor, chooser)
+            changed += 1
+        if not changed:
+            fields = sorted(set().union(*(example.keys() for example in trainset or ())))
+            raise UserError(
+                f"no predictor of {type(student).__name__} has an input and an output among the trainset's fields "
+                f"({', '.join(fields) or 'it is empty'}); compile with examples of its signature"
+            )
+        program._compiled = True
+        return program
+
+    def _own_bank(self, predictor: Predict) -> Chooser:
+        if not isinstance(self.selector, CeilSelector):
+            raise UserError(
+                "CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector"
+            )
+        inputs, outputs = (list(kind) for kind in _fields(predictor))
+        if self.input is None and len(inputs) != 1:
+            raise UserError(
+                f"the signature takes {', '.join(inputs)}; say which of them the bank's input is: input=…"
+            )
+        query, answer = self.input or inputs[0], self.output or outputs[-1]
+        for name, known, what in ((query, inputs, "input"), (answer, outputs, "output")):
+            if name not in known:
+                raise UserError(f"{what}={name!r} is no field of the signature; it has {', '.join(known)}")
+        wanted = {*inputs, *outputs}
+
+        def demo(example: Any) -> Demo:
+            more = {name: value for name, value in example.fields.items() if name in wanted}
+            return Demo({**more, query: example.input, answer: example.output})
+
+        return Chooser(self.selector, (query,), demo, self.options)
+
+    def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> Chooser:
+        rows, demos = [], {}
+        for number, example in enumerate(trainset):
+            metadata = {
+                n: v for n, v in example.items() if isinstance(v, (str, int, float)) and n not in _OWN
+            }
+            answer = "\n".join(str(v) for n, v in example.items() if n not in names)
+            demos[str(number)] = example
+            rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
+        given = self.selector
+        if isinstance(given, CeilSelector):
+            bank = given.with_examples(rows)
+        else:
+            bank = CeilSelector.from_examples(rows, encoder=given)
+        return Chooser(bank, names, lambda example: demos[example.id], self.options)
+
+
+_OWN = ("id", "input", "output", "choices", "references")
+"""What a selector's row means by these names; a trainset's own fields of them are no metadata."""
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Which demos a predictor gets for its inputs."""
+
+    selector: CeilSelector
+    names: tuple[str, ...]
+    """The input fields that make up the query."""
+    demo: Any
+    """An example of the bank → what DSPy shows."""
+    options: Options = field(default_factory=Options)
+
+    def __call__(self, inputs: dict[str, Any]) -> list[Demo]:
+        query = _text(inputs, self.names)
+        return [self.demo(example) for example in self.selector.select(query, **self.options).examples]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Chooser:
+        # copies of a program share the live bank
+        return self
+
+
+class _Choosing:
+    """In front of a Predict: demos by the chooser, unless the call names its own."""
+
+    chooser: Chooser
+
+    def forward(self, **inputs: Any) -> Any:
+        inputs.setdefault("demos", self.chooser(inputs))
+        return super().forward(**inputs)  # type: ignore[misc]
+
+    async def aforward(self, **inputs: Any) -> Any:
+        import asyncio
+
+        inputs.setdefault("demos", await asyncio.to_thread(self.chooser, inputs))
+        return await super().aforward(**inputs)  # type: ignore[misc]
+
+
+def _let_choose(predictor: Predict, chooser: Chooser) -> None:
+    """Give the predictor a class of its own kind that chooses: it may be of the user's own kind."""
+    if not isinstance(predictor, _Choosing):
+        kind = type(predictor)
+        predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
+    predictor.chooser = chooser
+
+
+def _fields(predictor: Predict) -> tuple[Any, Any]:
+    return predictor.signature.input_fields, predictor.signature.output_fields
+
+
+def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
+    """The predictor's input fields that all examples have; none where no output is among their fields, because
+    DSPy shows a demo only if it has some of both."""
+    inputs, outputs = _fields(predictor)
+    if not any(name in example for name in outputs for example in trainset):
+        return ()
+    return tuple(name for name in inputs if all(name in example for example in trainset))
+
+
+def _text(values: Any, names: tuple[str, ...]) -> str:
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise UserError(f"no {missing[0]!r} among the inputs; demos are chosen by {', '.join(names)}")
+    return "\n".join(str(values[name]) for name in names)

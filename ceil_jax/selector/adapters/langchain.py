@@ -1,0 +1,97 @@
+"""A selector as LangChain's example selector, for `FewShotPromptTemplate` and the chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Unpack
+
+from ceil_jax.errors import UserError
+from ceil_jax.selector import CeilSelector, Selection
+from ceil_jax.selector.choice import Options
+from ceil_jax.tasks.example import Example
+
+try:
+    from langchain_core.example_selectors import BaseExampleSelector
+except ModuleNotFoundError as missing:
+    raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[langchain]'") from None
+
+Braces = Literal["refuse", "double", "keep"]
+
+
+class CeilExampleSelector(BaseExampleSelector):
+    """The examples that a `CeilSelector` chooses, as the dictionaries that LangChain formats.
+
+    `FewShotPromptTemplate` formats its prompt twice: the examples one by one, then their joined text with the
+    query's variables, where a brace in an example reads as the name of a variable. `braces="double"` is for
+    it, and gives back single ones in the prompt. The chat template formats once and needs `braces="keep"`.
+    """
+
+    def __init__(
+        self,
+        selector: CeilSelector,
+        *,
+        input_key: str = "input",
+        output_key: str = "output",
+        braces: Braces = "refuse",
+        **options: Unpack[Options],
+    ) -> None:
+        """
+        Args:
+            selector: stays live: what is added to it or removed is seen by the next prompt.
+            input_key: the prompt's variable that is the query, and the examples' key for their input.
+            output_key: the examples' key for their output. Metadata are keys of their own.
+            braces: what to do where an example holds one: stop, double it, or leave it.
+            options: of `CeilSelector.select`: k, token_budget, diversity, filter, balance.
+
+        Raises:
+            UserError: another word for braces.
+        """
+        if braces not in ("refuse", "double", "keep"):
+            raise UserError(f"braces is {braces!r}; expected 'refuse', 'double' or 'keep'")
+        self.selector, self.input_key, self.output_key = selector, input_key, output_key
+        self.braces, self.options = braces, options
+
+    def add_example(self, example: Mapping[str, str]) -> str:
+        """Add an example to the bank; its id, which `selector.remove` takes."""
+        row = {
+            name: value for name, value in example.items() if name not in (self.input_key, self.output_key)
+        }
+        row["input"] = self._value(example, self.input_key, "example")
+        row["output"] = self._value(example, self.output_key, "example")
+        return self.selector.add([row])[0]
+
+    def select_examples(self, input_variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The examples for one query, in prompt order.
+
+        Raises:
+            UserError: no query among the variables; an example with a brace, where braces are refused.
+        """
+        query = self._value(input_variables, self.input_key, "query")
+        return self._rows(self.selector.select(query, **self.options))
+
+    async def aselect_examples(self, input_variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """`select_examples`, choosing in a worker thread."""
+        query = self._value(input_variables, self.input_key, "query")
+        return self._rows(await self.selector.aselect(query, **self.options))
+
+    def _value(self, variables: Mapping[str, Any], key: str, what: str) -> Any:
+        if key not in variables:
+            raise UserError(
+                f"the {what} has no {key!r}, only {', '.join(variables) or 'nothing'}; "
+                "say which keys are meant with input_key=… and output_key=…"
+            )
+        return variables[key]
+
+    def _rows(self, selection: Selection) -> list[dict[str, str]]:
+        return [self._row(example) for example in selection.examples]
+
+    def _row(self, example: Example) -> dict[str, str]:
+        row = {**example.fields, self.input_key: example.input, self.output_key: example.output}
+        if self.braces == "keep" or not any("{" in value or "}" in value for value in row.values()):
+            return row
+        if self.braces == "refuse":
+            raise UserError(
+                f"example {example.id!r} holds a brace, which FewShotPromptTemplate reads as a variable's name; "
+                "give the selector braces='double' for it, or braces='keep' for FewShotChatMessagePromptTemplate"
+            )
+        return {name: value.replace("{", "{{").replace("}", "}}") for name, value in row.items()}

@@ -1,0 +1,158 @@
+"""A selector as the few-shot sampler of lm-evaluation-harness: other examples for every question.
+
+The harness lets a task name a `ContextSampler`, and tells it the question only where the task's `fewshot_split` and
+`test_split` are the same. So `choose_few_shot` changes a task that is loaded: its sampler, and that the sampler is
+told each question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ceil_jax.errors import UserError
+from ceil_jax.selector import CeilSelector
+
+try:
+    from lm_eval.api.samplers import ContextSampler
+    from lm_eval.api.task import ConfigurableTask
+except ModuleNotFoundError as missing:
+    raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm-eval]'") from None
+
+if TYPE_CHECKING:
+    from ceil_jax.encoders.encoder import Encoder
+
+Doc = dict[str, Any]
+
+
+def choose_few_shot(
+    task: ConfigurableTask,
+    selector: CeilSelector | Encoder | str,
+    *,
+    text: Callable[[Doc], str] | None = None,
+    diversity: float | None = None,
+    balance: Literal["label"] | None = None,
+) -> ConfigurableTask:
+    """The task itself, whose few-shot examples a selector chooses for each question from now on.
+
+    Args:
+        task: as `TaskManager().load(name)["tasks"][name]` gives it. Its few-shot documents are the bank; how many
+            a prompt takes is the harness's `num_fewshot`, and they stand in it as the task says.
+        selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or its name.
+        text: what the encoder sees of a document; by default what the task asks of it (`doc_to_text`).
+        diversity: λ in place of the selector's own.
+        balance: as many examples of each answer as of any other, or one more.
+
+    Raises:
+        UserError: a task that draws no few-shot examples; a document whose text is not a text.
+    """
+    if not isinstance(task, ConfigurableTask) or not isinstance(
+        getattr(task, "sampler", None), ContextSampler
+    ):
+        raise UserError(
+            f"{type(task).__name__}: expected a task of the harness that has few-shot documents, as "
+            'TaskManager().load(name)["tasks"][name]'
+        )
+    sampler = CeilSampler(
+        task.sampler.fewshot_docs(),
+        selector=selector,
+        text=text or task.doc_to_text,
+        answer=lambda doc: _answer(task, doc),
+        diversity=diversity,
+        balance=balance,
+    )
+    if not isinstance(task.sampler, CeilSampler):
+        _tell(task)
+    task.sampler = sampler
+    return task
+
+
+class CeilSampler(ContextSampler):
+    """The documents that a selector chooses for a question, in prompt order."""
+
+    def __init__(
+        self,
+        docs: Sequence[Doc],
+        *,
+        selector: CeilSelector | Encoder | str,
+        text: Callable[[Doc], str],
+        answer: Callable[[Doc], str],
+        diversity: float | None = None,
+        balance: Literal["label"] | None = None,
+    ) -> None:
+        super().__init__(docs)
+        self.text, self.diversity, self.balance = text, diversity, balance
+        rows = [{"id": str(i), "input": self._text(doc), "output": answer(doc)} for i, doc in enumerate(docs)]
+        if isinstance(selector, CeilSelector):
+            self.selector = selector.with_examples(rows)
+        else:
+            self.selector = CeilSelector.from_examples(rows, encoder=selector)
+        self.question: Doc | None = None
+        """What is asked when the harness does not say."""
+
+    def sample(
+        self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
+    ) -> list[Doc]:
+        """n documents for the question; not itself where the examples come from the split that is asked.
+
+        Raises:
+            UserError: other documents than the sampler has embedded; no question; fewer than n that differ.
+        """
+        if df is not None:
+            raise UserError(
+                "CeilSampler has embedded its documents; give choose_few_shot a task with the others"
+            )
+        question = self.question if eval_doc is None else eval_doc
+        if question is None:
+            raise UserError("CeilSampler was not told the question; give the task to choose_few_shot")
+        docs = self.df
+        chosen = self.selector.select(
+            self._text(question),
+            k=n,
+            diversity=self.diversity,
+            balance=self.balance,
+            filter=None if eval_doc is None else lambda example: docs[int(example.id)] != eval_doc,
+        ).examples
+        if len(chosen) < n:
+            raise UserError(
+                f"num_fewshot is {n}, and only {len(chosen)} of the {len(docs)} few-shot documents differ from one "
+                "another and from the question"
+            )
+        return [docs[int(example.id)] for example in chosen]
+
+    def _text(self, doc: Doc) -> str:
+        text = self.text(doc)
+        if not isinstance(text, str):
+            raise UserError(
+                f"the text of a document is {text!r}; say what an encoder shall see of it: text=…"
+            )
+        return text
+
+
+def _tell(task: Any) -> None:
+    """Let the task say which document is asked, to whatever CeilSampler it has then."""
+    context, requests = task.fewshot_context, task.build_all_requests
+
+    def fewshot_context(doc: Doc, *args: Any, **kwargs: Any) -> Any:
+        task.sampler.question = doc
+        return context(doc, *args, **kwargs)
+
+    def build_all_requests(*, cache_requests: bool = False, **kwargs: Any) -> None:
+        if cache_requests:
+            # the harness keeps them by the task's name and num_fewshot alone
+            raise UserError(
+                "cache_requests would give these prompts to other samplers and theirs to this one"
+            )
+        requests(**kwargs)
+
+    task.fewshot_context, task.build_all_requests = fewshot_context, build_all_requests
+
+
+def _answer(task: ConfigurableTask, doc: Doc) -> str:
+    """The answer as `balance` counts it."""
+    target = task.doc_to_target(doc)
+    if isinstance(target, list) and target:
+        target = target[0]
+    if isinstance(target, int) and task.config.doc_to_choice is not None:
+        return str(task.doc_to_choice(doc)[target])
+    return str(target)

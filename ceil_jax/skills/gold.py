@@ -1,0 +1,132 @@
+"""A skill written from a gold answer: what Skill-KNN's selection would give with a rewriter that is never wrong.
+
+An oracle, for bank and queries alike, since a rewriter sees inputs alone. The words are those of the project's
+demonstrations (`demonstrations/sql.json`, `cogs.json`) as far as an answer says them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ceil_jax.skills.sketches import sql_bare, sql_tables
+from ceil_jax.tasks.cogs_form import Call, parse_call
+
+Describe = Callable[[str], str]
+
+_SETS = {
+    "INTERSECT": "take the intersection of two selections",
+    "EXCEPT": "take one selection except the rows of another",
+    "UNION": "take the union of two selections",
+}
+_AGGREGATES = {
+    "COUNT": "a count",
+    "SUM": "a sum",
+    "AVG": "an average",
+    "MIN": "a minimum",
+    "MAX": "a maximum",
+}
+_CONDITIONS = {
+    r"\bNOT\s+IN\b": "that are not in the result of a nested query",
+    r"(?<!NOT)\s+IN\b": "that are in the result of a nested query",
+    r"\bNOT\s+LIKE\b": "whose text does not match a pattern",
+    r"(?<!NOT)\s+LIKE\b": "whose text matches a pattern",
+    r"\bBETWEEN\b": "where a column lies between two bounds",
+    r"[<>](?!\s*>)(?<!<>)(?<!<\s>)": "where a column is less or greater than a value",
+    r"!=|<>": "where a column differs from a value",
+    r"(?<![<>!])=": "that meet an equality condition",
+}
+_WORDS = ("no", "one", "two", "three", "four", "five")
+
+
+def sql_skill(query: str) -> str:
+    """`The query must join two tables, group rows, return one column and a count, …`, the clauses in a fixed
+    order; names and values do not matter.
+
+    A nested query is part of the whole: its conditions count, its columns do not. Of several selections (UNION
+    and the like) the first one's columns are counted.
+    """
+    bare = re.sub(r"\s+", " ", sql_bare(query)).upper()
+    said = [phrase for word, phrase in _SETS.items() if re.search(rf"\b{word}\b", bare)]
+    tables = len(sql_tables(query))
+    if tables > 1:
+        said.append(f"{'join' if 'JOIN' in bare else 'use'} {_number(tables)} tables")
+    if "GROUP BY" in bare:
+        said.append("group rows")
+    if "HAVING" in bare:
+        having = bare.partition("HAVING")[2].partition("ORDER BY")[0]
+        what = next((name for word, name in _AGGREGATES.items() if word in having), "a column")
+        said.append(f"keep the groups where {what} meets a condition")
+    said.append("return " + _returned(bare))
+    where = " ".join(re.findall(r"\bWHERE\b(.*?)(?=\bGROUP BY\b|\bORDER BY\b|\bLIMIT\b|$)", bare))
+    conditions = [phrase for pattern, phrase in _CONDITIONS.items() if re.search(pattern, where)]
+    if conditions:
+        joined = " or " if re.search(r"\bOR\b", where) else " and "
+        said[-1] += " of rows " + joined.join(conditions)
+    if "ORDER BY" in bare:
+        order = bare.rpartition("ORDER BY")[2]
+        direction = "descending" if "DESC" in order else "ascending"
+        by = next(
+            (name for word, name in _AGGREGATES.items() if f"{word}(" in order.replace(" (", "(")), "a column"
+        )
+        said.append(f"sort in {direction} order by {by}")
+    limit = re.search(r"\bLIMIT (\d+)", bare)
+    if limit:
+        said.append("keep the first one" if limit[1] == "1" else "keep the first few rows")
+    return f"The query must {', '.join(said)}."
+
+
+def _returned(bare: str) -> str:
+    """What the first selection's columns are."""
+    columns = bare.partition("SELECT")[2].partition(" FROM ")[0]
+    distinct = " without repeated values" if "DISTINCT" in columns else ""
+    parts = re.sub(r"\([^()]*\)", "", columns).split(",")
+    aggregates = [name for word, name in _AGGREGATES.items() if re.search(rf"\b{word}\b", columns)]
+    plain = sum(not re.search(rf"\b({'|'.join(_AGGREGATES)})\b", part) for part in parts)
+    if columns.strip().removeprefix("DISTINCT").strip() == "*":
+        return "all columns" + distinct
+    shown = [f"{_number(plain)} column{'s' * (plain > 1)}"] if plain else []
+    return " and ".join([*shown, *aggregates]) + distinct
+
+
+def _number(count: int) -> str:
+    return _WORDS[count] if count < len(_WORDS) else "several"
+
+
+_ROLES = {"agent": "one who acts", "theme": "a thing acted upon", "recipient": "a recipient"}
+
+
+def cogs_skill(form: str) -> str:
+    """`A verb with a thing acted upon, a recipient; the thing acted upon has a place phrase.`
+
+    Roles stand in the form's order, which is the sentence's: a passive's agent is its last. A word on its own is
+    `A single word.`
+    """
+    if "=" not in form:
+        return "A single word."
+    return "A verb with " + _arguments(parse_call(form)) + "."
+
+
+def _arguments(call: Call) -> str:
+    roles = [_ROLES[role] for role, _ in call.arguments if role in _ROLES]
+    parts = [", ".join(roles) or "no argument of its own"]
+    for role, inner in call.arguments:
+        if role in _ROLES:
+            depth = _places(inner)
+            if depth:
+                held = " that holds another place phrase" * (depth > 1)
+                parts.append(f"{_ROLES[role].replace('a ', 'the ', 1)} has a place phrase{held}")
+        elif role == "xcomp":
+            parts.append("it governs an infinitive with " + _arguments(inner))
+        elif role == "ccomp":
+            parts.append("it governs a clause after 'that', a verb with " + _arguments(inner))
+    return "; ".join(parts)
+
+
+def _places(noun: Call) -> int:
+    """How many place phrases stand one in another."""
+    return max((1 + _places(inner) for role, inner in noun.arguments if role.startswith("nmod")), default=0)
+
+
+DESCRIPTIONS: dict[str, Describe] = {"sql": sql_skill, "cogs": cogs_skill}
+"""By `Task.language`."""

@@ -1,0 +1,255 @@
+"""Skill-KNN's rewriting (An et al. 2023): an LM says which skill an input needs, whatever its topic.
+
+The prompt is an instruction, annotated demonstrations (input → skill) and the input. The demonstrations are
+shuffled into m orders, each of which gives a skill. The paper states neither an instruction nor a temperature:
+ours is INSTRUCTION, and generation is greedy, of at most 200 tokens, of which the first line is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.store.stage import Cost, Store
+from ceil_jax.tasks.example import Example, Template
+
+log = logging.getLogger(__name__)
+
+INSTRUCTION = "Say which skill each input asks for: its structure and operations, not its topic or its words."
+TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
+MAX_NEW_TOKENS = 200
+RUNAWAY = 0.95
+"""A rewrite of so much of MAX_NEW_TOKENS never ended its line. (Less than all: a text that is tokenised again
+may have fewer tokens than were generated.)"""
+PACKAGED = ("cogs", "sql")
+
+_CHUNK = 32
+"""Inputs the LM is given at a time; what a kill may lose."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """An input and the skill that a person says it needs."""
+
+    input: str
+    skill: str
+
+
+def load_demonstrations(source: str | Path) -> list[Demonstration]:
+    """The packaged demonstrations of that name (`sql`, `cogs`), or a JSON file's.
+
+    A file holds a list of `{"input": …, "skill": …}`, other fields ignored, or several such lists by name,
+    of which `FILE#NAME` takes one.
+
+    Raises:
+        UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
+    """
+    if source in PACKAGED:
+        content = (
+            resources.files("ceil_jax.skills").joinpath(f"demonstrations/{source}.json").read_text("utf-8")
+        )
+        return _demonstrations(json.loads(content), str(source))
+    file, hash, name = str(source).rpartition("#")
+    path = Path(file if hash else name).expanduser()
+    if not path.is_file():
+        raise unknown_name("demonstrations", str(source), PACKAGED, "A JSON file that is there will do too.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path} as JSON: {error}") from None
+    except RecursionError:
+        raise UserError(f"cannot read {path} as JSON: nested too deeply") from None
+    if isinstance(content, dict):
+        lists = [key for key, value in content.items() if isinstance(value, list)]
+        if not lists:
+            raise UserError(f'{path}: expected a list of {{"input": …, "skill": …}}, found an object')
+        if not hash or name not in lists:
+            raise UserError(
+                f"{path} holds several lists of demonstrations; name one of {', '.join(lists)}, as in {path}#NAME"
+            )
+        content = content[name]
+    elif hash:
+        raise UserError(f"{path} holds one list and has no {name!r} in it; leave out #{name}")
+    return _demonstrations(content, str(source))
+
+
+def _demonstrations(content: Any, source: str) -> list[Demonstration]:
+    if not isinstance(content, list) or not content:
+        raise UserError(f'{source}: expected a list of {{"input": …, "skill": …}}, at least one')
+    return [
+        Demonstration(
+            _field(entry, "input", f"{source}, entry {place}"),
+            _field(entry, "skill", f"{source}, entry {place}"),
+        )
+        for place, entry in enumerate(content, 1)
+    ]
+
+
+def _field(entry: Any, name: str, where: str) -> str:
+    """The entry's text, which must be of one line: a line's end is where a rewrite stops."""
+    if not isinstance(entry, dict):
+        raise UserError(f'{where}: expected an object {{"input": …, "skill": …}}, found {str(entry)[:60]!r}')
+    value = entry.get(name)
+    if not isinstance(value, str) or not value.strip() or "\n" in value.strip():
+        raise UserError(f"{where}, field {name!r}: expected a text of one line, found {str(value)[:60]!r}")
+    return value.strip()
+
+
+class Rewriter:
+    """Inputs to skills by one LM and one set of demonstrations, kept in a store.
+
+    A stage holds the rewrites of one LM and one order, a row an input: a bank that grows rewrites what is new
+    to it, other demonstrations rewrite all.
+
+    Args:
+        orders: m, the shuffled orders.
+        seed: shuffles them.
+
+    Raises:
+        UserError: the demonstrations have fewer orders than m, or leave no room for an input and its skill in
+            what the LM reads.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        demonstrations: Sequence[Demonstration],
+        store: Store,
+        *,
+        orders: int = 5,
+        seed: int = 0,
+    ) -> None:
+        self.lm, self.store = lm, store
+        if math.factorial(len(demonstrations)) < orders:
+            raise UserError(
+                f"{len(demonstrations)} demonstrations have {math.factorial(len(demonstrations))} orders: give more "
+                f"of them, or fewer --skills.orders than {orders}"
+            )
+        self.openings = [
+            _opening([demonstrations[i] for i in shuffled])
+            for shuffled in _shuffles(len(demonstrations), orders, seed)
+        ]
+        self._shown_inputs = {demonstration.input for demonstration in demonstrations}
+        self._shown_skills = {demonstration.skill for demonstration in demonstrations}
+        longest = int(lm.count_tokens(self.openings).max())
+        # one token for the start-of-text that some tokenisers add
+        self._room = lm.context_length - MAX_NEW_TOKENS - 1
+        if longest >= self._room:
+            raise UserError(
+                f"{len(demonstrations)} demonstrations take {longest} tokens, and {lm.name} reads "
+                f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer or a longer-reading LM"
+            )
+        self._known: list[dict[str, str]] = [{} for _ in self.openings]
+        self.costs = [Cost(0.0)] * orders
+        """Of what was asked for, by order."""
+        self.failures: Counter[str] = Counter()
+        """Rewrites that are no skill, for which the raw input stands, by kind: empty, runaway, too long an input,
+        the input itself, a demonstration's input."""
+        self.copies = 0
+        """Rewrites that are a demonstration's skill word for word. They stand: an input may need just that."""
+
+    def rewrite(self, inputs: Sequence[str], orders: Sequence[int]) -> list[list[str]]:
+        """The skills of each input, one for each of the orders; the input itself where a rewrite failed."""
+        for order in orders:
+            self._learn(order, [text for text in dict.fromkeys(inputs) if text not in self._known[order]])
+        return [[self._known[order][text] for order in orders] for text in inputs]
+
+    @property
+    def rewrites(self) -> int:
+        """How many were asked for."""
+        return sum(map(len, self._known))
+
+    def _learn(self, order: int, inputs: list[str]) -> None:
+        if not inputs:
+            return
+        opening = self.openings[order]
+        key = {"lm": self.lm.name, "prompt": opening + TEMPLATE.pattern, "max_new_tokens": MAX_NEW_TOKENS}
+        with self.store.stage("skills", key) as stage:
+            rows = stage.keyed_rows(
+                inputs,
+                lambda some: self._work(opening, some),
+                chunk=_CHUNK,
+                what=f"rewriting, order {order}",
+                cost=lambda: self.lm.tokens_read,
+            )
+        before = self.costs[order]
+        self.costs[order] = Cost(before.seconds + rows.seconds, before.tokens + rows.tokens)
+        for text, row in zip(inputs, rows, strict=True):
+            failure = row["failure"] or self._repeated(text, row["text"])
+            self.failures.update([failure] if failure else [])
+            self._known[order][text] = skill = text if failure else row["text"]
+            self.copies += skill in self._shown_skills
+
+    def _repeated(self, text: str, written: str) -> str:
+        """What input the LM said once more in place of a skill, "" for none."""
+        if written == text.strip():
+            return "the input itself"
+        return "a demonstration's input" if written in self._shown_inputs else ""
+
+    def _work(self, opening: str, inputs: list[str]) -> list[dict[str, str]]:
+        """What the LM wrote for each input and why it is no skill, "" where it is one."""
+        prompts = [opening + TEMPLATE.query(Example("", text, "")) for text in inputs]
+        fits = self.lm.count_tokens(prompts) <= self._room
+        fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
+        written = iter(self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",)) if fitting else ())
+        texts = [next(written).strip() if fit else "" for fit in fits]
+        lengths = self.lm.count_tokens(texts)
+        return [
+            {"text": text, "failure": _failure(text, bool(fit), int(length))}
+            for text, fit, length in zip(texts, fits, lengths, strict=True)
+        ]
+
+    def report(self) -> str:
+        """`12 of 400 rewrites failed (10 runaway, 2 empty): raw inputs stand for them; 90 different skills, the
+        commonest for 18 %; 31 are a demonstration's skill word for word`.
+
+        An LM that is too small for the task fails in no way that shows in one rewrite: it says the same of all.
+        """
+        total = self.failures.total()
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.failures.most_common())
+        said = Counter(skill for known in self._known for skill in known.values())
+        commonest = 100 * max(said.values(), default=0) / max(self.rewrites, 1)
+        return (
+            f"{self.lm.name}: {total} of {self.rewrites:,} rewrites failed"
+            + (f" ({kinds}): raw inputs stand for them" if total else "")
+            + f"; {len(said):,} different skills, the commonest for {commonest:.0f} %; "
+            + f"{self.copies:,} are a demonstration's skill word for word"
+        )
+
+
+def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
+    """That many different orders of `count` things; each depends on the seed and those before it alone."""
+    found: list[list[int]] = []
+    for order in range(orders):
+        generator = np.random.default_rng([seed, order])
+        shuffled = generator.permutation(count).tolist()
+        while shuffled in found:
+            shuffled = generator.permutation(count).tolist()
+        found.append(shuffled)
+    return found
+
+
+def _opening(demonstrations: Sequence[Demonstration]) -> str:
+    """What stands before the input: the instruction and the demonstrations."""
+    pieces = [Example("", demonstration.input, demonstration.skill) for demonstration in demonstrations]
+    blocks = [INSTRUCTION, *map(TEMPLATE.example, pieces)]
+    return "".join(block + TEMPLATE.separator for block in blocks)
+
+
+def _failure(text: str, fits: bool, tokens: int) -> str:
+    if not fits:
+        return "too long"
+    if not text:
+        return "empty"
+    return "runaway" if tokens >= RUNAWAY * MAX_NEW_TOKENS else ""

@@ -1,0 +1,80 @@
+"""recall@N of methods on a task: answers sampled, ranked by how often they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics import metric_named
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.tables import markdown_table
+from skill_knn.analysis import recall_at
+
+RANKS = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+def sample(pipeline: Pipeline, method: str, count: int, temperature: float) -> list[list[str]]:
+    """`count` answers to each query with the examples that greedy answering showed; kept on disk, a round of
+    all queries at a time, so that more rounds go on from there.
+
+    Raises:
+        UserError: a task whose answers are chosen, a temperature of 0 or less, no samples.
+    """
+    task, lm = pipeline.task, pipeline.lm
+    if task.validation[0].choices:
+        raise UserError(f"{task.name}: its answers are chosen among options, not written; nothing to sample")
+    if temperature <= 0 or count < 1:
+        raise UserError(f"--samples {count} --temperature {temperature}: both must be above 0")
+    by_id = {example.id: example for example in task.train}
+    opening = "".join(task.template.example(example) + task.template.separator for example in task.few_shot)
+    prompts = []
+    for query, row in zip(task.validation, pipeline.evaluate(method).rows, strict=True):
+        shown = [task.template.example(by_id[id]) + task.template.separator for id, *_ in row["examples"]]
+        prompts.append(opening + "".join(shown) + task.template.query(query))
+    key = {
+        "lm": lm.name,
+        "prompts": prompts,
+        "temperature": temperature,
+        "answers": [task.max_new_tokens, list(task.stop)],
+    }
+
+    def work(start: int, stop: int) -> list[list[str]]:
+        return [
+            [
+                text.strip()
+                for text in lm.generate(
+                    prompts, task.max_new_tokens, task.stop, temperature=temperature, seed=seed
+                )
+            ]
+            for seed in range(start, stop)
+        ]
+
+    with pipeline.store.stage("samples", key) as stage:
+        rounds = stage.rows(
+            count, work, chunk=1, what=f"sampling: {METHODS[method].label}", cost=lambda: lm.tokens_read
+        )
+    return [list(answers) for answers in zip(*rounds, strict=True)]
+
+
+def recall_table(pipeline: Pipeline, methods: Sequence[str], count: int, temperature: float) -> str:
+    """A Markdown table: each method's recall at the RANKS up to `count`, in percent."""
+    task = pipeline.task
+    metric = metric_named(task.metric)
+
+    def right(answers: Sequence[str], owners: Sequence[int]) -> np.ndarray:
+        return metric.per_example(answers, [task.validation[owner] for owner in owners]) > 0
+
+    ranks = [n for n in RANKS if n <= count]
+    lines = [["method", "greedy", *(f"recall@{n}" for n in ranks)]]
+    for method in methods:
+        found = recall_at(sample(pipeline, method, count, temperature), right, ranks)
+        greedy = 100 * pipeline.evaluate(method).value
+        lines.append([METHODS[method].label, f"{greedy:.1f}", *(f"{found[n]:.1f}" for n in ranks)])
+    title = (
+        f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples at temperature "
+        f"{temperature:g}, {pipeline.lm.name}"
+    )
+    return "\n".join([title, "", *markdown_table(lines), ""])

@@ -1,0 +1,161 @@
+"""The documentation: its links lead somewhere, its code is code, and every public name is in it."""
+
+import ast
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import ceil_jax
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+FENCE = re.compile(r"^(<!-- run -->\n)?```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(page, language):
+    """(the line it starts on, whether it is to be run, the code) of each fenced block."""
+    text = page.read_text("utf-8")
+    return [
+        (text[: match.start()].count("\n") + 1, match[1] is not None, match[3])
+        for match in FENCE.finditer(text)
+        if match[2] == language
+    ]
+
+
+def prose(page):
+    """The page without its code."""
+    return re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text("utf-8")))
+
+
+def anchors(page):
+    """What headings can be linked by."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        there = page.parent / file if file else page
+        assert there.is_file(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_compiles(page):
+    for line, _, code in blocks(page, "python"):
+        ast.parse(code, f"{page.name}, block at line {line}")
+
+
+@cache
+def flags_of(command):
+    """All flags that a sub-command's help names."""
+    from ceil_jax.cli import main as cli
+
+    out = io.StringIO()
+    with redirect_stdout(out), pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    return set(re.findall(r"--[a-z][a-z0-9.-]*", out.getvalue()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_name_what_exists(page):
+    """Sub-commands, flags and scripts in shell blocks."""
+    from ceil_jax.cli import main as cli
+
+    source = (ROOT / "ceil_jax" / "cli.py").read_text()
+    for line, _, code in blocks(page, "sh"):
+        for command in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(command, comments=True)
+            if len(words) > 1 and words[0].endswith("ceil-jax") and words[1] != "--help":
+                # --scale, which says what the others default to, is read before them
+                flags = {word.partition("=")[0] for word in words[2:] if word.startswith("--")} - {
+                    "--help",
+                    "--scale",
+                }
+                assert flags <= flags_of(words[1]), f"{page.name}, line {line}: {flags - flags_of(words[1])}"
+            for before, word in zip(["", *words], words, strict=False):
+                here = f"{page.name}, line {line}: {command}"
+                if before.endswith("ceil-jax"):
+                    assert callable(getattr(cli, word.replace("-", "_"), None)) or f'"{word}"' in source, here
+                if word.startswith("experiments/"):
+                    assert (ROOT / word).is_file(), here
+
+
+RUNNABLE = [
+    pytest.param(code, id=f"{page.name}:{line}")
+    for page in PAGES
+    for line, run, code in blocks(page, "python")
+    if run
+]
+
+
+@pytest.mark.parametrize("code", RUNNABLE)
+def test_code_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "block", "exec"), {"__name__": "block"})
+
+
+def test_some_code_runs():
+    assert len(RUNNABLE) >= 6
+
+
+def test_every_public_name_is_in_the_reference():
+    shown = set(re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text("utf-8"), re.M))
+    missing = {f"{module}.{name}" for name, module in ceil_jax._HOME.items()} - shown
+    assert not missing
+
+
+def test_what_the_reference_shows_exists():
+    import importlib
+
+    for path in re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text("utf-8"), re.M):
+        module, name = path.rsplit(".", 1)
+        if "adapters" in module:  # needs an extra
+            source = (ROOT / (module.replace(".", "/") + ".py")).read_text()
+            assert re.search(rf"^(class|def) {name}\b", source, re.M), path
+        else:
+            assert hasattr(importlib.import_module(module), name), path
+
+
+def test_every_page_is_in_the_sites_menu():
+    menu = (ROOT / "mkdocs.yml").read_text()
+    assert [page.name for page in DOCS.glob("*.md") if page.name not in menu] == []
+
+
+def test_formulas_become_mathml():
+    pytest.importorskip("latex2mathml")
+    import runpy
+
+    convert = runpy.run_path(str(DOCS / "formulas.py"))["on_page_markdown"]
+    page = "an $x_i$, a `$PATH`\n\n```sh\necho $HOME $HOME\n```\n\n$$ a + b $$\n"
+    made = convert(page)
+    assert made.count("<math") == 2 and 'display="block"' in made and "<msub>" in made
+    assert "`$PATH`" in made and "echo $HOME $HOME" in made
+
+
+def test_the_site_builds(tmp_path, monkeypatch):
+    """Strictly: an unknown page, anchor or name of the reference ends it."""
+    pytest.importorskip("mkdocs")
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "api.html").read_text("utf-8")
+    for name, module in ceil_jax._HOME.items():
+        assert f'id="{module}.{name}"' in reference, name
+    # formulas of docstrings keep their subscripts
+    assert "log det L'_S = (1/λ) Σ_{i ∈ S}" in reference
+    assert "<math" in (tmp_path / "mathematics.html").read_text("utf-8")
+    assert not list(tmp_path.rglob("*.py"))

@@ -1,0 +1,230 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ceil_jax.dpp import greedy
+from ceil_jax.dpp.budgeted import budgeted_map_shortlists
+from ceil_jax.dpp.greedy import greedy_map, greedy_map_from_features, greedy_map_shortlists
+from ceil_jax.dpp.kernel import SIMILARITIES, conditional_kernel, relevance, similarity_from_features
+from ceil_jax.dpp.mmr import mmr_shortlists
+
+N, D, K = 12, 16, 6
+RNG = np.random.default_rng(2)
+
+
+def problem(seed, n=N, d=D):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, d)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    return features, rng.uniform(-0.4, 0, size=n).astype(np.float32)
+
+
+def sound(result, k, n):
+    """What holds for every result; returns the chosen items."""
+    items, gains = np.asarray(result.items), np.asarray(result.gains)
+    assert items.shape == gains.shape == (k,)
+    found = int((items >= 0).sum())
+    chosen = items[:found]
+    assert (items[found:] == -1).all()
+    assert (gains[found:] == -np.inf).all()
+    assert np.isfinite(gains[:found]).all()
+    assert len(set(chosen.tolist())) == found
+    assert (chosen < n).all()
+    return chosen
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.1, 0.01, 0.001]))
+def test_agrees_with_exhaustive_greedy_in_float64(seed, trade_off):
+    features, r = problem(seed)
+    log_quality = r.astype(np.float64) / trade_off
+    expected, gains = reference.greedy_map(reference.similarity(features), log_quality, K)
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), K, trade_off)
+    assert sound(ours, K, N).tolist() == expected
+    np.testing.assert_allclose(ours.gains, gains, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.1, 0.02]))
+def test_from_a_kernel_agrees_with_from_features(seed, trade_off):
+    features, r = map(jnp.asarray, problem(seed))
+    kernel = conditional_kernel(r, similarity_from_features(features), trade_off)
+    ours, other = greedy_map(kernel, K), greedy_map_from_features(features, r, K, trade_off)
+    np.testing.assert_array_equal(ours.items, other.items)
+    np.testing.assert_allclose(ours.gains, other.gains, rtol=1e-4, atol=1e-4)
+    assert ours.gains.sum() == pytest.approx(reference.log_det(kernel, ours.items), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", SIMILARITIES)
+@pytest.mark.parametrize("n", [N, 5 * K])  # with the Gram matrix, and row by row
+def test_kinds_of_similarity_and_both_ways_to_rows(kind, n):
+    features, r = problem(3, n)
+    features = features * np.linspace(0.5, 2, n, dtype=np.float32)[:, None]
+    expected, gains = reference.greedy_map(reference.similarity(features, kind), r / 0.1, K)
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), K, 0.1, kind=kind)
+    assert sound(ours, K, n).tolist() == expected
+    np.testing.assert_allclose(ours.gains, gains, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.01, 0.001]), st.sampled_from([0.0, 1e-5, 1e-3]))
+def test_duplicates_and_near_duplicates(seed, trade_off, distance):
+    features, r = problem(seed)
+    features[6:] = features[:6] + distance * features[6:]
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), N, trade_off)
+    chosen = sound(ours, N, N)
+    assert len(chosen) >= 6
+    if distance <= 1e-5:
+        assert len(chosen) == 6 == len(set(chosen % 6))
+    S = reference.similarity(features)
+    expected = np.sum(r[chosen].astype(np.float64)) / trade_off + reference.log_det(S, chosen)
+    assert float(ours.gains[: len(chosen)].sum()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_of_exact_duplicates_the_first_is_chosen():
+    row = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], np.float32)
+    for result in (
+        greedy_map_from_features(jnp.asarray(row), jnp.zeros(4), 4, 0.1, kind="cosine"),
+        greedy_map(similarity_from_features(jnp.asarray(row), "cosine"), 4),
+    ):
+        assert result.items.tolist() == [0, 2, -1, -1]
+        np.testing.assert_array_equal(result.gains, [0, 0, -np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_rank_deficient_kernel_stops_at_its_rank(rank):
+    features, _ = problem(4, d=rank)
+    result = greedy_map(similarity_from_features(jnp.asarray(features), "dot"), 8)
+    assert len(sound(result, 8, N)) == rank
+
+
+@pytest.mark.parametrize("smallest", [1e-2, 1e-3, 1e-4, 1e-6, 1e-9])
+def test_nearly_singular_kernels(smallest):
+    """Spectra from 1 down to `smallest`: whatever is chosen, the gains add up to its log det."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        basis = np.linalg.qr(rng.normal(size=(N, N)))[0]
+        kernel = (basis * np.geomspace(1, smallest, N)) @ basis.T
+        kernel = ((kernel + kernel.T) / 2).astype(np.float32)
+        result = greedy_map(jnp.asarray(kernel), N)
+        chosen = sound(result, N, N)
+        expected = reference.log_det(kernel, chosen)
+        assert float(result.gains[: len(chosen)].sum()) == pytest.approx(expected, rel=3e-4)
+
+
+def test_fewer_items_than_places():
+    features, r = problem(5, n=4)
+    chosen = sound(greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), 7, 0.1), 7, 4)
+    assert sorted(chosen) == [0, 1, 2, 3]
+
+
+def test_invalid_items_are_never_chosen():
+    features, r = problem(6)
+    candidates = [1, 2, 5, 7, 8, 9, 11]
+    valid = np.isin(np.arange(N), candidates)
+    features[0], r[3] = np.nan, 100
+    expected, _ = reference.greedy_map(
+        reference.similarity(np.nan_to_num(features, nan=1)), r / 0.1, 9, candidates
+    )
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), 9, 0.1, jnp.asarray(valid))
+    assert sound(ours, 9, N).tolist() == expected
+    kernel = similarity_from_features(jnp.asarray(np.nan_to_num(features, nan=1)))
+    assert set(sound(greedy_map(kernel, 9, jnp.asarray(valid)), 9, N).tolist()) == set(candidates)
+    assert len(sound(greedy_map(kernel, 3, jnp.zeros(N, bool)), 3, N)) == 0
+
+
+def test_items_that_are_not_finite_do_not_reach_the_others():
+    features, r = problem(7)
+    features[3], r[5] = np.nan, np.nan
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), N, 0.1)
+    assert set(sound(ours, N, N).tolist()) == set(range(N)) - {3, 5}
+
+
+def test_a_kernel_that_underflowed_gives_what_is_left():
+    features, r = problem(8)
+    kernel = conditional_kernel(
+        jnp.asarray(r - r.max()), similarity_from_features(jnp.asarray(features)), 0.001
+    )
+    alive = np.flatnonzero(np.diagonal(kernel) > 0)
+    assert 0 < len(alive) < N
+    assert set(sound(greedy_map(kernel, N), N, N).tolist()) == set(alive.tolist())
+
+
+def test_order_of_the_items_does_not_matter():
+    features, r = problem(9)
+    order = RNG.permutation(N)
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), K, 0.1)
+    shuffled = greedy_map_from_features(jnp.asarray(features[order]), jnp.asarray(r[order]), K, 0.1)
+    np.testing.assert_array_equal(order[np.asarray(shuffled.items)], ours.items)
+
+
+def test_vmap_is_the_loop():
+    features, r = map(np.stack, zip(*[problem(seed) for seed in range(4)], strict=True))
+    together = jax.jit(jax.vmap(lambda f, r: greedy_map_from_features(f, r, K, 0.05)))(features, r)
+    for i in range(4):
+        alone = greedy_map_from_features(jnp.asarray(features[i]), jnp.asarray(r[i]), K, 0.05)
+        np.testing.assert_array_equal(together.items[i], alone.items)
+        np.testing.assert_allclose(together.gains[i], alone.gains, rtol=1e-5, atol=1e-6)
+
+
+def test_float64(x64):
+    features, r = problem(10)
+    expected, gains = reference.greedy_map(reference.similarity(features), r.astype(np.float64) / 0.001, K)
+    ours = greedy_map_from_features(jnp.asarray(features, jnp.float64), jnp.asarray(r, jnp.float64), K, 0.001)
+    assert ours.items.dtype == jnp.int32
+    assert ours.items.tolist() == expected
+    np.testing.assert_allclose(ours.gains, gains, rtol=1e-9)
+
+
+@pytest.mark.parametrize("queries", [1, 7])
+def test_shortlists(queries):
+    bank, _ = problem(11, n=40)
+    asked, _ = problem(12, n=queries)
+    shortlists = np.stack([np.random.default_rng(i).permutation(40)[:N] for i in range(queries)]).astype(
+        np.int32
+    )
+    shortlists[0, 3:] = -1
+    ours = greedy_map_shortlists(asked, bank, shortlists, K, 0.1)
+    for i, shortlist in enumerate(shortlists):
+        features = jnp.asarray(bank[shortlist])
+        valid = jnp.asarray(shortlist >= 0)
+        r = relevance(jnp.asarray(asked[i]), features, valid=valid)
+        alone = greedy_map_from_features(features, r, K, 0.1, valid)
+        np.testing.assert_array_equal(ours.items[i], np.where(alone.items >= 0, shortlist[alone.items], -1))
+        np.testing.assert_allclose(ours.gains[i], alone.gains, rtol=1e-4, atol=1e-5)
+    assert (ours.items[0, 3:] == -1).all()
+
+
+def budgeted_map(queries, items, shortlists, k, trade_off):
+    costs, budgets = np.full_like(shortlists, 2), np.full(len(queries), 2 * k - 3)
+    return budgeted_map_shortlists(queries, items, shortlists, costs, budgets, k, trade_off)
+
+
+@pytest.mark.parametrize("choose", [greedy_map_shortlists, mmr_shortlists, budgeted_map])
+def test_of_a_bank_only_shortlisted_rows_travel(choose, monkeypatch, tmp_path):
+    """And what is chosen is, to the last bit, what the whole bank gives."""
+    (bank, _), (asked, _) = problem(13, n=2000), problem(14, n=4)
+    shortlists = np.stack([np.random.default_rng(i).permutation(2000)[:N] for i in range(4)]).astype(np.int32)
+    shortlists[0, 3:], shortlists[1], shortlists[2, 0] = -1, -1, 1999
+    np.save(tmp_path / "bank.npy", bank)
+    map_batches, sent, whole = greedy.map_batches, [], []
+
+    def watched(function, rows, shared, **options):
+        sent.append(len(shared[0]))
+        queries, _, *more = rows
+        whole[:] = map_batches(function, (queries, shortlists, *more), (bank, shared[1]), **options)
+        return map_batches(function, rows, shared, **options)
+
+    monkeypatch.setattr(greedy, "map_batches", watched)
+    for items in (bank, jnp.asarray(bank), np.load(tmp_path / "bank.npy", mmap_mode="r")):
+        ours = choose(asked, items, shortlists, K, 0.1)
+        np.testing.assert_array_equal(ours.items, whole[0])
+        np.testing.assert_array_equal(ours.gains, whole[1])
+        assert ours.items.dtype == np.int32
+    assert (ours.items[2:] >= 0).any()
+    # 3 + 12 + 12 different rows
+    assert sent == [32] * 3

@@ -1,0 +1,59 @@
+"""Greedy MAP a step at a time, against the compiled one and against balance by hand."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ceil_jax.dpp.greedy import greedy_map_from_features
+from ceil_jax.dpp.greedy_numpy import greedy_steps
+
+N, D = 12, 6
+
+
+def problem(seed):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(N, D)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    return features, rng.uniform(0.3, 0.9, N).astype(np.float32)
+
+
+@pytest.mark.parametrize("trade_off", [0.01, 0.1, 5.0])
+def test_the_same_choice_as_the_compiled_map(trade_off):
+    for seed in range(5):
+        features, r = problem(seed)
+        features[7] = features[2]
+        expected = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r - r.max()), N, trade_off)
+        steps = list(greedy_steps(features, r, trade_off))
+        found = int(np.sum(np.asarray(expected.items) >= 0))
+        assert found < N
+        assert [step.item for step in steps] == expected.items[:found].tolist()
+        np.testing.assert_allclose(
+            [step.gain for step in steps], expected.gains[:found], rtol=1e-3, atol=1e-4
+        )
+
+
+def test_groups_take_turns_until_one_runs_out():
+    # orthogonal rows: S_ij = 1/2 for all pairs, so relevance alone orders the items of a group
+    features = np.eye(6, dtype=np.float32)
+    r = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], np.float32)
+    groups = np.array([0, 0, 0, 0, 1, 1])
+    chosen = [step.item for step in greedy_steps(features, r, 0.01, groups)]
+    assert chosen == [0, 4, 1, 5, 2, 3]
+    assert [step.item for step in greedy_steps(features, r, 0.01)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_does_not_fit_leaves_the_others_their_gains():
+    features, r = problem(3)
+    dear = {0, 4, 5}
+    steps = list(greedy_steps(features, r, 0.1, fits=lambda item: item not in dear))
+    valid = jnp.asarray([i not in dear for i in range(N)])
+    expected = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r - r.max()), N, 0.1, valid)
+    assert len(steps) < N - 2
+    assert [step.item for step in steps] == expected.items[: len(steps)].tolist()
+    np.testing.assert_allclose(
+        [step.gain for step in steps], expected.gains[: len(steps)], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_nothing_to_choose_from():
+    assert list(greedy_steps(np.zeros((0, D), np.float32), np.zeros(0, np.float32), 0.1)) == []

@@ -1,0 +1,130 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+
+from ceil_jax.dpp.kernel import (
+    SIMILARITIES,
+    block_log_dets,
+    conditional_kernel,
+    log_det,
+    relevance,
+    similarity_from_features,
+)
+from ceil_jax.errors import UserError
+
+RNG = np.random.default_rng(0)
+FEATURES = RNG.normal(size=(9, 5)).astype(np.float32)
+QUERY = RNG.normal(size=5).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", SIMILARITIES)
+def test_similarity(kind):
+    np.testing.assert_allclose(
+        similarity_from_features(jnp.asarray(FEATURES), kind), reference.similarity(FEATURES, kind), atol=1e-5
+    )
+
+
+def test_similarity_by_hand():
+    S = similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]]))
+    np.testing.assert_allclose(S, [[1, 1 / 2, 0], [1 / 2, 1, 1 / 2], [0, 1 / 2, 1]], atol=1e-7)
+
+
+def test_unknown_similarity_names_the_nearest():
+    with pytest.raises(UserError, match="cosine"):
+        similarity_from_features(jnp.asarray(FEATURES), "cosin")
+
+
+def test_relevance_has_maximum_zero():
+    r = relevance(jnp.asarray(QUERY), jnp.asarray(FEATURES))
+    np.testing.assert_allclose(r, reference.relevance(QUERY, FEATURES), atol=1e-6)
+    assert r.max() == 0
+
+
+def test_relevance_takes_its_maximum_over_valid_items():
+    valid = np.ones(9, bool)
+    valid[int(np.argmax(reference.relevance(QUERY, FEATURES)))] = False
+    r = relevance(jnp.asarray(QUERY), jnp.asarray(FEATURES), valid=jnp.asarray(valid))
+    assert r[valid].max() == 0
+    nobody = relevance(jnp.asarray(QUERY), jnp.asarray(FEATURES), valid=jnp.zeros(9, bool))
+    assert np.isfinite(nobody).all()
+
+
+@pytest.mark.parametrize("trade_off", [0.05, 1.0])
+def test_conditional_kernel(trade_off):
+    r = reference.relevance(QUERY, FEATURES)
+    S = reference.similarity(FEATURES)
+    ours = conditional_kernel(jnp.asarray(r, jnp.float32), jnp.asarray(S, jnp.float32), trade_off)
+    np.testing.assert_allclose(ours, reference.conditional_kernel(r, S, trade_off), rtol=2e-5)
+
+
+def test_conditional_kernel_of_a_batch_is_the_loop():
+    r = jnp.asarray(RNG.normal(size=(3, 9)), jnp.float32)
+    S = jnp.broadcast_to(similarity_from_features(jnp.asarray(FEATURES)), (3, 9, 9))
+    together = conditional_kernel(r, S, 0.5)
+    np.testing.assert_allclose(together, [conditional_kernel(r[i], S[i], 0.5) for i in range(3)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", SIMILARITIES)
+def test_block_log_dets(kind):
+    subsets = np.array([[0, 3, 5, 7], [8, 2, -1, -1], [4, -1, -1, -1], [-1, -1, -1, -1]])
+    S = reference.similarity(FEATURES, kind)
+    ours = block_log_dets(jnp.asarray(FEATURES), jnp.asarray(subsets), kind)
+    np.testing.assert_allclose(ours, [reference.log_det(S, s) for s in subsets], rtol=1e-4, atol=1e-5)
+
+
+def test_block_log_dets_gradient_is_the_finite_difference(x64):
+    subsets = jnp.array([[0, 3, 5], [8, 2, -1]])
+    features = jnp.asarray(FEATURES, jnp.float64)
+    direction = jnp.asarray(RNG.normal(size=FEATURES.shape))
+
+    def total(step):
+        return block_log_dets(features + step * direction, subsets).sum()
+
+    numeric = (total(1e-5) - total(-1e-5)) / 2e-5
+    np.testing.assert_allclose(jax.grad(total)(0.0), numeric, rtol=1e-6)
+
+
+def test_blocks_out_of_the_whole_matrix_are_those_formed_one_by_one(x64):
+    one_by_one = jnp.array([[0, 3, 5, 7], [8, 2, -1, -1]])
+    out_of_whole = jnp.tile(one_by_one, (3, 1))
+    assert one_by_one.size < len(FEATURES) < out_of_whole.size
+    features = jnp.asarray(FEATURES, jnp.float64)
+    values = block_log_dets(features, one_by_one)
+    np.testing.assert_allclose(block_log_dets(features, out_of_whole), jnp.tile(values, 3), rtol=1e-9)
+    few, many = (
+        jax.grad(lambda f, s=s: block_log_dets(f, s).sum())(features) for s in (one_by_one, out_of_whole)
+    )
+    np.testing.assert_allclose(many, 3 * few, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-7, 1e-4, 1e-2])
+def test_a_duplicate_gives_a_finite_log_det_and_gradient(distance):
+    features = FEATURES.copy()
+    features[1] = features[0] + distance * features[2]
+    subset = jnp.array([[0, 1, 2, 3]])
+    value, gradient = jax.value_and_grad(lambda f: block_log_dets(f, subset)[0])(jnp.asarray(features))
+    # at least log 2ε of the pair, less what the two others can add
+    assert np.log(64 * np.finfo(np.float32).eps) - 10 < value < 0
+    assert np.isfinite(gradient).all()
+    assert np.abs(gradient).max() < 1 / (64 * np.finfo(np.float32).eps)
+
+
+def test_log_det_keeps_its_accuracy_when_rows_differ_in_scale():
+    S = reference.similarity(RNG.normal(size=(9, 20)))
+    scale = np.exp(np.linspace(-35, 35, 9))
+    expected = np.linalg.slogdet(S)[1] + 2 * np.log(scale).sum()
+    assert log_det(jnp.asarray(scale[:, None] * S * scale, jnp.float32)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_log_det_of_a_zero_row_is_finite():
+    assert np.isfinite(log_det(jnp.diag(jnp.array([1.0, 0.0, 2.0]))))
+
+
+def test_gradients_at_equal_items_and_zero_vectors_are_finite():
+    same = jnp.ones((4, 3))
+    subset = jnp.array([[0, 1, 2, 3]])
+    for features in (same, jnp.zeros((4, 3))):
+        assert np.isfinite(jax.grad(lambda f: block_log_dets(f, subset).sum())(features)).all()
+        assert np.isfinite(jax.grad(lambda f: relevance(f[0], f).sum())(features)).all()

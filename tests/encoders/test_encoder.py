@@ -1,0 +1,362 @@
+"""The networks against transformers' at three depths, and what an encoder promises whatever its network."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from ceil_jax.encoders.encoder import DTYPES, Encoder, fits
+from ceil_jax.encoders.hf_names import base_names, hugging_face_name, network_config, turned
+from ceil_jax.encoders.registry import init_encoder, load_encoder
+from ceil_jax.encoders.tokenizers import LENGTHS, HashingTokenizer, Tokens, batches, pad, padded_length
+from ceil_jax.encoders.transformer import (
+    Transformer,
+    TransformerConfig,
+    dropout,
+    mean_pool,
+    relative_buckets,
+    unit,
+)
+from ceil_jax.errors import UserError
+
+SMALL = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 42,
+}
+WORDS = [
+    "a",
+    "slow",
+    "river",
+    "under",
+    "the",
+    "old",
+    "bridge",
+    "carries",
+    "leaves",
+    ",",
+    "very",
+    "small",
+    "duck",
+]
+
+
+def torch_model(family):
+    """A transformers model with everything random, biases and layer norms too, so that none is left out."""
+    import torch
+    import transformers
+
+    own = {"bert": {"pad_token_id": 0}, "roberta": {"pad_token_id": 1, "type_vocab_size": 1}, "mpnet": {}}
+    names = {"bert": "Bert", "roberta": "Roberta", "mpnet": "MPNet"}
+    config = getattr(transformers, f"{names[family]}Config")(**SMALL, **own[family])
+    model = getattr(transformers, f"{names[family]}Model")(config).eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
+    return model
+
+
+def ours(model, **options) -> Encoder:
+    config = network_config(model.config.to_dict(), "config.json", **options)
+    shapes = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0)))
+    encoder = Encoder(shapes, HashingTokenizer(50), max_length=40)
+    tensors = base_names({name: tensor.numpy() for name, tensor in model.state_dict().items()})
+    return encoder.with_params(
+        {
+            name: jnp.asarray(turned(name, tensors[hugging_face_name(name, config.family)]))
+            for name in encoder.params
+        }
+    )
+
+
+def small_batch(pad_id) -> Tokens:
+    rng = np.random.default_rng(0)
+    return pad([rng.integers(3, 50, size=size).tolist() for size in (3, 17, 40)], 40, pad_id)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_network_equals_transformers_at_every_depth(family):
+    import torch
+
+    model = torch_model(family)
+    tokens = small_batch(model.config.pad_token_id)
+    ids, mask = (torch.tensor(part, dtype=torch.long) for part in tokens)
+    with torch.no_grad():
+        theirs = model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+    states = jax.jit(ours(model, pooling="mean", normalize=False).module.hidden_states)(*tokens)
+    assert len(states) == len(theirs) == 3  # embeddings, first layer, output
+    for state, their in zip(states, theirs, strict=True):
+        # values are of order 1; float32 in another order of summation
+        np.testing.assert_allclose(
+            state[tokens.mask > 0], their.numpy()[tokens.mask > 0], rtol=1e-5, atol=5e-6
+        )
+
+    last, real = theirs[-1].numpy(), tokens.mask[:, :, None]
+    mean = (last * real).sum(1) / real.sum(1)
+    units = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+    for pooling, normalize, expected in (("mean", True, units), ("cls", False, last[:, 0])):
+        encoder = ours(model, pooling=pooling, normalize=normalize)
+        vectors = jax.jit(encoder.apply)(encoder.params, tokens)
+        np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("family", ["roberta", "mpnet"])
+def test_a_padding_token_inside_a_text_takes_the_padding_position(family):
+    """As in the released models: positions count the ids that are not padding, whatever the mask says."""
+    import torch
+
+    model = torch_model(family)
+    ids = np.array([[5, 6, 1, 7, 8, 1, 1, 1]], np.int32)
+    mask = np.array([[1, 1, 1, 1, 1, 0, 0, 0]], np.int32)
+    with torch.no_grad():
+        their = model(torch.tensor(ids).long(), attention_mask=torch.tensor(mask)).last_hidden_state.numpy()
+    state = jax.jit(ours(model, pooling="mean", normalize=True).module.hidden_states)(ids, mask)[-1]
+    np.testing.assert_allclose(state[:, :5], their[:, :5], rtol=1e-5, atol=5e-6)
+
+
+def test_relative_buckets_equal_transformers_at_every_distance():
+    import torch
+    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+
+    offsets = torch.arange(512)[None, :] - torch.arange(512)[:, None]
+    expected = MPNetEncoder.relative_position_bucket(offsets, num_buckets=32, max_distance=128).numpy()
+    np.testing.assert_array_equal(relative_buckets(512, 32), expected)
+    # by hand: 4 of each half's 8 are exact; then 4 + 4 log(d/4) / log(128/4)
+    row = relative_buckets(200, 16)[0]
+    assert row[[0, 1, 3]].tolist() == [0, 8 + 1, 8 + 3]
+    assert row[11] == 8 + 4 + int(4 * math.log(11 / 4) / math.log(32))
+    assert row[199] == 8 + 7
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Encoder:
+    return load_encoder("tiny")
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Of three lengths once padded, the shortest empty."""
+    rng = np.random.default_rng(1)
+    return [" ".join(rng.choice(WORDS, size=size)) for size in (3, 45, 18, 0, 1, 22, 5, 41, 7, 2, 6)]
+
+
+def test_padding_and_company_do_not_change_a_vector(tiny, texts):
+    alone = np.concatenate([tiny.encode([text]) for text in texts])
+    np.testing.assert_allclose(tiny.encode(texts, batch_size=4), alone, atol=1e-6)
+    longer = jax.jit(tiny.apply)(tiny.params, tiny.tokenize(texts, length=tiny.max_length))
+    np.testing.assert_allclose(longer, alone, atol=1e-6)
+
+
+def test_encode_gives_unit_vectors_in_the_order_of_the_texts(tiny, texts):
+    vectors = tiny.encode(texts, batch_size=4)
+    assert vectors.shape == (len(texts), tiny.dim) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    order = np.random.default_rng(2).permutation(len(texts))
+    np.testing.assert_allclose(
+        tiny.encode([texts[i] for i in order], batch_size=4), vectors[order], atol=1e-6
+    )
+    assert np.abs(vectors - np.roll(vectors, 1, axis=0)).max(1).min() > 1e-3  # no two alike
+
+
+def test_encode_of_nothing(tiny):
+    assert tiny.encode([]).shape == (0, tiny.dim)
+    assert tiny.tokenize([]).ids.shape == (0, LENGTHS[0])
+
+
+def test_shared_words_make_texts_similar(tiny):
+    """The tiny encoder is of use in tests of retrieval: overlap shows in its cosines."""
+    query, near, far = tiny.encode(
+        ["the old bridge carries leaves", "the old bridge carries boats", "zebras yawn quietly in mud"]
+    )
+    assert query @ near > query @ far + 0.2
+
+
+def test_long_texts_are_cut(tiny):
+    text = "river " * 500
+    tokens = tiny.tokenize([text])
+    assert tokens.ids.shape == (1, tiny.max_length) and tokens.mask.all()
+    cut = "river " * (tiny.max_length - 1)  # and one token that starts the text
+    np.testing.assert_allclose(tiny.encode([text]), tiny.encode([cut]), atol=1e-6)
+    assert tiny.tokenize(["one two three four"], length=3).mask.tolist() == [[1, 1, 1]]
+    assert tiny.tokenize(["one"], length=10_000).ids.shape == (1, tiny.max_length)
+    assert tiny.tokenize(["one"], length=6).mask.tolist() == [[1, 1, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("bad", ["a text", [b"bytes"], ["fine", None]])
+def test_what_is_not_a_list_of_strings_is_refused(tiny, bad):
+    with pytest.raises(UserError, match="expected a"):
+        tiny.encode(bad)
+
+
+def test_dropout_needs_a_key_and_follows_it(tiny):
+    tokens = tiny.tokenize(["the old bridge", "a small duck"], length=8)
+    apply = jax.jit(tiny.apply)
+    keys = jax.random.split(jax.random.key(0), 2)
+    still, first, second = (
+        np.asarray(apply(tiny.params, tokens, key=key)) for key in (None, keys[0], keys[1])
+    )
+    np.testing.assert_allclose(still, tiny.encode(["the old bridge", "a small duck"]), atol=1e-6)
+    assert np.abs(first - still).max() > 1e-2 and np.abs(first - second).max() > 1e-2
+    np.testing.assert_array_equal(first, apply(tiny.params, tokens, key=keys[0]))
+
+
+def test_dropout_keeps_the_mean():
+    dropped = np.asarray(dropout(jnp.ones(40_000), 0.25, jax.random.key(3)))
+    assert set(np.unique(dropped)) == {np.float32(0), np.float32(1 / 0.75)}
+    # a mean of 40,000 draws: four standard deviations of sqrt(0.25 / 0.75 / 40,000)
+    assert abs(dropped.mean() - 1) < 4 * math.sqrt(0.25 / 0.75 / 40_000)
+
+
+def test_gradients_are_finite_and_reach_only_the_words_read(tiny):
+    tokens = pad(
+        tiny.tokenizer(["the old bridge", "the duck"], 8), 8, 0, rows=3
+    )  # the last row is all padding
+
+    def loss(params):
+        vectors = tiny.apply(params, tokens, key=jax.random.key(1))
+        return vectors[0] @ vectors[1] + vectors[2].sum()
+
+    gradients = jax.jit(jax.grad(loss))(tiny.params)
+    assert gradients.keys() == tiny.params.keys()
+    assert all(np.isfinite(value).all() for value in gradients.values())
+    words = np.abs(gradients["embeddings.word.embedding"]).sum(1)
+    assert set(np.flatnonzero(words)) == set(tokens.ids[tokens.mask > 0].tolist())
+
+
+def test_gradient_equals_a_finite_difference(tiny):
+    tokens = tiny.tokenize(["the old bridge", "the duck"], length=8)
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(params):
+        vectors = tiny.apply(params, tokens)
+        return vectors[0] @ vectors[1]
+
+    name, step = "layers.0.up.kernel", 0.01
+    direction = jax.random.normal(jax.random.key(0), tiny.params[name].shape)
+    above, below = (
+        loss({**tiny.params, name: tiny.params[name] + sign * step * direction})[0] for sign in (1, -1)
+    )
+    slope = jnp.vdot(loss(tiny.params)[1][name], direction)
+    np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=0.01)
+
+
+def test_with_params_leaves_the_encoder_as_it_was(tiny):
+    before, mark = tiny.encode(["the duck"]), tiny.fingerprint
+    other = tiny.with_params(jax.tree.map(lambda value: value + 0.1, tiny.params))
+    assert np.abs(other.encode(["the duck"]) - before).max() > 1e-2
+    assert other.fingerprint != mark == tiny.fingerprint
+    np.testing.assert_array_equal(tiny.encode(["the duck"]), before)
+    assert other.apply is tiny.apply  # nothing compiles again
+
+
+def test_fingerprint_depends_on_what_changes_a_vector(tiny):
+    config = TransformerConfig("bert", 100, width=8, layers=1, heads=2, hidden=8, positions=16)
+    encoder = init_encoder(config, jax.random.key(0))
+    others = [
+        init_encoder(config, jax.random.key(1)),
+        init_encoder(config, jax.random.key(0), HashingTokenizer(99)),
+        encoder.with_dtype("bfloat16"),
+    ]
+    assert encoder.fingerprint == init_encoder(config, jax.random.key(0)).fingerprint
+    assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 4
+
+
+class Own(nnx.Module):
+    """A user's network: `scale` is state that is no parameter, `pool` stands for what its code does."""
+
+    def __init__(self, scale, pool):
+        self.embed, self.scale, self.pool = nnx.Embed(99, 8, rngs=nnx.Rngs(0)), nnx.Variable(scale), pool
+
+    def __call__(self, ids, mask, *, key=None):
+        return self.pool(self.embed(ids) * mask[..., None], axis=1) * self.scale[...]
+
+
+def test_an_edited_network_does_not_find_the_vectors_of_the_old_one():
+    def own(scale=1.0, pool=jnp.sum):
+        return Encoder(
+            Own(jnp.full((1, 8), scale), pool), HashingTokenizer(99), max_length=16, factory="my_encoders:own"
+        )
+
+    assert own().cached_as == own().cached_as
+    assert own().cached_as != own(pool=jnp.max).cached_as
+    assert own().fingerprint == own().fingerprint != own(scale=3.0).fingerprint
+
+
+def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny, texts):
+    half = tiny.with_dtype("bfloat16")
+    exact, near = (encoder.encode(texts, batch_size=4) for encoder in (tiny, half))
+    assert near.dtype == np.float32
+    assert 1e-5 < np.abs(near - exact).max() < 2e-2  # bfloat16 keeps 8 bits
+    assert (near * exact).sum(1).min() > 0.999
+    assert all(value.dtype == jnp.float32 for value in half.params.values())
+    tokens = half.tokenize(texts[:2])
+    gradient = jax.eval_shape(jax.grad(lambda params: half.apply(params, tokens).sum()), half.params)
+    assert all(value.dtype == jnp.float32 for value in gradient.values())
+    with pytest.raises(UserError, match="did you mean 'bfloat16'"):
+        tiny.with_dtype("bfloat")
+    assert list(DTYPES) == ["float32", "bfloat16"]
+
+
+class WordMean(nnx.Module):
+    """The mean of word vectors, times a constant that is not a parameter: a user's own network."""
+
+    def __init__(self, rngs):
+        self.words = nnx.Embed(64, 5, rngs=rngs)
+        self.scale = nnx.Variable(jnp.float32(2))
+
+    def __call__(self, ids, mask, *, key=None):
+        return self.scale * mean_pool(self.words(ids), mask)
+
+
+def test_a_module_of_the_users_own():
+    tokenizer = HashingTokenizer(64)
+    encoder = Encoder(WordMean(nnx.Rngs(0)), tokenizer, max_length=10)
+    assert encoder.dim == 5 and list(encoder.params) == ["words.embedding"]
+    table = np.asarray(encoder.params["words.embedding"])
+    ids = tokenizer(["a duck", ""], 10)
+    expected = np.stack([2 * table[text].mean(0) for text in ids])
+    np.testing.assert_allclose(encoder.encode(["a duck", ""]), expected, atol=1e-6)
+
+
+def test_fits_names_both_sides():
+    here = {"a": np.zeros(2), "b": np.zeros((2, 3)), "c": np.zeros(1)}
+    there = {"b": np.zeros((3, 2)), "c": np.zeros(1), **{f"x{i}": np.zeros(1) for i in range(5)}}
+    with pytest.raises(UserError) as error:
+        fits(here, there, "folder")
+    assert str(error.value) == (
+        "folder: a checkpoint of another architecture: missing a; unexpected x0, x1, x2 and 2 more; "
+        "shape of b (3, 2) where (2, 3) was expected"
+    )
+
+
+def test_batches_hold_every_text_once_in_few_shapes():
+    lengths = [*np.random.default_rng(0).integers(1, 60, size=300).tolist(), 500, 400, 2]
+    found = list(batches(lengths, 64, max_length=512))
+    assert sorted(i for chosen, _ in found for i in chosen) == list(range(303))
+    for chosen, (rows, length) in found:
+        assert len(chosen) <= rows <= 4 * len(chosen) and rows * length <= 64 * 128
+        assert all(lengths[i] <= length <= max(8, 2 * lengths[i]) for i in chosen)
+    assert len({shape for _, shape in found}) <= 8
+    assert found[0][1] == (4, 512)  # the two long texts do not take short ones with them
+
+
+def test_padded_lengths():
+    assert [padded_length(n, 100) for n in (1, 8, 9, 33, 97, 100)] == [8, 8, 16, 48, 100, 100]
+    assert padded_length(600, 4096) == 4096
+
+
+def test_pooling_and_unit_of_nothing():
+    x = jnp.arange(12.0).reshape(2, 3, 2)
+    mask = jnp.array([[1, 1, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(mean_pool(x, mask), [[(0 + 2) / 2, (1 + 3) / 2], [0, 0]])
+    np.testing.assert_allclose(unit(jnp.array([[3.0, 4.0], [0, 0]])), [[3 / 5, 4 / 5], [0, 0]], rtol=1e-6)
+    gradient = jax.grad(lambda v: unit(v).sum())(jnp.zeros((1, 2)))
+    assert np.isfinite(gradient).all()

@@ -1,0 +1,372 @@
+"""Names to encoders, encoders to folders and back, against sentence-transformers; and what is refused."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.encoders.registry import load_encoder, register_encoder
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.assets import fetch
+
+WORDS = ["a", "slow", "river", "under", "the", "old", "bridge", "carries", "leaves", ",", "ducks", "."]
+TEXTS = ["The old bridge , a slow river .", "ducks", "", "leaves " * 30, "under the bridge unknown"]
+
+
+def vectors_of_sentence_transformers(folder, texts):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    return model.encode(texts, show_progress_bar=False)
+
+
+def make_folder(folder, family="bert", pooling="mean", normalize=True, limit=20):
+    """A random checkpoint of that family as transformers writes it, with sentence-transformers' files."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]"]
+    vocab = {word: i for i, word in enumerate([*special, *WORDS])}
+    text = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    text.normalizer = normalizers.Lowercase()
+    text.pre_tokenizer = pre_tokenizers.Whitespace()
+    text.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 0))
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=text, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    name = {"bert": "Bert", "roberta": "Roberta", "mpnet": "MPNet"}[family]
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=len(vocab),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=24,
+        max_position_embeddings=40,
+        pad_token_id=1,
+        initializer_range=0.5,
+    )
+    getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
+    kinds = ["Transformer", "Pooling", "Normalize"][: 3 if normalize else 2]
+    modules = [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": f"{i}_{kind}" if i else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for i, kind in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit}))
+    (folder / "1_Pooling").mkdir()
+    config = {
+        "word_embedding_dimension": 16,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": False,
+    }
+    config[{"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}[pooling]] = True
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.mark.parametrize(
+    ("family", "pooling", "normalize"),
+    [("bert", "cls", False), ("roberta", "mean", True), ("mpnet", "mean", False)],
+)
+def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(tmp_path, family, pooling, normalize):
+    folder = make_folder(tmp_path / "in", family, pooling, normalize)
+    encoder = load_encoder(folder)
+    assert (encoder.max_length, encoder.dim) == (20, 16)
+    vectors = encoder.encode(TEXTS)
+    np.testing.assert_allclose(vectors, vectors_of_sentence_transformers(folder, TEXTS), atol=1e-5)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == normalize
+
+    trained = encoder.with_params({name: value + 0.05 for name, value in encoder.params.items()})
+    expected = trained.encode(TEXTS)
+    assert np.abs(expected - vectors).max() > 1e-3
+    trained.save_pretrained(tmp_path / "out")
+    np.testing.assert_allclose(
+        vectors_of_sentence_transformers(tmp_path / "out", TEXTS),
+        expected,
+        atol=1e-5 if not normalize else 1e-6,
+    )
+    again = load_encoder(tmp_path / "out")
+    assert again.fingerprint == trained.fingerprint and again.max_length == 20
+    for name, value in trained.params.items():
+        np.testing.assert_array_equal(again.params[name], value)
+
+
+def changed(folder, to, file="config.json", **fields):
+    """A copy of the folder with fields of a JSON file set, or left out where the value is None."""
+    shutil.copytree(folder, to)
+    content = json.loads((to / file).read_text()) if (to / file).exists() else {}
+    content |= fields
+    (to / file).write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+    return to
+
+
+def rewritten(folder, to, change):
+    """A copy of the folder with other tensors."""
+    shutil.copytree(folder, to)
+    save_file(change(load_file(folder / "model.safetensors")), to / "model.safetensors")
+    return to
+
+
+def test_a_checkpoint_with_a_head_old_names_and_its_own_folder(bert, tmp_path):
+    """As older tools wrote them: `bert.` before every name, LayerNorm.gamma, pretraining heads, shards."""
+
+    def older(tensors):
+        renamed = {
+            "bert."
+            + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): tensor
+            for name, tensor in tensors.items()
+        }
+        return renamed | {"cls.predictions.bias": np.zeros(16, np.float32)}
+
+    inner = rewritten(bert, tmp_path / "unpacked" / "model", older)
+    tensors = load_file(inner / "model.safetensors")
+    names = sorted(tensors)
+    (inner / "model.safetensors").unlink()
+    for i, part in enumerate((names[:9], names[9:])):
+        save_file({name: tensors[name] for name in part}, inner / f"model-0000{i + 1}-of-00002.safetensors")
+    expected = load_encoder(bert).encode(TEXTS)
+    np.testing.assert_allclose(load_encoder(tmp_path / "unpacked").encode(TEXTS), expected, atol=1e-6)
+
+
+def test_prompt_and_lower_case_are_the_checkpoints(bert, tmp_path):
+    folder = changed(
+        bert,
+        tmp_path / "prompt",
+        "config_sentence_transformers.json",
+        prompts={"query": "ducks , "},
+        default_prompt_name="query",
+    )
+    encoder, plain = load_encoder(folder), load_encoder(bert)
+    np.testing.assert_allclose(encoder.encode(["a river"]), plain.encode(["ducks , a river"]), atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode(TEXTS), vectors_of_sentence_transformers(folder, TEXTS), atol=1e-5
+    )
+    encoder.save_pretrained(tmp_path / "again")
+    np.testing.assert_allclose(
+        load_encoder(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS), atol=1e-6
+    )
+
+
+def test_a_plain_hugging_face_folder_is_mean_pooled(bert, tmp_path):
+    shutil.copytree(bert, tmp_path / "plain")
+    (tmp_path / "plain" / "modules.json").unlink()
+    vectors = load_encoder(tmp_path / "plain").encode(TEXTS)
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 0.1
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, load_encoder(bert).encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "said"),
+    [
+        (
+            "config.json",
+            {"model_type": "berd"},
+            "unknown model_type 'berd'; did you mean 'bert'.*config.json",
+        ),
+        ("config.json", {"hidden_act": "gelo"}, "unknown hidden_act 'gelo'; did you mean 'gelu'"),
+        ("config.json", {"hidden_size": None}, "config.json: field 'hidden_size' is missing"),
+        ("config.json", {"position_embedding_type": "relative_key"}, "absolute positions .*'relative_key'"),
+        ("config.json", {"num_hidden_layers": 3}, "another architecture: missing encoder.layer.2"),
+        ("config.json", {"num_hidden_layers": 1}, "another architecture: unexpected encoder.layer.1"),
+        ("config.json", {"intermediate_size": 8}, r"intermediate.dense.weight \(16, 24\) where \(16, 8\)"),
+        ("config.json", {"vocab_size": 15}, "tokenizer has 16 tokens and the network 15"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_max_tokens": True},
+            "pooling mean_tokens, max_tokens; expected",
+        ),
+        ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt is false"),
+    ],
+)
+def test_a_folder_that_is_not_built_here_is_refused(bert, tmp_path, file, fields, said):
+    folder = changed(bert, tmp_path / "other", file, **fields)
+    with pytest.raises(UserError, match=said) as error:
+        load_encoder(folder)
+    assert str(folder) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", None, "config.json is missing"),
+        ("config.json", b'{"model_type"', "config.json is not JSON"),
+        ("model.safetensors", None, "holds no model.safetensors$"),
+        ("model.safetensors", b"\x10\0\0\0\0\0\0\0{", "model.safetensors cannot be read .* truncated"),
+        ("tokenizer.json", None, "holds no tokenizer; expected one of tokenizer.json"),
+        ("tokenizer.json", b"{}", "cannot read the tokenizer"),
+        ("modules.json", b'[{"type": "sentence_transformers.models.Dense"}]', "module 'Dense' is not built"),
+        ("modules.json", b'[{"type": "x.Transformer", "path": ""}]', "no Pooling module"),
+    ],
+)
+def test_a_damaged_folder_is_refused(bert, tmp_path, file, content, said):
+    folder = shutil.copytree(bert, tmp_path / "damaged")
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_bytes(content)
+    with pytest.raises(UserError, match=said) as error:
+        load_encoder(folder)
+    assert str(folder) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_weights_in_pickles_are_not_opened(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "pickled")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"only pytorch_model.bin; convert it"):
+        load_encoder(folder)
+
+
+OWN = """
+from flax import nnx
+from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.encoders.tokenizers import HashingTokenizer
+
+WIDTH = 4
+
+class First(nnx.Module):
+    def __init__(self, rngs):
+        self.words = nnx.Embed(32, WIDTH, rngs=rngs)
+
+    def __call__(self, ids, mask, *, key=None):
+        return self.words(ids)[:, 1]
+
+def build():
+    return Encoder(First(nnx.Rngs(0)), HashingTokenizer(32), max_length=8)
+
+def other():
+    return "not an encoder"
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    (tmp_path / "own_encoder_of_a_user.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "own_encoder_of_a_user"
+    sys.modules.pop("own_encoder_of_a_user", None)
+
+
+def test_a_users_own_encoder_by_flag_and_by_folder(own_module, tmp_path):
+    encoder = load_encoder(f"{own_module}:build")
+    trained = encoder.with_params({name: value + 1 for name, value in encoder.params.items()})
+    trained.save_pretrained(tmp_path / "saved")
+    again = load_encoder(tmp_path / "saved")
+    assert again.name == "saved" and again.fingerprint == trained.fingerprint != encoder.fingerprint
+    np.testing.assert_array_equal(again.encode(["duck"]), encoder.encode(["duck"]) + 1)
+
+    sys.modules[own_module].WIDTH = 6
+    with pytest.raises(
+        UserError, match=r"another architecture: shape of words.embedding \(32, 4\) where \(32, 6\)"
+    ):
+        load_encoder(tmp_path / "saved")
+
+
+def test_a_registered_encoder(tmp_path):
+    register_encoder("scaled tiny", lambda: load_encoder("tiny"))
+    encoder = load_encoder("scaled tiny", dtype="bfloat16")
+    assert (encoder.name, encoder.dtype) == ("scaled tiny", "bfloat16")
+    encoder.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "ceil_jax.json").read_text()) == {"factory": "scaled tiny"}
+    assert load_encoder(tmp_path).fingerprint == encoder.with_dtype("float32").fingerprint
+
+
+def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
+    for name in ("tiny", bert, "tiny"):
+        encoder = load_encoder(name)
+        encoder.save_pretrained(tmp_path)
+        np.testing.assert_array_equal(load_encoder(tmp_path).encode(["duck"]), encoder.encode(["duck"]))
+    assert not (tmp_path / "modules.json").exists()
+
+
+def test_a_downloaded_folder_may_not_name_code_to_import(own_module, tmp_path, monkeypatch):
+    load_encoder(f"{own_module}:build").save_pretrained(tmp_path / "saved")
+    monkeypatch.setattr("ceil_jax.encoders.registry._download", lambda name: tmp_path / "saved")
+    with pytest.raises(UserError, match=f"asks to import '{own_module}:build'"):
+        load_encoder("somebody/something")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("all-MiniLM-L6", "unknown encoder 'all-MiniLM-L6'; did you mean 'all-MiniLM-L6-v2'"),
+        ("nobody/no-such-encoder", "unknown encoder 'nobody/no-such-encoder'.*no hub id that can be fetched"),
+        ("./no/such/folder", "./no/such/folder is not a folder"),
+        ("no_such_module:build", "No module named 'no_such_module'; expected module:function"),
+        (
+            "own_encoder_of_a_user:bild",
+            "unknown function in own_encoder_of_a_user 'bild'; did you mean 'build'",
+        ),
+        ("json:loads", "json:loads: missing a required argument: 's'"),
+        ("own_encoder_of_a_user:other", "returned str; the factory of an encoder returns an Encoder"),
+        ("own_encoder_of_a_user:First", "First is <class .*; expected a function that returns an Encoder"),
+    ],
+)
+def test_unknown_names(own_module, name, said):
+    with pytest.raises(UserError, match=said):
+        load_encoder(name)
+
+
+def test_what_cannot_be_saved(bert, tmp_path):
+    tiny = load_encoder("tiny")
+    nameless = Encoder(tiny.module, tiny.tokenizer, max_length=8)
+    with pytest.raises(UserError, match="'Transformer' cannot be saved: nothing says how to build"):
+        nameless.save_pretrained(tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"cannot write .*file"):
+        load_encoder(bert).save_pretrained(tmp_path / "file")
+
+
+SUBJECTS = [
+    "the ferry",
+    "my neighbour's goat",
+    "an unsigned letter",
+    "the night shift",
+    "Zoë's café",
+    "nobody",
+]
+VERBS = ["arrived late", "was praised by critics", "cost £12.50 (plus tax)", "collapsed without warning"]
+PLACES = ["in Lisbon", "behind the old mill", "during the third act", "at 07:45 on a Monday"]
+
+
+def sentences(count):
+    """Of 0 to about 800 words, so that the longest are cut; most are short."""
+    rng = np.random.default_rng(0)
+    clauses = [0, 90, 30, 12, *rng.geometric(0.6, size=count - 4)]
+    words = SUBJECTS, VERBS, PLACES
+    return ["; ".join(" ".join(map(rng.choice, words)) for _ in range(number)) for number in clauses]
+
+
+@pytest.mark.packages
+@pytest.mark.parametrize(("name", "dim"), [("all-MiniLM-L6-v2", 384), ("all-mpnet-base-v2", 768)])
+def test_packaged_encoders_equal_sentence_transformers(name, dim, tmp_path):
+    # each length that texts are padded to is compiled, and mpnet's layers take their time
+    texts = sentences(200)[: 200 if dim == 384 else 20]
+    encoder = load_encoder(name)
+    vectors = encoder.encode(texts)
+    assert vectors.shape == (len(texts), dim)
+    (modules,) = fetch(name).rglob("modules.json")
+    expected = vectors_of_sentence_transformers(modules.parent, texts)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    assert (vectors * expected).sum(1).min() >= 0.99999
+    if name == "all-MiniLM-L6-v2":
+        encoder.save_pretrained(tmp_path)
+        saved = vectors_of_sentence_transformers(tmp_path, texts[-40:])
+        np.testing.assert_allclose(saved, vectors[-40:], atol=1e-6)

@@ -1,0 +1,26 @@
+"""docs/scaling.md shows what experiments/scaling.py prints."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCALING = runpy.run_path(str(ROOT / "experiments" / "scaling.py"))
+
+
+@pytest.mark.parametrize("name", SCALING["TABLES"])
+def test_the_page_holds_the_table(name):
+    assert SCALING["TABLES"][name]() in (ROOT / "docs" / "scaling.md").read_text()
+
+
+def test_flops_by_hand():
+    scored = SCALING["scoring"]("7B", 8, 17)
+    length = 17 * (757_407 - 206_102) / (240 * 12 * 7)
+    assert scored.tokens == pytest.approx(44_000 * 50 * length)
+    # 32 layers of width 4,096
+    assert scored.flops == pytest.approx(scored.tokens * (2 * 7e9 + 2 * 32 * 4096 * length))
+    # 14 GB from disk at 2 GB/s, then 8 GPUs at 40 % of 989 TFLOP/s
+    assert scored.seconds == pytest.approx(14e9 / 2e9 + scored.flops / (8 * 0.4 * 989e12))
+    assert scored.gpus_an_lm == 1
+    assert SCALING["scoring"]("70B", 8, 17).gpus_an_lm == 4  # 140 GB in parts of 48

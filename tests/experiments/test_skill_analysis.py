@@ -1,0 +1,72 @@
+import math
+
+import numpy as np
+import pytest
+from skill_knn.analysis import Selected, by_frequency, mean_selected, plane, recall_at, selected
+
+from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
+from ceil_jax.tasks.example import Example
+
+SQL = ["SELECT a FROM t", "SELECT count(*) FROM t JOIN u", "SELECT a FROM v WHERE b = 1"]
+DATABASES = ["one", "one", "two"]
+
+
+def example(i, split="train"):
+    return Example(f"{split}-{i}", "", SQL[i], fields={"db_id": DATABASES[i]})
+
+
+def picks(*positions):
+    return [Retrieved(f"train-{p}", p, 0.0, 0.0) for p in positions]
+
+
+def test_selected_by_hand():
+    bank, queries = [example(i) for i in range(3)], [example(0, "q"), example(2, "q")]
+    found = selected(queries, [picks(0, 1), picks(1, 2)], bank, language="sql", sketch=sql_sketch)
+    # sketches: {SELECT}, {SELECT COUNT * JOIN}, {SELECT WHERE =}
+    overlaps = [1, 1 / 4, 1 / 6, 1]
+    assert found.overlap == pytest.approx(100 * sum(overlaps) / 4)
+    assert found.databases == (1 + 2) / 2
+    assert found.tables == (1 + 2 + 2 + 1) / 4
+    assert found.length == (4 + 9 + 9 + 8) / 4
+
+
+def test_cogs_has_no_databases():
+    bank = [Example("train-0", "", "box(a)"), Example("train-1", "", "cry(agent=Emma)")]
+    found = selected([Example("q", "", "Paula")], [picks(0, 1)], bank, language="cogs", sketch=cogs_sketch)
+    assert found.overlap == 50  # two empty sketches are equal, an empty and another have nothing in common
+    assert math.isnan(found.databases)
+    assert math.isnan(found.tables)
+
+
+def test_mean_over_repeats():
+    assert mean_selected([Selected(10, 1, 2, 3), Selected(20, 2, 2, 6)]) == Selected(15, 1.5, 2, 4.5)
+
+
+def test_samples_by_frequency():
+    assert by_frequency(["b", "a", "c", "a", "c", "d"]) == ["a", "c", "b", "d"]
+
+
+def test_recall_by_hand():
+    samples = [["x", "y", "y"], ["y", "x", "z"], ["z", "z", "z"], ["x", "x", "y"]]
+    gold = ["x", "z", "y", "x"]
+    asked = []
+
+    def right(answers, owners):
+        asked.append(list(zip(owners, answers, strict=True)))
+        return [answer == gold[owner] for answer, owner in zip(answers, owners, strict=True)]
+
+    # by frequency: y x | y x z | z | x y: right at place 2, 3, never, 1
+    assert recall_at(samples, right, (1, 2, 3)) == {1: 25.0, 2: 50.0, 3: 75.0}
+    assert asked == [[(0, "y"), (0, "x"), (1, "y"), (1, "x"), (1, "z"), (2, "z"), (3, "x"), (3, "y")]]
+
+
+def test_the_plane_keeps_neighbours_together():
+    pytest.importorskip("sklearn")
+    centres = np.repeat(np.eye(8)[:2], 12, axis=0)
+    vectors = centres + 0.01 * np.random.default_rng(0).normal(size=centres.shape)
+    points = plane(vectors.astype(np.float32), seed=0)
+    assert points.shape == (24, 2)
+    np.testing.assert_array_equal(points, plane(vectors.astype(np.float32), seed=0))
+    distance = np.linalg.norm(points[:, None] - points[None], axis=2) + np.diag([np.inf] * 24)
+    assert [int(nearest) // 12 for nearest in distance.argmin(axis=1)] == [0] * 12 + [1] * 12

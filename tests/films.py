@@ -1,0 +1,31 @@
+"""A task of sixty film reviews in two labels, and a run on it that takes seconds."""
+
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.training.config import CEILConfig, EPRConfig
+
+WORDS = ("bad", "good")
+SMALL = RunConfig(
+    task="films",
+    encoder="tiny",
+    lm="tiny",
+    shots=3,
+    shortlist=12,
+    tst=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
+    epr=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
+    ceil=CEILConfig(instances=24, subsets=5, size=3, shortlist=12, epochs=2, batch_size=8),
+)
+
+
+def film(split, i):
+    mood = ("dull grey", "bright funny")[i % 2]
+    return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS)
+
+
+TASK = Task(
+    "films",
+    [film("train", i) for i in range(60)],
+    [film("validation", i) for i in range(60, 90)],
+    Template("{input} It is {output}"),
+    "accuracy",
+)

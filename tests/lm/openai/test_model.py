@@ -1,0 +1,432 @@
+"""A language model and an encoder over HTTP: the same numbers as without it, or a refusal."""
+
+import logging
+from dataclasses import replace
+
+import lm_models
+import numpy as np
+import pytest
+from lm_server import QUICK, Server, listening
+
+from ceil_jax.cli.serve_lm import Service
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.errors import UserError
+from ceil_jax.lm import LanguageModel, TinyLM, load_lm
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.compare import compare
+from ceil_jax.retrieval.retrievers import build_retriever
+from ceil_jax.skills.rewriter import Demonstration, Rewriter
+from ceil_jax.store.stage import Store
+from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.training.config import CEILConfig, EPRConfig
+
+KEY = "sk-sesame-0123456789"
+WORDS = ("bad", "good")
+PROMPTS = ["a good film is good. a bad film is", "bad; bad;\n", "so it is that", "x"]
+CHOICES = [[" good", " bad"], ["good bad", "bad", ""], ["good", " good", " a good film"], [" x", " y"]]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return load_encoder("tiny")
+
+
+@pytest.fixture(scope="module")
+def server(encoder):
+    return Server(Service(TinyLM(), "tiny", encoder, "tiny-encoder"))
+
+
+@pytest.fixture(scope="module")
+def address(server):
+    with listening(server) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def well(server):
+    server.clear()
+
+
+@pytest.fixture
+def lm(address):
+    return load_lm(f"{address}#tiny", endpoint=QUICK)
+
+
+def refused(work, *arguments):
+    with pytest.raises(UserError) as refusal:
+        work(*arguments)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def agrees(lm, local):
+    """Scores and choices over HTTP are the local ones."""
+    continuations = [options[0] for options in CHOICES]
+    np.testing.assert_allclose(
+        lm.log_likelihood(PROMPTS, continuations), local.log_likelihood(PROMPTS, continuations), atol=1e-5
+    )
+    pairs = zip(
+        lm.choice_log_likelihood(PROMPTS, CHOICES), local.choice_log_likelihood(PROMPTS, CHOICES), strict=True
+    )
+    for found, expected in pairs:
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    for per_token in (False, True):
+        found = lm.choose(PROMPTS, CHOICES, per_token=per_token)
+        assert found.tolist() == local.choose(PROMPTS, CHOICES, per_token=per_token).tolist()
+    assert lm.count_tokens([*PROMPTS, ""]).tolist() == local.count_tokens([*PROMPTS, ""]).tolist()
+
+
+def test_the_tiny_lm_over_http(lm):
+    local = TinyLM()
+    assert isinstance(lm, LanguageModel)
+    agrees(lm, local)
+    assert lm.log_likelihood([""], ["a b"]) == pytest.approx(local.log_likelihood([""], ["a b"]))
+    settings = {"stop": [" it"], "temperature": 0.7, "seed": 3}
+    assert lm.generate(PROMPTS, 6, **settings) == local.generate(PROMPTS, 6, **settings)
+    assert lm.generate(PROMPTS, 6) == local.generate(PROMPTS, 6)
+    assert lm.generate(PROMPTS, 0) == [""] * 4
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_a_torch_lm_over_http(bos):
+    from ceil_jax.lm.torch.model import TorchLM
+
+    local = TorchLM(lm_models.model("llama", 512), lm_models.tokenizer(bos=bos), name="random@float32")
+    with listening(Server(Service(local, "random"))) as address:
+        lm = load_lm(f"{address}#random", endpoint=QUICK)
+        # a random LM expects nothing, which the probe would take for another token's log-probability
+        lm._probed = True
+        agrees(lm, local)
+        text = [" é😀 good", "é"]
+        np.testing.assert_allclose(
+            lm.log_likelihood(["a 😀", "日本"], text), local.log_likelihood(["a 😀", "日本"], text), atol=1e-5
+        )
+        assert lm.generate(PROMPTS, 5) == local.generate(PROMPTS, 5)
+
+
+def test_what_was_read_is_what_the_server_says(lm):
+    lm._probed = True
+    lm.log_likelihood(["a b a", "a b"], [" b", " a b"])
+    assert lm.tokens_read == 4 + 4
+    lm.generate(["a b"], 3)
+    assert lm.tokens_read == 4 + 4 + 2 + 3
+
+
+def test_equal_texts_are_asked_for_once(server, lm):
+    lm._probed = True
+    server.clear()
+    lm.log_likelihood(["a b"] * 30, [" a"] * 30)
+    lm.count_tokens(["a b"] * 30)
+    lm.count_tokens(["a b"])
+    assert [path for path, _ in server.requests] == ["/v1/completions", "/tokenize"]
+
+
+def test_chat_generates_and_does_not_score(server, address):
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
+    assert lm.generate(PROMPTS, 6, ["it"]) == TinyLM().generate(PROMPTS, 6, ["it"])
+    assert server.requests[-1][0] == "/v1/chat/completions"
+    assert "leave out --endpoint.chat" in refused(lm.choose, PROMPTS, CHOICES)
+
+
+def test_a_tokenizer_of_ones_own_counts(tmp_path, server, address):
+    lm_models.tokenizer().save_pretrained(tmp_path)
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, tokenizer=str(tmp_path)))
+    server.clear()
+    # "x" and " good", which is one token
+    assert lm.count_tokens(["x good"]).tolist() == [2]
+    assert server.requests == []
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, tokenizer=str(tmp_path / "none")))
+    assert "--endpoint.tokenizer" in refused(lm.count_tokens, ["x"])
+
+
+def listing(*entries):
+    return lambda path, request, answer: {"data": list(entries)} if path == "/v1/models" else answer
+
+
+def test_names_say_the_model_and_what_the_server_says_of_it_but_not_where(server, address, lm):
+    assert lm.name.startswith("tiny@ceil_jax-")
+    assert "127.0.0.1" not in lm.name
+    with listening(Server(Service(TinyLM(), "tiny"))) as other:
+        assert load_lm(f"{other}#tiny", endpoint=QUICK).name == lm.name
+    names = set()
+    for change in ({}, {"root": "x"}, {"owned_by": "vllm"}, {"max_model_len": 7}):
+        server.change = listing({"id": "tiny", "owned_by": "me", "root": "r", "max_model_len": 9} | change)
+        names.add(load_lm(f"{address}#tiny", endpoint=QUICK).name)
+    assert len(names) == 4
+
+
+def test_models_are_found_by_name_or_alone(server, address):
+    assert "did you mean 'tiny'" in refused(lambda: load_lm(f"{address}#tinny", endpoint=QUICK))
+    assert "tiny, tiny-encoder; name one" in refused(lambda: load_lm(address, endpoint=QUICK))
+    server.change = listing({"id": "tiny", "max_model_len": 9})
+    assert load_lm(address, endpoint=QUICK).context_length == 8
+    server.change = listing({"id": "tiny"})
+    assert "--endpoint.context-length" in refused(lambda: load_lm(address, endpoint=QUICK))
+    assert load_lm(address, endpoint=replace(QUICK, context_length=100)).context_length == 99
+
+
+def scores_changed(change):
+    """Every echoed choice's log-probabilities, through `change(tokens, log_probs, number of the request)`."""
+    count = 0
+
+    def changed(path, request, answer):
+        nonlocal count
+        for choice in answer.get("choices", ()):
+            found = choice["logprobs"]
+            found["tokens"], found["token_logprobs"] = change(found["tokens"], found["token_logprobs"], count)
+            count += 1
+        return answer
+
+    return changed
+
+
+def drop_logprobs(path, request, answer):
+    return {**answer, "choices": [{**c, "logprobs": None} for c in answer.get("choices", ())]}
+
+
+def as_transformers_serve(path, request, answer):
+    return {**answer, "choices": [{"index": i, "text": " a"} for i in range(len(request.get("prompt", ())))]}
+
+
+def stale_from_the_third_on(tokens, log_probs, count):
+    return tokens, log_probs if count < 3 else [-3.0] * 32 + log_probs[32:]
+
+
+def stale_once_cached(tokens, log_probs, count):
+    """As with blocks of 16 tokens whose values are those of whatever was in memory."""
+    return tokens, log_probs if count == 0 else [*[-0.01 * count - 5] * 16, *log_probs[16:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (drop_logprobs, "no log-probabilities of the prompt"),
+        (as_transformers_serve, "no log-probabilities of the prompt"),
+        # llama.cpp's server: of the token it wrote alone
+        (scores_changed(lambda t, p, _: (t[-1:], p[-1:])), "no log-probabilities of the prompt"),
+        (scores_changed(lambda t, p, _: (t[-4:], p[-4:])), "do not spell the text"),
+        (scores_changed(lambda t, p, _: (["x"] * len(t), p)), "do not spell the text"),
+        (scores_changed(lambda t, p, _: (t, [None] * 9 + p[9:])), "some of the prompt's tokens only"),
+        # each belongs to the token before, or behind
+        (scores_changed(lambda t, p, _: (t, [*p[1:], -2.0])), "belong to other tokens"),
+        (scores_changed(lambda t, p, _: (t, [None, *p[:-1]])), "belong to other tokens"),
+        (scores_changed(stale_from_the_third_on), "--no-enable-prefix-caching"),
+        (scores_changed(stale_once_cached), "--disable-radix-cache"),
+        (scores_changed(lambda t, p, n: (t, [x - n for x in p])), "depend on what was asked before"),
+        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "log-probability 2.0"),
+        (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "log-probability nan"),
+        (scores_changed(lambda t, p, _: (t[1:], p)), "log-probabilities"),
+    ],
+)
+def test_the_probe_refuses(server, lm, change, said):
+    server.change = change
+    assert said in refused(lm.choose, PROMPTS, CHOICES)
+    # nothing but the probe's own texts was sent
+    assert not [request for _, request in server.requests if PROMPTS[0] in str(request)]
+
+
+def as_vllm(tokens, log_probs, count):
+    return ["<s>", *tokens], [None, *log_probs]
+
+
+def as_sglang(tokens, log_probs, count):
+    """Without the spaces of SentencePiece, and one token more than was asked for."""
+    return ["", *[token.strip() or token for token in tokens], "more"], [None, *log_probs, -1.0]
+
+
+@pytest.mark.parametrize("dialect", [as_vllm, as_sglang])
+def test_dialects(server, lm, dialect):
+    server.change = scores_changed(dialect)
+    agrees(lm, TinyLM())
+
+
+def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
+    server.change = scores_changed(lambda t, p, _: (t, [None, *p[1:]]))
+    assert "give every prompt at least one character" in refused(lm.log_likelihood, [""], ["a b"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda choices: choices[:-1],
+        lambda choices: [*choices, choices[0]],
+        lambda choices: [{**choice, "index": 0} for choice in choices],
+        lambda choices: [{**choice, "index": str(choice["index"])} for choice in choices],
+        lambda choices: [{**choice, "index": [choice["index"]]} for choice in choices],
+        lambda choices: [],
+        lambda choices: None,
+    ],
+)
+def test_a_wrong_number_of_choices(server, lm, change):
+    lm._probed = True
+    server.change = lambda path, request, answer: {**answer, "choices": change(answer["choices"])}
+    assert "for 4 that were asked for" in refused(lm.generate, PROMPTS, 3)
+    assert len([path for path, _ in server.requests if path == "/v1/completions"]) == 1
+
+
+def test_choices_in_any_order(server, lm):
+    server.change = lambda path, request, answer: (
+        {**answer, "choices": answer["choices"][::-1]} if "choices" in answer else answer
+    )
+    agrees(lm, TinyLM())
+
+
+def test_vectors_over_http(server, address, encoder):
+    remote = load_encoder(f"{address}#tiny-encoder", endpoint=QUICK)
+    texts = [f"a film about number{i}" for i in range(150)]
+    np.testing.assert_allclose(remote.encode(texts), encoder.encode(texts), atol=1e-6)
+    assert (remote.dim, remote.encode([]).shape) == (encoder.dim, (0, encoder.dim))
+    bank = [Example(str(i), text, "") for i, text in enumerate(texts)]
+    for name in ("dense", "dpp", "mmr"):
+        found, expected = (
+            build_retriever(name, bank, encoder=e).retrieve(bank[:5], 4) for e in (remote, encoder)
+        )
+        assert [[pick.id for pick in row] for row in found] == [[p.id for p in row] for row in expected]
+    assert remote.fingerprint == load_encoder(f"{address}#tiny-encoder", endpoint=QUICK).fingerprint
+    assert remote.fingerprint != encoder.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data[:-1], "2 data with indices [0, 1] for 3"),
+        (lambda data: [{**entry, "embedding": [1.0] * (entry["index"] + 1)} for entry in data], "one length"),
+        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "finite numbers"),
+        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "finite numbers"),
+        (lambda data: [{"index": entry["index"]} for entry in data], "finite numbers"),
+    ],
+)
+def test_wrong_vectors(server, address, change, said):
+    remote = load_encoder(f"{address}#tiny-encoder", endpoint=QUICK)
+    server.change = lambda path, request, answer: {**answer, "data": change(answer["data"])}
+    assert said in refused(remote.encode, ["a", "b", "c"])
+
+
+def film(split, i):
+    mood = ("dull grey", "bright funny")[i % 2]
+    return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS)
+
+
+TASK = Task(
+    "films",
+    [film("train", i) for i in range(40)],
+    [film("validation", i) for i in range(40, 60)],
+    Template("{input} It is {output}"),
+    "accuracy",
+)
+SMALL = RunConfig(
+    task="films",
+    encoder="tiny",
+    lm="tiny",
+    shots=3,
+    shortlist=10,
+    epr=EPRConfig(instances=12, candidates=4, positives=2, epochs=1, batch_size=6),
+    ceil=CEILConfig(instances=12, subsets=3, size=2, shortlist=8, epochs=1, batch_size=6),
+)
+
+
+@pytest.fixture(scope="module")
+def key():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SERVER_KEY", KEY)
+        yield KEY
+
+
+@pytest.fixture(scope="module")
+def locked(encoder, key):
+    """A server that wants a key, and its address."""
+    server = Server(Service(TinyLM(), "tiny", encoder, "tiny-encoder"), key)
+    with listening(server) as address:
+        yield server, address
+
+
+def over_http(address, out, **changes):
+    endpoint = replace(QUICK, api_key_env="SERVER_KEY", **changes)
+    return replace(SMALL, lm=f"{address}#tiny", encoder=f"{address}#tiny-encoder", out=out, endpoint=endpoint)
+
+
+def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
+    _, address = locked
+    for logger in ("ceil_jax", "httpx2", "httpcore2"):
+        caplog.set_level(logging.DEBUG, logger)
+    methods = ["random", "topk", "dpp"]
+    remote = Pipeline(over_http(address, tmp_path / "remote"), TASK)
+    found = compare(remote, methods)
+    expected = compare(Pipeline(replace(SMALL, out=tmp_path / "local"), TASK), methods)
+    assert [(r.method, r.value, r.interval) for r in found.rows] == [
+        (r.method, r.value, r.interval) for r in expected.rows
+    ]
+    for method in methods:
+        assert list(found.evaluations[method].rows) == list(expected.evaluations[method].rows)
+
+    from ceil_jax.report.write import write_report
+
+    write_report(tmp_path / "report", remote, found)
+    host = address.removeprefix("http://").removesuffix("/v1")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    # the page shows the settings; stages, which others may share, do not say where the model was
+    stages = [path for path in files if "report" not in path.parts]
+    assert not [path for path in stages if host.encode() in path.read_bytes()]
+    printed = capfd.readouterr()
+    assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(remote.config)
+
+
+@pytest.mark.parametrize("method", ["epr", "ceil"])
+def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, tmp_path, method):
+    server, address = locked
+    server.clear()
+    pipeline = Pipeline(over_http(address, tmp_path), TASK)
+    assert "EPR and CEIL take a local one" in refused(pipeline.evaluate, method)
+    assert not [path for path, _ in server.requests if path == "/v1/completions"]
+
+
+def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
+    _, address = locked
+    # 5 requests of the probe, 16 for the first 32 queries' two options each, 4 at a time, and 5 more
+    config = replace(over_http(address, tmp_path, max_requests=26, batch=4, concurrency=1), encoder="tiny")
+    refused_with = refused(Pipeline(config, BIG).evaluate, "random")
+    assert "the budget of requests is spent (26 of 26 requests" in refused_with
+    [log] = tmp_path.glob("predictions-*/rows.jsonl")
+    kept = log.read_bytes()
+    assert kept
+    whole = Pipeline(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
+    assert len(whole.evaluate("random").rows) == 64
+    assert log.read_bytes().startswith(kept)
+
+
+BIG = replace(TASK, validation=[film("validation", i) for i in range(40, 104)])
+
+
+def test_skills_are_rewritten_over_http(locked, tmp_path, lm):
+    demonstrations = [
+        Demonstration("count the dogs", "count things"),
+        Demonstration("who barked", "name one"),
+    ]
+    inputs = ["count the cats", "who purred", "count the mice"]
+    found, expected = (
+        Rewriter(model, demonstrations, Store(tmp_path / name), orders=2).rewrite(inputs, [0, 1])
+        for model, name in ((lm, "http"), (TinyLM(), "local"))
+    )
+    assert found == expected
+
+
+@pytest.mark.packages
+def test_a_real_lm_over_http():
+    local = load_lm("SmolLM2-135M-Instruct", dtype="float32")
+    with listening(Server(Service(local, "SmolLM2-135M-Instruct"))) as address:
+        lm = load_lm(address, endpoint=replace(QUICK, timeout=100))
+        prompts = ["The capital of France is", "good: great; bad: awful; fine:"]
+        choices = [[" Paris", " Rome", " the city of Berlin"], [" okay", " terrible 😀"]]
+        for found, expected in zip(
+            lm.choice_log_likelihood(prompts, choices),
+            local.choice_log_likelihood(prompts, choices),
+            strict=True,
+        ):
+            np.testing.assert_allclose(found, expected, atol=1e-4)
+        assert lm.choose(prompts, choices).tolist() == local.choose(prompts, choices).tolist()
+        assert lm.generate(prompts[:1], 4) == local.generate(prompts[:1], 4)
+        chat = load_lm(address, endpoint=replace(QUICK, timeout=100, chat=True))
+        assert "Paris" in chat.generate(["What is the capital of France? One word."], 8)[0]

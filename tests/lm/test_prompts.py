@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm import TinyLM
+from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
+from ceil_jax.tasks.example import Example, Template
+
+TEMPLATE = Template("{input} => {output}")
+QUERY = Example("q", "zero", "out")
+BANK = [Example(f"e{i}", f"word{i} " * i + "end", "out") for i in range(1, 5)]
+
+
+class Lm(TinyLM):
+    """Counts words, so that budgets can be worked out by hand."""
+
+    def count_tokens(self, texts):
+        return np.array([len(text.split()) for text in texts])
+
+
+def builder(context_length, reserve=1, few_shot=(), token_budget=None):
+    lm = Lm()
+    lm.context_length = context_length
+    return PromptBuilder(lm, TEMPLATE, reserve, few_shot, token_budget)
+
+
+def test_the_most_similar_stands_next_to_the_query():
+    prompt = builder(100).build(QUERY, BANK, [0.1, 0.9, 0.5, 0.7])
+    assert prompt.order == (0, 2, 3, 1)
+    assert prompt.text == "".join(f"{BANK[i].input} => out\n" for i in prompt.order) + "zero =>"
+
+
+def test_of_equally_similar_ones_the_first_chosen_stands_nearest():
+    assert builder(100).build(QUERY, BANK[:3], [0.5, 0.5, 0.5]).order == (2, 1, 0)
+
+
+# pieces are i + 3 words long: 4, 5, 6, 7; the query takes 2, the reserve 1, the start of text 1
+@pytest.mark.parametrize(
+    ("context", "fit", "kept"),
+    [
+        (4 + 4 + 5 + 6 + 7, "greedy", {0, 1, 2, 3}),
+        (4 + 4 + 5 + 6 + 6, "greedy", {0, 1, 2}),
+        (4 + 4 + 5, "greedy", {0, 1}),
+        (4 + 4 + 4, "greedy", {0}),
+        (4 + 3, "greedy", set()),
+        (4 + 7 + 6, "similarity", {3, 2}),
+        (4 + 7 + 5, "similarity", {3}),
+        (4 + 4 + 5, "budget", {0, 1}),
+    ],
+)
+def test_what_is_dropped(context, fit, kept):
+    assert set(builder(context).build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], fit).order) == kept
+
+
+@pytest.mark.parametrize("fit", ["greedy", "similarity", "budget"])
+@pytest.mark.parametrize("budget", [2, 8, 13, 24, 30])
+def test_a_prompt_keeps_its_token_budget(budget, fit):
+    lm, relevance = Lm(), [0.1, 0.2, 0.3, 0.4]
+    prompt = builder(100, token_budget=budget).build(QUERY, BANK, relevance, fit)
+    assert lm.count_tokens([prompt.text])[0] <= budget
+    # of the LM's 100 tokens one starts the text and one is the answer's
+    assert prompt == builder(budget + 2).build(QUERY, BANK, relevance, fit)
+    assert builder(budget + 2, token_budget=100).build(QUERY, BANK, relevance, fit) == prompt
+
+
+def test_the_first_chosen_next_to_the_query():
+    prompt = builder(4 + 4 + 5 + 6).build(QUERY, BANK, [0.2, 0.9, 0.5, 0.7], order="greedy")
+    assert prompt.order == (2, 1, 0)
+    assert prompt.text == "".join(f"{BANK[i].input} => out\n" for i in prompt.order) + "zero =>"
+    # what is kept does not depend on the order
+    prompt = builder(4 + 6 + 5).build(QUERY, BANK, [0.1, 0.9, 0.8, 0.2], "similarity", "greedy")
+    assert prompt.order == (2, 1)
+
+
+def test_what_a_query_leaves_and_examples_take():
+    class Counted(Lm):
+        calls = 0
+
+        def count_tokens(self, texts):
+            self.calls += 1
+            return super().count_tokens(texts)
+
+    lm = Counted()
+    lm.context_length = 50
+    opening = [Example("s", "shot", "out")]
+    room = PromptBuilder(lm, TEMPLATE, 1, opening, 20).room([QUERY, Example("r", "one two", "")], BANK)
+    # 20 less the 3 of the opening and the query's 2 or 3
+    assert room.left == {"q": 15, "r": 14}
+    before = lm.calls
+    # 1 repeated word after another, "end", "=>", "out"
+    positions = np.array([[0, 3, -1], [2, 0, 1]])
+    assert room.costs(positions).tolist() == [[4, 7, 7], [6, 4, 5]]
+    assert room.costs(positions[:1]).tolist() == [[4, 7, 7]]
+    assert lm.calls == before + 1
+
+
+def test_a_query_longer_than_the_token_budget_is_named():
+    with pytest.raises(UserError, match=r"q'.*has 2 tokens without.*--token-budget leaves 1; .*or raise it"):
+        builder(100, token_budget=1).room([QUERY], BANK)
+
+
+def test_a_query_too_long_by_itself_is_named():
+    long = Example("validation-7", "word " * 50, "out")
+    with pytest.raises(UserError, match=r"validation-7.*51 tokens without any in-context example.*takes 18"):
+        builder(20).build(long, BANK, [0.1] * 4)
+
+
+def test_what_leaves_no_room_for_any_query_is_not_the_querys_fault():
+    opening = [Example("s", "shot", "out")] * 4  # 3 tokens each
+    with pytest.raises(
+        UserError, match=r"the 4 examples that open every prompt have 12 tokens, .* takes 11 "
+    ):
+        builder(2 + 11, few_shot=opening)
+    with pytest.raises(UserError, match=r"have 12 tokens, and --token-budget leaves 5 .*; raise it"):
+        builder(100, few_shot=opening, token_budget=5)
+    with pytest.raises(UserError, match=r"takes 5 tokens, and an answer alone may have 9"):
+        builder(5, reserve=9)
+    assert builder(2 + 12, few_shot=opening).budget == 0
+
+
+def test_few_shot_examples_open_every_prompt_and_count():
+    opening = [Example("s", "shot", "out")]
+    prompt = builder(4 + 3 + 4, few_shot=opening).build(QUERY, BANK, [0.4, 0.3, 0.2, 0.1])
+    assert prompt.text == "shot => out\nword1 end => out\nzero =>"
+    assert builder(4 + 3 + 3, few_shot=opening).build(QUERY, BANK, [0.4] * 4).text == "shot => out\nzero =>"
+
+
+def test_a_tokeniser_that_joins_badly_is_counted_again():
+    class Joining(Lm):
+        def count_tokens(self, texts):
+            # every line break costs one more where lines meet
+            return super().count_tokens(texts) + [text.strip().count("\n") for text in texts]
+
+    lm = Joining()
+    lm.context_length = 4 + 4 + 5
+    prompt = PromptBuilder(lm, TEMPLATE, 1).build(QUERY, BANK, [0.4, 0.3, 0.2, 0.1])
+    assert lm.count_tokens([prompt.text])[0] <= lm.context_length - 2
+    assert prompt.order == (0,)
+
+
+def test_reserve_is_the_longest_option_or_what_may_be_generated():
+    lm = Lm()
+    choice = Example("c", "x", "one two", ("one two", "three four five"))
+    free = Example("f", "x", "a b c d")
+    assert answer_reserve(lm, TEMPLATE, [choice], longest=64) == 3
+    assert answer_reserve(lm, TEMPLATE, [free], longest=64) == 64
+    assert answer_reserve(lm, TEMPLATE, [free], longest=2) == 4

@@ -1,0 +1,171 @@
+"""The deterministic test LM: probabilities worked out by hand, and the protocol's corners."""
+
+import re
+import zlib
+
+import numpy as np
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm import LanguageModel, TinyLM, load_lm
+from ceil_jax.lm.stopping import cut, first_stop
+from ceil_jax.lm.torch.batching import by_token_budget
+
+
+def base(token):
+    """About 1/1000: what a token has without having been read."""
+    return (1 + zlib.crc32(token.encode()) / 2**32) / 1500
+
+
+def test_is_a_language_model():
+    lm = load_lm("tiny")
+    assert isinstance(lm, LanguageModel)
+    assert (lm.name, lm.context_length, lm.tokens_read) == ("tiny", 512, 0)
+
+
+def test_tokens_are_words_and_marks_with_the_space_before():
+    #                                     "A" " b" "." " " " c" "\n" "\n" "d"
+    assert TinyLM().count_tokens(["A b.  c\n\nd", ""]).tolist() == [8, 0]
+
+
+# " b a b": weights 1 + i/3 = 4/3, 5/3, 6/3, together 5; after " b" has stood " a" alone (i = 2)
+@pytest.mark.parametrize(
+    ("continuation", "probability"),
+    [
+        (" a", 0.6 * 1 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a")),
+        (" b", 0.6 * 0 + 0.3 * (4 / 3 + 6 / 3) / 5 + 0.1 * base(" b")),
+        (" c", 0.1 * base(" c")),
+        # then after " b a b a": weights 5/4, 6/4, 7/4, 8/4, together 6.5; after " a" has stood " b" (i = 3)
+        (
+            " a b",
+            (0.6 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a"))
+            * (0.6 + 0.3 * (5 / 4 + 7 / 4) / 6.5 + 0.1 * base(" b")),
+        ),
+        ("", 1.0),
+    ],
+)
+def test_probabilities_by_hand(continuation, probability):
+    [found] = TinyLM().log_likelihood([" b a b"], [continuation])
+    assert np.exp(found) == pytest.approx(probability, rel=1e-12)
+
+
+def test_a_missing_part_leaves_its_share_to_the_base():
+    [nothing_read] = TinyLM().log_likelihood([""], ["a"])
+    assert np.exp(nothing_read) == pytest.approx(1.0 * base("a"), rel=1e-12)
+    # "x" stands once and nothing has followed it
+    [nothing_followed] = TinyLM().log_likelihood(["x"], [" y"])
+    assert np.exp(nothing_followed) == pytest.approx(0.7 * base(" y"), rel=1e-12)
+    [again] = TinyLM().log_likelihood(["x"], ["x "])  # "xx" is one token, then a space
+    assert np.exp(again) == pytest.approx(base("xx") * 0.7 * base(" "), rel=1e-12)
+
+
+def test_a_token_across_the_boundary_is_the_continuation_s():
+    # "It is " + "good": the token " good" ends after the prompt
+    [joined] = TinyLM().log_likelihood(["It is "], ["good"])
+    [apart] = TinyLM().log_likelihood(["It is"], [" good"])
+    assert joined == apart
+
+
+def test_an_example_with_the_answer_makes_it_likelier_and_the_recent_one_weighs_more():
+    lm = TinyLM()
+    query = "A film. It is"
+    plain, shown, older = (
+        lm.choice_log_likelihood([examples + query], [[" good", " bad"]])[0]
+        for examples in (
+            "Dull. It is fine\n",
+            "Fun. It is good\nDull. It is fine\n",
+            "Dull. It is bad\nFun. It is good\n",
+        )
+    )
+    assert shown[0] > plain[0] + 3
+    assert older[0] > older[1]
+
+
+def test_choices_are_the_log_likelihoods_of_each():
+    prompts, choices = ["a b a", "It is "], [[" b", " b a", ""], ["good", "so bad"]]
+    found = TinyLM().choice_log_likelihood(prompts, choices)
+    for prompt, options, scores in zip(prompts, choices, found, strict=True):
+        assert scores.tolist() == TinyLM().log_likelihood([prompt] * len(options), options).tolist()
+
+
+def test_choose_takes_the_first_of_equals_and_the_mean_if_asked():
+    lm = TinyLM()
+    assert lm.choose(["a b a"], [[" c", " b", " b"]]).tolist() == [1]
+    options = [" c", " b a b a b a b a b a"]  # P about 1e-4 once, or about 0.7 for each of ten
+    assert lm.choose([" a b a"], [options], per_token=True).tolist() == [1]
+    total, many = lm.choice_log_likelihood([" a b a"], [options])[0]
+    assert many / 10 > total
+
+
+def test_tokens_read_counts_a_prompt_once():
+    lm = TinyLM()
+    lm.choice_log_likelihood(["a b a"], [[" b", " b a"]])
+    assert lm.tokens_read == 3 + 1 + 2
+
+
+def test_generation_is_greedy_and_stops():
+    lm = TinyLM()
+    assert lm.generate(["x: y\nx:"], 3) == [" y\nx"]
+    assert lm.generate(["x: y\nx:"], 9, ["\n"]) == [" y"]
+    assert lm.generate(["x: y\nx:"], 0) == [""]
+    assert lm.generate([""], 5) == [""]
+
+
+def test_sampling_repeats_with_its_seed_and_does_not_see_the_batch():
+    lm = TinyLM()
+    prompts = ["a b c a c b a", "one two one three one"]
+    once = lm.generate(prompts, 12, temperature=1.0, seed=7)
+    assert once == [lm.generate([p], 12, temperature=1.0, seed=7)[0] for p in prompts]
+    assert once != lm.generate(prompts, 12, temperature=1.0, seed=8)
+
+
+def test_a_prompt_too_long_names_itself():
+    lm = TinyLM(context_length=4)
+    lm.log_likelihood(["a b c"], [" d"])
+    with pytest.raises(UserError, match=r"prompt 1 is 5 tokens .* more than the 4 that tiny reads"):
+        lm.log_likelihood(["a", "a b c"], [" d", " d e"])
+    with pytest.raises(UserError, match="prompt 0 is 5 tokens"):
+        lm.generate(["a b c d"], 1)
+    # room for one token: nothing has followed " a", and it is the most recent of three that stood once
+    assert lm.generate(["a b a"], 5) == [" a"]
+
+
+@pytest.mark.parametrize("choices", [[[]], ["ab"]])
+def test_choices_must_be_a_list_of_strings(choices):
+    with pytest.raises(UserError, match="prompt 0 has choices"):
+        TinyLM().choose(["a"], choices)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stop": "\n"}, "must be a list"),
+        ({"stop": [""]}, "non-empty"),
+        ({"temperature": -1.0}, "temperature"),
+    ],
+)
+def test_sampling_arguments_are_checked(arguments, message):
+    with pytest.raises(UserError, match=message):
+        TinyLM().generate(["a"], 1, **arguments)
+
+
+def test_unknown_names_get_the_nearest_known():
+    with pytest.raises(UserError, match=re.escape("did you mean 'SmolLM2-135M-Instruct'?")):
+        load_lm("SmolLM2-135M")
+    with pytest.raises(UserError, match="A folder or a hub id"):
+        load_lm("./nowhere")
+
+
+def test_batches_keep_the_budget_and_lose_nothing():
+    lengths = [3, 10, 4, 4, 0, 25, 1]
+    batches = by_token_budget(lengths, 12)
+    # longest first: 25 is over the budget and goes alone, 10 has no room for a second, 3 × 4, then 2 × 1
+    assert batches == [[5], [1], [2, 3, 0], [6, 4]]
+    assert by_token_budget([], 12) == []
+
+
+def test_text_is_cut_before_the_first_stop_string_and_nowhere_else():
+    assert cut("find /home -type f", ["<|endoftext|>"]) == "find /home -type f"
+    assert cut(" a\n\nb; c", ["; ", "\n\n"]) == " a"
+    assert first_stop("abc", ["c", "b"]) == 1
+    assert first_stop("abc", []) is None

@@ -1,0 +1,346 @@
+"""TorchLM against one plain forward pass a text, on small random models."""
+
+import numpy as np
+import pytest
+import torch
+from lm_models import model, tokenizer
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm import LanguageModel, load_lm, source_of
+from ceil_jax.lm.tokens import Tokeniser
+from ceil_jax.lm.torch.model import TorchLM
+
+KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True), ("gpt_neo", False)]
+PROMPTS = [
+    "A film; It is",
+    "It is ",  # the space goes into the continuation's first token
+    "so so film",
+    "",
+    "a;",  # ";\n" is one token
+    "It is good; It is bad; a long and winding film; It is",
+    "é",
+]
+CHOICES = [
+    [" good", " bad", " great"],
+    ["good", "great film", "bad"],
+    [" is so so good", " x", ""],
+    ["film", " film is good"],
+    ["\n", "\nfilm", " x"],
+    [" good", " bad"],
+    ["é", "è is"],
+]
+PAIRS = [(prompt, option) for prompt, options in zip(PROMPTS, CHOICES, strict=True) for option in options]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: f"{kind[0]}{'-bos' * kind[1]}")
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def network(kind):
+    return model(kind[0])
+
+
+def language_model(network, kind, **settings):
+    return TorchLM(network, tokenizer(bos=kind[1]), name="random", **settings)
+
+
+@pytest.fixture(scope="module")
+def lm(network, kind):
+    return language_model(network, kind)
+
+
+def naive(network, kind, prompt, continuation):
+    """Log-likelihood by one forward pass; where a token ends is counted in bytes."""
+    fast = tokenizer(bos=kind[1])
+    ids = fast(prompt + continuation)["input_ids"]
+    # a token is spelt with one character a byte
+    ends = np.cumsum([0 if token == 0 else len(fast.convert_ids_to_tokens(token)) for token in ids])
+    scored = [place for place, end in enumerate(ends) if end > len(prompt.encode())]
+    if 0 in scored:  # nothing stands before the first token, so </s> is put there
+        ids, scored = [1, *ids], [place + 1 for place in scored]
+    with torch.no_grad():
+        log_probs = network(torch.tensor([ids or [1]])).logits[0].float().log_softmax(-1)
+    return sum(float(log_probs[place - 1, ids[place]]) for place in scored)
+
+
+def greedy(network, ids, limit, ends=(1,)):
+    """The ids an argmax loop adds, one full pass for each."""
+    begin = len(ids)
+    while len(ids) < begin + limit:
+        with torch.no_grad():
+            token = int(network(torch.tensor([ids])).logits[0, -1].argmax())
+        if token in ends:
+            break
+        ids = [*ids, token]
+    return ids[begin:]
+
+
+def test_is_a_language_model(lm):
+    assert isinstance(lm, LanguageModel)
+    assert lm.context_length == 96
+
+
+def test_log_likelihood_is_that_of_one_full_pass_a_pair(lm, network, kind):
+    found = lm.log_likelihood([p for p, _ in PAIRS], [c for _, c in PAIRS])
+    expected = [naive(network, kind, prompt, continuation) for prompt, continuation in PAIRS]
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert len(set(np.round(expected, 2))) > len(PAIRS) - 4  # the model does tell them apart
+
+
+def test_choices_are_the_log_likelihoods_of_each(lm):
+    found = lm.choice_log_likelihood(PROMPTS, CHOICES)
+    each = lm.log_likelihood([p for p, _ in PAIRS], [c for _, c in PAIRS])
+    assert [len(scores) for scores in found] == [len(options) for options in CHOICES]
+    np.testing.assert_allclose(np.concatenate(found), each, atol=1e-4)
+
+
+@pytest.mark.parametrize("budget", [1, 40, 10_000])
+def test_results_do_not_depend_on_the_batch(lm, network, kind, budget):
+    other = language_model(network, kind, token_budget=budget)
+    reference = np.concatenate(lm.choice_log_likelihood(PROMPTS, CHOICES))
+    found = other.choice_log_likelihood(PROMPTS[::-1], CHOICES[::-1])[::-1]
+    np.testing.assert_allclose(np.concatenate(found), reference, atol=1e-4)
+    alone = [other.choice_log_likelihood([p], [c])[0] for p, c in zip(PROMPTS, CHOICES, strict=True)]
+    np.testing.assert_allclose(np.concatenate(alone), reference, atol=1e-4)
+
+
+def test_cores_side_by_side_give_the_same_and_keep_the_setting(lm, network, kind):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        found = language_model(network, kind, token_budget=20).choice_log_likelihood(PROMPTS, CHOICES)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    reference = lm.choice_log_likelihood(PROMPTS, CHOICES)
+    np.testing.assert_allclose(np.concatenate(found), np.concatenate(reference), atol=1e-4)
+
+
+def test_choose_takes_the_best_the_first_of_equals_and_the_mean_if_asked(lm):
+    scores = lm.choice_log_likelihood(PROMPTS, CHOICES)
+    assert lm.choose(PROMPTS, CHOICES).tolist() == [int(score.argmax()) for score in scores]
+    assert lm.choose(["It"], [[" good", " good"]]).tolist() == [0]
+    options = [" x", " is so good film"]
+    [[one, many]] = lm.choice_log_likelihood(["It"], [options])
+    # " x" is two tokens (space, x), the other four
+    assert lm.choose(["It"], [options], per_token=True).tolist() == [int(many / 4 > one / 2)]
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_tokens_read_counts_what_options_share_once(network, kind):
+    lm = language_model(network, kind)
+    bos = int(kind[1])
+    assert lm.count_tokens(["A film; It is", ""]).tolist() == [5, 0]
+    lm.choice_log_likelihood(["A film; It is"], [[" good", " bad"]])
+    assert lm.tokens_read == 5 + bos
+    lm.choice_log_likelihood(["A film; It is"], [[" good", " bad film", " is is so"]])
+    # once more the prompt, and all but the last token of the two longer options
+    assert lm.tokens_read == 2 * (5 + bos) + 1 + 2
+    lm.log_likelihood(["A film; It is"], [" is is so"])
+    assert lm.tokens_read == 3 * (5 + bos) + 1 + 2 + 2
+
+
+def test_greedy_generation_is_the_argmax_loop(lm, network, kind):
+    fast = tokenizer(bos=kind[1])
+    written = [greedy(network, fast(prompt)["input_ids"] or [1], 7) for prompt in PROMPTS]
+    expected = [fast.decode(ids, skip_special_tokens=True) for ids in written]
+    assert lm.generate(PROMPTS, 7) == expected
+    assert [lm.generate([prompt], 7)[0] for prompt in PROMPTS] == expected
+
+
+@pytest.mark.parametrize("budget", [5, 10_000])
+def test_an_opening_that_prompts_share_is_read_once_and_changes_no_text(network, kind, budget):
+    fast = tokenizer(bos=kind[1])
+    opening = "It is good; a film is so so bad;"
+    prompts = [opening + rest for rest in ["", " It is", " a film is so great; It", " bad", " It is"]]
+    ids = [fast(prompt)["input_ids"] for prompt in prompts]
+    expected = [fast.decode(greedy(network, row, 7), skip_special_tokens=True) for row in ids]
+    lm = language_model(network, kind, token_budget=budget)
+    assert lm.generate(prompts, 7) == expected
+    sampled = lm.generate(prompts, 7, temperature=1.0, seed=1)
+    assert sampled == [lm.generate([prompt], 7, temperature=1.0, seed=1)[0] for prompt in prompts]
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
+def test_generation_counts_what_prompts_share_once(network, kind):
+    lm = language_model(network, kind)
+    prompts = ["It is good; It is", "It is good; film", "It is good; It is"]
+    ids = [tokenizer(bos=kind[1])(prompt)["input_ids"] for prompt in prompts]
+    lm.generate(prompts, 1)
+    assert lm.tokens_read == len({tuple(row[:end]) for row in ids for end in range(1, len(row) + 1)})
+
+
+def test_generation_stops_at_strings_cut_exactly(lm):
+    [free] = lm.generate(["A film; It is"], 12)
+    stop = free[5:7]
+    assert lm.generate(["A film; It is"], 12, [stop, "never this"]) == [free[: free.index(stop)]]
+    assert lm.generate(["A film; It is"], 0) == [""]
+
+
+def test_generation_ends_at_the_end_of_text_token(network, kind, monkeypatch):
+    fast = tokenizer(bos=kind[1])
+    prompt = fast("It is")["input_ids"]
+    written = greedy(network, prompt, 6)
+    ends = [1, written[-1]]
+    monkeypatch.setattr(network.generation_config, "eos_token_id", ends)
+    expected = greedy(network, prompt, 6, ends)
+    assert len(expected) < len(written)
+    [found] = language_model(network, kind).generate(["It is"], 6)
+    assert found == fast.decode(expected, skip_special_tokens=True)
+
+
+def test_sampling_repeats_with_its_seed_and_does_not_see_the_batch(lm):
+    once = lm.generate(PROMPTS, 9, temperature=1.0, seed=3)
+    assert once == lm.generate(PROMPTS, 9, temperature=1.0, seed=3)
+    assert once == [lm.generate([prompt], 9, temperature=1.0, seed=3)[0] for prompt in PROMPTS]
+    assert once != lm.generate(PROMPTS, 9, temperature=1.0, seed=4)
+    assert lm.generate(PROMPTS, 5, temperature=1e-4) == lm.generate(PROMPTS, 5)
+
+
+def test_samples_come_as_often_as_they_are_likely(network, kind):
+    lm = language_model(network, kind)
+    prompts = [f"{n} It is" for n in range(300)]
+    expected = np.exp(lm.log_likelihood(prompts, [" good"] * 300))
+    drawn = np.array(lm.generate(prompts, 1, temperature=1.0)) == " good"
+    spread = np.sqrt((expected * (1 - expected)).sum())
+    assert abs(drawn.sum() - expected.sum()) < 4 * spread + 1
+
+
+def test_a_prompt_too_long_names_itself(network, kind):
+    lm = language_model(network, kind)
+    room = 96 - int(kind[1])
+    lm.log_likelihood(["x" * (room - 1)], ["x"])
+    with pytest.raises(UserError, match=r"prompt 1 is 97 tokens .* more than the 96 that random reads"):
+        lm.log_likelihood(["x", "x" * room], ["x", "x"])
+    with pytest.raises(UserError, match="prompt 1 is 97 tokens"):
+        lm.choose(["x", "x" * (room - 1)], [["x"], ["x", "xx"]])
+    with pytest.raises(UserError, match="prompt 0 is 97 tokens"):
+        lm.generate(["x" * room], 1)
+    before = lm.tokens_read
+    lm.generate(["x" * (room - 2)], 50)
+    assert lm.tokens_read - before <= 94 + 1  # two tokens fill the context; the second is not read
+
+
+@pytest.mark.parametrize("choices", [[[]], ["ab"]])
+def test_choices_must_be_a_list_of_strings(lm, choices):
+    with pytest.raises(UserError, match="prompt 0 has choices"):
+        lm.choose(["a"], choices)
+
+
+def test_nothing_asked_is_nothing_answered(lm):
+    assert lm.log_likelihood([], []).shape == (0,)
+    assert lm.choice_log_likelihood([], []) == []
+    assert lm.generate([], 5) == []
+
+
+def test_the_boundary_is_where_the_prompt_ends():
+    pairs = Tokeniser(tokenizer()).pairs(
+        ["a", "a ", "a;", "é", "", "fi", ""], [" good", "good", "\n", "é", "a", "lm", ""]
+    )
+    #  a| good   a| good (the space is the token's)   a|;\n    two bytes|two   </s>|a   </s>|film   </s>|
+    assert [(len(pair.ids), pair.start) for pair in pairs] == [
+        (2, 1),
+        (2, 1),
+        (2, 1),
+        (4, 2),
+        (2, 1),
+        (2, 1),
+        (1, 1),
+    ]
+
+
+def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
+    folder = tmp_path / "small"
+    model("llama").save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    lm = load_lm(str(folder), dtype="float32", device="cpu")
+    expected = TorchLM(model("llama"), tokenizer(), name="same")
+    assert lm.log_likelihood(["It is"], [" good"]) == pytest.approx(
+        expected.log_likelihood(["It is"], [" good"])
+    )
+    assert lm.name.startswith("small-") and lm.name.endswith("@float32")
+    half = load_lm(str(folder), dtype="bfloat16", device="cpu")
+    assert half.name == lm.name.replace("float32", "bfloat16")
+    model("llama", context=64).save_pretrained(folder)
+    assert load_lm(str(folder), dtype="float32").name != lm.name
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
+    # two checkpoints of one run have files of the same names and sizes
+    names = []
+    for run, content in (("1", b"0123"), ("2", b"0124"), ("3", b"0123")):
+        folder = tmp_path / run / "final"
+        folder.mkdir(parents=True)
+        for name in ("config.json", "model.safetensors", "tokenizer.json"):
+            (folder / name).write_bytes(content if name == file else b"{}")
+        names.append(source_of(str(folder))[1])
+    assert names[0] == names[2] != names[1]
+
+
+def test_loading_says_what_is_wrong(tmp_path):
+    with pytest.raises(UserError, match="cannot load the language model"):
+        load_lm(str(tmp_path))
+    with pytest.raises(UserError, match="cannot load the language model nobody/nothing"):
+        load_lm("nobody/nothing")
+    with pytest.raises(UserError, match="unknown dtype 'int8'; known: auto, "):
+        load_lm(str(tmp_path), dtype="int8")
+    with pytest.raises(UserError, match="device 'gpu' is not there"):
+        load_lm(str(tmp_path), device="gpu")
+
+
+@pytest.mark.packages
+def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
+    lm = load_lm("SmolLM2-135M-Instruct", dtype="float32")
+    prompts = ["The capital of France is", "A dull film. It is terrible\n\nA joy. It is"]
+    choices = [[" Rome", " Paris", " the city of light"], [" good", " great fun", " bad"]]
+    found = lm.choice_log_likelihood(prompts, choices)
+    for prompt, options, scores in zip(prompts, choices, found, strict=True):
+        np.testing.assert_allclose(scores, lm.log_likelihood([prompt] * len(options), options), atol=1e-4)
+    assert lm.name == "SmolLM2-135M-Instruct@float32"
+    assert lm.choose(prompts[:1], choices[:1]).tolist() == [1]
+    assert lm.generate(prompts[:1], 8, ["."]) == [" Paris"]
+    # digits stand alone, and so does the white space before them
+    assert lm.count_tokens(["x  12"]).tolist() == [4]
+
+
+@pytest.mark.packages
+def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
+    lm = load_lm("gemma-3-270m", dtype="float32")
+    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(24) for w in ("dull", "a joy")]
+    prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
+    assert 512 < lm.count_tokens(["".join(reviews)])[0] < 700
+    assert lm.generate(prompts, 3) == [lm.generate([prompt], 3)[0] for prompt in prompts]
+    found = lm.log_likelihood(prompts, [" is good", " best"])
+    network, fast = lm._model, lm._tokenizer
+    for prompt, answer, score in zip(prompts, [" is good", " best"], found, strict=True):
+        ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
+        with torch.no_grad():
+            logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[0, :-1]
+        asked = torch.tensor(ids[start:])
+        expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
+        assert score == pytest.approx(expected, abs=1e-3)
+
+
+def test_small_folders_load_without_a_bar(tmp_path, monkeypatch):
+    from transformers.utils import logging
+
+    from ceil_jax.lm.torch import quiet
+
+    (tmp_path / "model.safetensors").write_bytes(bytes(10))
+    was = logging.is_progress_bar_enabled()
+    logging.enable_progress_bar()
+    try:
+        with quiet.quiet_if_small(tmp_path):
+            assert not logging.is_progress_bar_enabled()
+        assert logging.is_progress_bar_enabled()
+        # a hub id downloads, a large folder takes long: both keep their bars
+        for source, small in (("owner/name", 20), (tmp_path, 10)):
+            monkeypatch.setattr(quiet, "SMALL", small)
+            with quiet.quiet_if_small(source):
+                assert logging.is_progress_bar_enabled()
+    finally:
+        (logging.enable_progress_bar if was else logging.disable_progress_bar)()

@@ -1,0 +1,195 @@
+"""Execution accuracy, and what SQL written by a language model may not do."""
+
+import hashlib
+import sqlite3
+import time
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics import METRICS
+from ceil_jax.metrics.sql import SqlLimits, SqlSandbox
+from ceil_jax.metrics.sql_worker import same_result
+from ceil_jax.pipeline.evaluate import measure
+from ceil_jax.store.stage import Store
+from ceil_jax.tasks import Example, Task, Template
+from ceil_jax.tasks.load import load_task
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    path = tmp_path_factory.mktemp("zoo") / "zoo #1?.sqlite"  # a name that a URI must escape
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        """
+        CREATE TABLE cat (id INTEGER, name TEXT, weight REAL);
+        INSERT INTO cat VALUES (1, 'Tom', 4), (2, 'Mia', 3.5), (3, 'Tom', 4.0), (4, NULL, NULL);
+        CREATE TABLE big (n INTEGER);
+        WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 2000)
+        INSERT INTO big SELECT n FROM c;
+        """
+    )
+    connection.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with SqlSandbox(SqlLimits(seconds=1.0, rows=5_000)) as sandbox:
+        yield sandbox
+
+
+SAME = [
+    ("SELECT count(*) FROM cat", "select COUNT(id) from cat;"),
+    ("SELECT name, id FROM cat", "SELECT id, name FROM cat"),  # columns permuted
+    ("SELECT id FROM cat", "SELECT id FROM cat ORDER BY id DESC"),  # the gold asks for no order
+    ("SELECT id, name FROM cat ORDER BY id", "SELECT name, id FROM cat ORDER BY id"),
+    ("SELECT 4", "SELECT 4.0"),  # equal in Python, so in the Spider evaluation
+    ("SELECT id FROM cat WHERE id > 9", "SELECT name, id FROM cat WHERE id > 99"),  # both empty
+    ("SELECT NULL", "SELECT weight FROM cat WHERE name IS NULL"),
+    ("SELECT id, id, weight FROM cat", "SELECT weight, id, id FROM cat"),
+    ("SELECT id FROM cat WHERE id >= 2", "SELECT id FROM cat WHERE id > = 2 AND id < = 9 AND id !  = 9"),
+    ("SELECT id FROM cat WHERE id > = 2", "SELECT id FROM cat WHERE id >= 2"),
+    ("SELECT '> ='", "SELECT '>' || ' ='"),
+    ("SELECT random()", "SELECT random()"),  # the gold query to the letter
+]
+DIFFERENT = [
+    ("SELECT id FROM cat ORDER BY id", "SELECT id FROM cat ORDER BY id DESC"),
+    ("SELECT name FROM cat", "SELECT DISTINCT name FROM cat"),  # multisets
+    ("SELECT name, id FROM cat", "SELECT name, 5 - id FROM cat"),  # equal columns, other rows
+    ("SELECT id FROM cat", "SELECT id, name FROM cat"),
+    ("SELECT '4'", "SELECT 4"),
+    ("SELECT 0", "SELECT NULL"),
+    ("SELECT id, id, weight FROM cat", "SELECT weight, weight, id FROM cat"),
+]
+
+
+@pytest.mark.parametrize(("gold", "predicted"), SAME)
+def test_equal(sandbox, database, gold, predicted):
+    assert sandbox.compare(database, gold, predicted).outcome == "equal"
+
+
+@pytest.mark.parametrize(("gold", "predicted"), DIFFERENT)
+def test_different(sandbox, database, gold, predicted):
+    assert sandbox.compare(database, gold, predicted).outcome == "different"
+
+
+def test_a_permutation_must_fit_whole_rows():
+    gold = [(1, 1, 2), (2, 1, 1), (1, 2, 1)]
+    assert same_result(gold, [(b, c, a) for a, b, c in reversed(gold)], ordered=False)
+    assert not same_result(
+        gold, [(1, 1, 1), (2, 1, 1), (1, 2, 2)], ordered=False
+    )  # each column is a permutation
+    assert same_result([(1, 5), (2, 6)], [(5, 1), (6, 2)], ordered=True)
+    assert not same_result([(1, 5), (2, 6)], [(6, 2), (5, 1)], ordered=True)
+
+
+ATTACKS = {
+    "write": "DELETE FROM cat",
+    "drop": "DROP TABLE cat",
+    "create": "CREATE TABLE x (y)",
+    "temporary": "CREATE TEMP TABLE x AS SELECT 1",
+    "attach": "ATTACH DATABASE '/tmp/ceil_jax_attack.sqlite' AS other",
+    "pragma": "PRAGMA writable_schema = ON",
+    "pragma read": "PRAGMA table_info(cat)",
+    "vacuum into": "VACUUM INTO '/tmp/ceil_jax_attack.sqlite'",
+    "transaction": "BEGIN EXCLUSIVE",
+    "extension": "SELECT load_extension('libm.so')",
+    "read a file": "SELECT readfile('/etc/passwd')",
+    "two statements": "SELECT 1; DROP TABLE cat",
+    "no SQL": "I am sorry",
+    "nothing": "",
+    "a comment": "-- SELECT 1",
+    "a null byte": "SELECT 1\0",
+    "half a surrogate": "SELECT '\ud800'",
+    "long": "SELECT " + "1 + " * 50_000 + "1",
+    "deep": "SELECT " + "(" * 3_000 + "1" + ")" * 3_000,
+    "endless recursion": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT 1 FROM c",
+    "growing recursion": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n || n FROM c) SELECT 1 FROM c",
+    "join of 8 billion rows": "SELECT count(*) FROM big a, big b, big c",
+    "sort of 8 billion rows": "SELECT a.n FROM big a, big b, big c ORDER BY random()",
+    "many rows": "SELECT a.n FROM big a, big b",
+    "huge blob": "SELECT zeroblob(2000000000)",
+    "huge text": "SELECT replace(printf('%900000d', 1), ' ', 'xx')",
+    "large rows": "SELECT printf('%900000d', n) FROM big",
+    "slow pattern": "SELECT count(*) FROM big a, big b WHERE printf('%900000d', a.n + b.n) LIKE '"
+    + "%1_" * 60
+    + "%'",
+    "slow group_concat": "SELECT length(group_concat(printf('%9999d', a.n))) FROM big a, big b",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attack_is_refused_or_cut(sandbox, database, attack):
+    before = hashlib.sha256(database.read_bytes()).hexdigest()
+    files = {path.name for path in database.parent.iterdir()}
+    started = time.monotonic()
+    outcome = sandbox.compare(database, "SELECT count(*) FROM cat", ATTACKS[attack])
+    assert time.monotonic() - started < 2
+    assert outcome.outcome in ("error", "cut"), outcome
+    assert not outcome.right
+    assert hashlib.sha256(database.read_bytes()).hexdigest() == before
+    assert {path.name for path in database.parent.iterdir()} == files
+    assert sandbox.compare(database, "SELECT 1", "SELECT 1").right  # and the next query is answered
+
+
+def test_nothing_was_written_elsewhere(tmp_path, database):
+    with SqlSandbox() as sandbox:
+        for statement in (f"ATTACH '{tmp_path}/x' AS x", f"VACUUM INTO '{tmp_path}/x'"):
+            assert sandbox.compare(database, "SELECT 1", statement).outcome == "error"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_prediction_may_take_twice_the_gold_querys_time(database):
+    slow = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
+    with SqlSandbox(SqlLimits(seconds=1e-6)) as sandbox:
+        assert sandbox.compare(database, slow, "SELECT sum(n > 0) * 1999 / 2 FROM big").outcome == "equal"
+        assert sandbox.compare(database, slow, " UNION ALL ".join([slow] * 10)).outcome == "cut"
+
+
+def test_a_gold_query_that_does_not_run_is_told_apart(sandbox, database):
+    outcome = sandbox.compare(database, "SELECT missing FROM cat", "SELECT 1")
+    assert (outcome.outcome, outcome.detail) == ("gold failed", "no such column: missing")
+
+
+def question(id: str, database, query: str) -> Example:
+    return Example(id, "q", query, fields={"database": str(database), "db_id": "zoo"})
+
+
+def test_metric(database, caplog):
+    examples = [question(f"validation-{i}", database, "SELECT count(*) FROM cat") for i in range(3)]
+    examples.append(question("validation-3", database, "SELECT broken"))
+    predictions = ["SELECT 4", "SELECT 5", "nonsense", "SELECT 1"]
+    assert METRICS["sql_execution"].per_example(predictions, examples).tolist() == [1, 0, 0, 0]
+    assert METRICS["sql_execution"].corpus(predictions[:2], examples[:2]) == 1 / 2
+    assert "1 gold queries do not run" in caplog.text and "validation-3" in caplog.text
+
+
+def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
+    asked = []
+    compare = SqlSandbox.compare
+    monkeypatch.setattr(SqlSandbox, "compare", lambda *given: asked.append(given[-1]) or compare(*given))
+    examples = [question(f"validation-{i}", database, "SELECT count(*) FROM cat") for i in range(3)]
+    task = Task("zoo", [], examples, Template("{input} {output}"), "sql_execution")
+    predictions = ["SELECT 4", "SELECT 5", "SELECT 6"]
+    rows = [
+        {"prediction": sql, "gold": "", "id": str(i), "examples": []} for i, sql in enumerate(predictions)
+    ]
+    with Store(tmp_path).stage("metrics", {}) as stage:
+        assert measure(stage, task, examples, rows).value == 1 / 3
+    assert asked == predictions
+
+
+def test_metric_names_the_database_it_misses(tmp_path):
+    with pytest.raises(UserError, match="example 'validation-0': no database 'zoo'"):
+        METRICS["sql_execution"].per_example(
+            ["SELECT 1"], [question("validation-0", tmp_path / "no", "SELECT 1")]
+        )
+
+
+@pytest.mark.data
+def test_gold_queries_of_spider_execute(data_dir):
+    examples = load_task("spider", data_dir, limit=150).validation
+    metric = METRICS["sql_execution"]
+    assert metric.corpus([example.output for example in examples], examples) == 1
+    assert metric.corpus(["SELECT 'no such answer'"] * len(examples), examples) == 0

@@ -1,0 +1,294 @@
+"""The whole pipeline on the test LM and the test encoder."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from films import SMALL, TASK, film
+
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.compare import compare
+from ceil_jax.report.write import write_report
+from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.training.loop import split_held_out
+
+NAMES = [name for name, method in METHODS.items() if not method.retriever.startswith(("skill", "target"))]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of every method, its folder and its table."""
+    out = tmp_path_factory.mktemp("runs")
+    pipeline = Pipeline(replace(SMALL, out=out), TASK)
+    return pipeline, compare(pipeline, NAMES)
+
+
+def test_every_method_answers_every_query(finished):
+    _, table = finished
+    assert [row.method for row in table.rows] == NAMES
+    for result in table.evaluations.values():
+        assert [row["id"] for row in result.rows] == [example.id for example in TASK.validation]
+        assert all(len(row["examples"]) == 3 for row in result.rows)
+        assert result.value == np.mean([row["prediction"] == row["gold"] for row in result.rows])
+
+
+def test_prompts_end_with_the_most_relevant(finished):
+    _, table = finished
+    for method in ("topk", "dpp", "ceil", "bm25"):
+        for row in table.evaluations[method].rows:
+            relevance = [example[1] for example in row["examples"]]
+            assert relevance == sorted(relevance)
+
+
+def test_costs_are_counted_where_they_arise(finished):
+    _, table = finished
+    rows = {row.method: row for row in table.rows}
+    assert rows["topk"].training_tokens == 0
+    assert rows["epr"].training_tokens > 24 * 6 * 10
+    assert rows["ceil"].training_tokens > rows["epr"].training_tokens
+    assert all(row.answering_tokens > 30 * 20 for row in table.rows)
+
+
+def test_a_second_run_computes_nothing(finished, monkeypatch):
+    pipeline, table = finished
+    again = Pipeline(pipeline.config, TASK)
+    for name in ("log_likelihood", "choice_log_likelihood", "choose", "generate"):
+        monkeypatch.setattr(type(again.lm), name, lambda *a, **k: pytest.fail("the LM was asked again"))
+    monkeypatch.setattr("ceil_jax.training.contrastive.train_epr", lambda *a: pytest.fail("trained again"))
+    monkeypatch.setattr("ceil_jax.training.ceil.train_ceil", lambda *a: pytest.fail("trained again"))
+    second = compare(again, NAMES)
+    assert [(r.method, r.value, r.interval) for r in second.rows] == [
+        (r.method, r.value, r.interval) for r in table.rows
+    ]
+
+
+def test_a_change_recomputes_only_what_depends_on_it(finished, monkeypatch):
+    pipeline, _ = finished
+    config = replace(pipeline.config, ceil=replace(SMALL.ceil, loss="info_nce", learning_rate=1e-3))
+    changed = Pipeline(config, TASK)
+    monkeypatch.setattr(
+        type(changed.lm), "choice_log_likelihood", lambda *a: pytest.fail("subsets were scored again")
+    )
+    monkeypatch.setattr(
+        "ceil_jax.training.contrastive.train_epr", lambda *a: pytest.fail("EPR was trained again")
+    )
+    before = set(Path(pipeline.config.out).glob("ceil-*"))
+    changed.encoders("ceil")
+    [new] = set(Path(pipeline.config.out).glob("ceil-*")) - before
+    assert '"loss":"info_nce"' in (new / "key.json").read_text()
+
+
+@pytest.mark.parametrize(("train_context", "different"), [("frozen", 2), ("shared", 2), ("both", 3)])
+def test_whose_encoder_the_examples_have(finished, moved_for_trained, train_context, different):
+    pipeline, _ = finished
+    ceil = replace(SMALL.ceil, train_context=train_context, learning_rate=3e-3)
+    query, context = Pipeline(replace(pipeline.config, ceil=ceil), TASK).encoders("ceil")
+    epr = pipeline.encoders("epr").query
+    assert len({query.fingerprint, context.fingerprint, epr.fingerprint}) == different
+    assert query.fingerprint != epr.fingerprint
+    assert (context.fingerprint == epr.fingerprint) == (train_context == "frozen")
+    assert (context.fingerprint == query.fingerprint) == (train_context == "shared")
+
+
+def test_k_dpp_subsets_and_base_initialisation(finished):
+    pipeline, _ = finished
+    ceil = replace(SMALL.ceil, sampler="k_dpp", initial="base", epochs=1)
+    changed = Pipeline(replace(pipeline.config, signal="choice", ceil=ceil), TASK)
+    assert len(changed.evaluate("ceil").rows) == 30
+    assert "training CEIL" in changed.costs and "training EPR" not in changed.costs
+    uniform = Pipeline(replace(changed.config, ceil=replace(ceil, sampler="random")), TASK)
+    ours, theirs = (run._ceil_sets[1] for run in (changed, uniform))
+    assert (ours.shortlist == theirs.shortlist).all() and (ours.subsets != theirs.subsets).any()
+    [row, *_] = changed.ceil_scores.rows
+    assert changed.signal([row])[0].tolist() == pytest.approx(row["choice"])
+
+
+def test_ceil_holds_out_what_epr_did_not_learn_from(finished, monkeypatch):
+    pipeline, _ = finished
+    few = Pipeline(replace(pipeline.config, ceil=replace(SMALL.ceil, instances=12)), TASK)
+    learnt_from = few.epr_scores.positions[split_held_out(24, SMALL.seed)[0]]
+    asked = []
+    monkeypatch.setattr(
+        "ceil_jax.training.ceil.split_held_out", lambda *a: asked.append(split_held_out(*a)) or asked[0]
+    )
+    few.encoders("ceil")
+    [(_, held_out)] = asked
+    positions = few.ceil_scores.positions
+    assert not set(positions[held_out]) & set(learnt_from)
+    assert [TASK.train[i] for i in positions] == few.ceil_scores.instances
+    base = Pipeline(replace(few.config, ceil=replace(few.config.ceil, initial="base")), TASK)
+    assert base._learnt_from("base").size == 0
+
+
+def test_shortlists_of_an_index_that_finds_too_few(finished, monkeypatch):
+    pipeline, _ = finished
+    queries, n = TASK.train[:3], SMALL.ceil.shortlist
+
+    def found(counts):
+        found = pipeline.nearest(pipeline.encoders("base"), TASK.train, queries, n)
+        return lambda *_: [picks[:count] for picks, count in zip(found, counts, strict=True)]
+
+    monkeypatch.setattr(pipeline, "nearest", found([12, 5, 3]))
+    proposal = pipeline._propose(pipeline.base, queries, SMALL.ceil)
+    assert (proposal.shortlist >= 0).sum(axis=1).tolist() == [12, 5, 3]
+    assert (proposal.subsets.max(axis=(1, 2)) < [12, 5, 3]).all()
+    monkeypatch.undo()
+    monkeypatch.setattr(pipeline, "nearest", found([12, 5, 2]))
+    with pytest.raises(UserError, match=r"found 2 neighbours .* subsets have 3 examples; use --index exact"):
+        pipeline._propose(pipeline.base, queries, SMALL.ceil)
+
+
+def test_report_is_one_page_that_needs_nothing_else(finished, tmp_path):
+    pipeline, table = finished
+    files = write_report(tmp_path, pipeline, table)
+    page = files.page.read_text()
+    assert "data:image/png;base64," in page
+    assert "http://" not in page and "https://" not in page
+    assert all(METHODS[row.method].label in page for row in table.rows)
+    assert files.figure.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "results.csv").read_text().count("\n") == len(table.rows) + 1
+    assert "| CEIL |" in (tmp_path / "results.md").read_text()
+
+
+def test_generation_tasks_go_the_same_way(tmp_path):
+    def pair(split, i):
+        return Example(f"{split}-{i}", f"list files of kind{i % 4} {i}", f"ls kind{i % 4}")
+
+    task = Task(
+        "commands",
+        [pair("train", i) for i in range(40)],
+        [pair("validation", i) for i in range(40, 52)],
+        Template("{input}\t{output}"),
+        "exact_match",
+        max_new_tokens=8,
+        more_metrics=("char_bleu",),
+    )
+    pipeline = Pipeline(replace(SMALL, out=tmp_path), task)
+    table = compare(pipeline, ["random", "topk", "epr", "ceil"])
+    assert set(table.evaluations["topk"].more) == {"char_bleu"}
+    assert all("\n" not in row["prediction"] for row in table.evaluations["topk"].rows)
+    with pytest.raises(UserError, match="--signal choice: commands has no choices"):
+        Pipeline(replace(SMALL, out=tmp_path, signal="choice"), task).evaluate("epr")
+
+
+def long_and_short(split, i):
+    """A film of 11 tokens as an example, or up to 12 more."""
+    plain = film(split, i)
+    return replace(plain, input=plain.input + " of a film" * (i % 5))
+
+
+UNEVEN = replace(
+    TASK,
+    train=[long_and_short("train", i) for i in range(60)],
+    validation=[long_and_short("validation", i) for i in range(60, 90)],
+)
+
+
+def run_of(out, **changes):
+    return Pipeline(replace(SMALL, out=out, shots=8, shortlist=59, **changes), UNEVEN)
+
+
+def chosen(pipeline, name="dpp"):
+    rows, _ = pipeline.answers(name, UNEVEN.validation)
+    return [row["examples"] for row in rows]
+
+
+@pytest.mark.parametrize("budget", [60, 90])
+def test_map_under_each_prompts_budget(tmp_path, budget):
+    cut = chosen(run_of(tmp_path, token_budget=budget))
+    pipeline = run_of(tmp_path, token_budget=budget, fit="budget")
+    fitted = chosen(pipeline)
+    builder = pipeline.builder(UNEVEN.validation)
+    by_id = {example.id: example for example in UNEVEN.train}
+    longest = 0
+    # nothing of what was chosen is cut
+    assert list(map(len, fitted)) == list(map(len, pipeline.retrieve("dpp", UNEVEN.validation)))
+    for query, examples in zip(UNEVEN.validation, fitted, strict=True):
+        text = builder.text(query, [by_id[name] for name, *_ in examples])
+        longest = max(longest, int(pipeline.lm.count_tokens([text])[0]))
+    # there is always another film of 11 tokens
+    assert budget - 11 < longest <= budget
+    counts, before = ([len(examples) for examples in sets] for sets in (fitted, cut))
+    assert min(counts) >= 1 and sum(counts) > sum(before)
+
+
+def test_only_methods_that_end_in_map_choose_under_a_budget(tmp_path):
+    cut, fitted = run_of(tmp_path, token_budget=50), run_of(tmp_path, token_budget=50, fit="budget")
+    for method in ("topk", "mmr", "random"):
+        assert cut.answers(method, UNEVEN.validation)[1] == fitted.answers(method, UNEVEN.validation)[1]
+    assert cut.answers("dpp", UNEVEN.validation)[1] != fitted.answers("dpp", UNEVEN.validation)[1]
+
+
+def test_a_token_budget_leaves_training_as_it_is(finished, monkeypatch):
+    pipeline, _ = finished
+    monkeypatch.setattr(
+        "ceil_jax.training.contrastive.train_epr", lambda *a: pytest.fail("EPR was trained again")
+    )
+    monkeypatch.setattr("ceil_jax.training.ceil.train_ceil", lambda *a: pytest.fail("CEIL was trained again"))
+    for fit in ("greedy", "budget"):
+        run = Pipeline(replace(pipeline.config, token_budget=35, fit=fit, order="greedy"), TASK)
+        assert all(0 < len(row["examples"]) < 3 for row in run.evaluate("ceil").rows)
+
+
+def test_the_first_chosen_stands_next_to_the_query(finished):
+    pipeline, table = finished
+    run = Pipeline(replace(pipeline.config, order="greedy"), TASK)
+    rows, picks = run.evaluate("ceil").rows, run.retrieve("ceil", TASK.validation)
+    shown = [[name for name, *_ in row["examples"]] for row in rows]
+    assert shown == [[pick.id for pick in reversed(one)] for one in picks]
+    assert shown != [[name for name, *_ in row["examples"]] for row in table.evaluations["ceil"].rows]
+
+
+def test_settings_at_their_defaults_are_in_no_key(finished):
+    """Stages of before there were these settings are found."""
+    pipeline, _ = finished
+    default = pipeline.config
+    for path in [*default.out.glob("predictions-*"), *default.out.glob("run-*")]:
+        key = json.loads((path / "key.json").read_text())
+        settings = key.get("config", key)
+        assert ("token_budget" in settings) == (settings.get("token_budget") is not None)
+        assert settings.get("order") != "similarity"
+    picks = pipeline.retrieve("topk", TASK.validation)
+
+    def name(**changes):
+        run = Pipeline(replace(default, **changes), TASK)
+        return run.answers_with(picks, TASK.validation, "keys")[1]
+
+    same = name()
+    assert same == name(token_budget=None, order="similarity") == name(fit="budget")
+    assert len({same, name(token_budget=100), name(token_budget=90), name(order="greedy")}) == 4
+
+
+@pytest.mark.parametrize("fit", ["greedy", "similarity", "budget"])
+def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypatch, fit):
+    scored = []
+    kept = Pipeline.scores
+    monkeypatch.setattr(
+        Pipeline, "scores", lambda self, q, p, w: scored.append((q, p)) or kept(self, q, p, w)
+    )
+    pipeline = run_of(tmp_path, token_budget=60, fit=fit, trade_off="tuned")
+    pipeline.tuned_trade_off("base")
+    [(queries, proposal)] = scored
+    room = pipeline.room(queries)
+    costs = np.pad(room.costs(proposal.shortlist), ((0, 0), (0, 1)))
+    left = np.array([room.left[query.id] for query in queries])
+    spent = np.take_along_axis(costs[:, None], proposal.subsets, axis=2).sum(axis=2)
+    # a subset's −1 is the last column: an example that costs nothing
+    assert (spent <= left[:, None]).all() and (left[:, None] - spent < 26).all()
+    assert ((proposal.subsets >= 0).sum(axis=2) >= 1).all()
+    whole = run_of(tmp_path, fit="greedy", trade_off="tuned")
+    whole.tuned_trade_off("base")
+    assert (scored[1][1].subsets >= 0).all()
+
+
+def test_sizes_that_do_not_fit(tmp_path):
+    with pytest.raises(UserError, match="--shots 60: the bank of films has 60 examples"):
+        Pipeline(replace(SMALL, shots=60), TASK)
+    with pytest.raises(UserError, match=r"--ceil\.size 13: subsets are drawn from 12 examples"):
+        Pipeline(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, size=13)), TASK).evaluate("ceil")
+    with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
+        Pipeline(replace(SMALL, out=tmp_path), TASK).evaluate("ciel")

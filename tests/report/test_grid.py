@@ -1,0 +1,380 @@
+"""Grids of runs, their tables, their dry runs."""
+
+import importlib.util
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from films import SMALL, TASK
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import Evaluation
+from ceil_jax.pipeline.methods import TRAINED
+from ceil_jax.report.dry_run import plan
+from ceil_jax.report.grid import Cell, Entry, Grid, summary
+from ceil_jax.report.results import costs_of, lines_of, unpacked
+from ceil_jax.report.tables import Table
+from ceil_jax.tasks.example import Example
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+EXPERIMENTS = [
+    *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
+    *(FOLDER / f"{name}.py" for name in ("budget", "diagnosis", "ideas", "one_for_all")),
+]
+
+
+class FilmGrid(Grid):
+    """Of the test task, whatever a configuration names; "broken" fails."""
+
+    def task(self, config):
+        if config.task == "broken":
+            raise UserError("broken: no file")
+        return replace(TASK, name=config.task)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with EPR and CEIL of two seeds, and the names of its stages."""
+    config = replace(SMALL, out=tmp_path_factory.mktemp("runs"))
+    grid = FilmGrid()
+    entries = [Entry(method, "films", Cell(config, method)) for method in ("topk", "epr", "ceil")]
+    measured, failed = grid.run(entries, (0, 1))
+    assert not failed
+    return config, grid, measured
+
+
+def stages(config, kind):
+    return {path.name for path in config.out.glob(f"{kind}-*")}
+
+
+def test_seeds_of_training_share_what_the_lm_read(runs):
+    config, _, measured = runs
+    # one for EPR's candidates, one for CEIL's subsets, though there are two EPRs and two CEILs
+    assert len(stages(config, "scores")) == 2
+    assert len(stages(config, "epr")) == len(stages(config, "ceil")) == 2
+    assert [one.seeds for one in measured] == [(0,), (0, 1), (0, 1)]
+
+
+def test_two_tables_compute_a_cell_once(runs, monkeypatch):
+    config, _, measured = runs
+    for name in ("choice_log_likelihood", "choose", "generate", "log_likelihood"):
+        monkeypatch.setattr(TinyLM, name, lambda *a, **k: pytest.fail("the LM was asked again"))
+    monkeypatch.setattr("ceil_jax.training.ceil.train_ceil", lambda *a: pytest.fail("trained again"))
+    again, _ = FilmGrid().run([Entry("CEIL", "MAP", Cell(config, "ceil"))], (0, 1))
+    assert again[0].values == measured[2].values
+    assert again[0].interval == measured[2].interval
+
+
+def test_a_cell_is_what_its_method_depends_on(runs):
+    config, *_ = runs
+    other = replace(config, ceil=replace(config.ceil, loss="info_nce"), seed=1)
+    assert Cell(config, "topk").essential() == Cell(other, "topk").essential()
+    assert Cell(replace(other, seed=0), "epr").essential() == Cell(config, "epr").essential()
+    wider = replace(config, shortlist=7, trade_off=0.5)
+    for method in ("random", "topk", "epr"):
+        assert Cell(wider, method).essential() == Cell(config, method).essential()
+    for method in ("mmr", "dpp", "epr_map", "ceil_topk", "ceil"):
+        assert Cell(wider, method).essential() != Cell(config, method).essential()
+    assert Cell(other, "ceil").essential() != Cell(config, "ceil").essential()
+    longer = replace(config, tst=replace(config.tst, epochs=9))
+    from_tst = replace(config.ceil, initial="tst")
+    assert Cell(longer, "ceil").essential() == Cell(config, "ceil").essential()
+    assert Cell(longer, "tst").essential() != Cell(config, "tst").essential()
+    assert (
+        Cell(replace(longer, ceil=from_tst), "ceil").essential()
+        != Cell(replace(config, ceil=from_tst), "ceil").essential()
+    )
+    assert Cell(config, "ceil", (config,)).essential() == Cell(config, "ceil").essential()
+
+
+def test_a_task_that_fails_leaves_the_others(runs):
+    config, grid, _ = runs
+    broken = replace(config, task="broken")
+    entries = [Entry("top-k", task.task, Cell(task, "topk")) for task in (broken, config)]
+    measured, failed = grid.run(entries, (0,))
+    assert [one.entry.task for one in measured] == ["films"]
+    assert failed == {"broken": "broken: no file"}
+    assert "broken has no numbers: broken: no file" in Table("t", measured, failed).markdown()
+
+
+def test_encoders_of_another_run(runs):
+    config, grid, _ = runs
+    elsewhere = replace(config, shots=2)
+    result = grid.evaluate(Cell(elsewhere, "ceil", (config,)))
+    assert all(len(row["examples"]) == 2 for row in result.rows)
+    borrowed = grid.pipeline(elsewhere, (config,)).encoders("ceil").query.fingerprint
+    assert borrowed == grid.pipeline(config).encoders("ceil").query.fingerprint
+
+
+def evaluation(scores):
+    scores = np.array(scores, float)
+    return Evaluation([], scores, scores.mean(), Interval(0, 0, 0), {}, scores[:, None])
+
+
+def measured_as(method, *seeds):
+    entry = Entry(method, "films", Cell(RunConfig(task="films"), method), paper=12.5)
+    return summary(entry, "tiny", range(len(seeds)), [evaluation(scores) for scores in seeds], "accuracy")
+
+
+def test_one_encoder_is_trained_on_the_scores_of_several_tasks(runs, monkeypatch):
+    config, *_ = runs
+    grid = FilmGrid()
+    others = tuple(replace(config, task=name) for name in ("films", "shows"))
+    together = grid.pipeline(config, others)
+    for name in ("choice_log_likelihood", "log_likelihood"):
+        monkeypatch.setattr(TinyLM, name, lambda *a, **k: pytest.fail("the LM scores nothing twice"))
+    trainer = together.trained_by
+    scored, [films, _] = trainer.epr_scores, trainer.members
+    half = len(films.epr_scores.instances)
+    assert len(scored.instances) == 2 * half == len(scored.rows)
+    bank = len(films.task.train)
+    assert (scored.proposal.shortlist[half:] == films.epr_scores.proposal.shortlist + bank).all()
+    assert len(trainer.inputs.context) == 2 * bank
+    for source in ("epr", "ceil"):
+        # trained, and not what the task's own scores give
+        assert together.history(source) != grid.pipeline(config).history(source)
+    # another seed of training has the same sets, and its λ from the first seed's encoders
+    seeded = grid.pipeline(*Cell(config, "ceil", others).seeded(1)[::2])
+    assert seeded.trained_by.epr_scores.stage == scored.stage
+    assert seeded._first_seed.trained_by.config.seed == config.data_seed
+
+
+def test_tasks_trained_on_together_need_sets_of_one_size(runs):
+    config, *_ = runs
+    grid = FilmGrid()
+    fewer = replace(config, epr=replace(config.epr, candidates=4))
+    with pytest.raises(UserError, match="subsets of one size, not 4 × 4 × 1, 6 × 6 × 1"):
+        grid.pipeline(config, (config, fewer)).encoders("epr")
+
+
+def test_mean_and_standard_deviation_over_seeds():
+    one = measured_as("ceil", [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])
+    assert one.values == (50, 75, 100)
+    assert one.interval.mean == (50 + 75 + 100) / 3
+    assert one.sd == 25  # √((25² + 0 + 25²) / 2)
+    # of the seeds' mean score a query: 1, 1, 2/3, 1/3
+    means = bootstrap_interval(np.array([1, 1, 2 / 3, 1 / 3]))
+    assert one.interval == pytest.approx([100 * number for number in means])
+    assert measured_as("topk", [1, 0]).sd is None
+
+
+def test_the_paired_interval_is_of_the_differences():
+    ceil = measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])
+    epr = measured_as("epr", [1, 0, 0, 0])
+    differences = bootstrap_interval(np.array([0, 0.5, 0, 1]))
+    assert ceil.minus(epr) == pytest.approx([100 * number for number in differences])
+    # the same on every query: no doubt, however few they are
+    assert ceil.minus(ceil) == (0, 0, 0)
+
+
+def test_corpus_metrics_are_resampled_as_such():
+    predictions, golds = ["ls -la /home", "cat file.txt", "rm"], ["ls -l /home", "cat file", "rmdir a b c"]
+    examples = [Example(str(i), "", gold) for i, gold in enumerate(golds)]
+    for name in ("char_bleu", "bleu"):
+        metric = metric_named(name)
+        columns = metric.statistics(metric.per_example(predictions, examples), predictions, examples)
+        # twice the first, once the third: what a resample may be
+        sums, again = 2 * columns[0] + columns[2], [0, 0, 2]
+        expected = metric.corpus([predictions[i] for i in again], [examples[i] for i in again])
+        assert metric.from_sums(sums, 3) == pytest.approx(expected)
+        assert metric.from_sums(columns.sum(axis=0), 3) == pytest.approx(metric.corpus(predictions, examples))
+        interval = bootstrap_interval(columns, metric.from_sums, resamples=50)
+        assert interval.low <= interval.mean <= interval.high
+
+
+def test_a_table_in_markdown_and_csv():
+    table = Table(
+        "Films", [measured_as("epr", [1, 0, 0, 0]), measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])]
+    )
+    text = table.markdown()
+    assert "| ceil | 62.5 ± 17.7 (paper 12.5) |" in text
+    assert "| films | ceil | films | 4 | 2 | accuracy | 62.5 | 17.7 |" in text
+    assert "+37.5 (" in text
+    header, epr, ceil = (line.split(",") for line in table.csv().splitlines())
+    assert len(header) == len(epr) == len(ceil)
+    assert dict(zip(header, ceil, strict=True))["minus_epr"] == "37.500"
+    assert dict(zip(header, epr, strict=True))["minus_epr"] == ""
+
+
+def test_rows_that_all_tasks_have_are_averaged():
+    def of(task, method, *scores):
+        one = measured_as(method, *scores)
+        config = replace(one.entry.cell.config, task=task)
+        return replace(one, entry=Entry(method, task, Cell(config, method)))
+
+    both = [of(task, "epr", [1, 0, 0, 0]) for task in ("films", "shows")]
+    both += [of("films", "ceil", [1, 1, 0, 0]), of("shows", "ceil", [1, 1, 1, 1], [1, 1, 1, 0])]
+    text = Table("Both", [*both, of("films", "topk", [0, 0, 0, 0])]).markdown()
+    averages = text[text.index("## Mean over the 2 tasks") : text.index("## Every number")]
+    assert "| epr | 25.0 |" in averages
+    assert "| ceil | 68.8 |" in averages and "+43.8 (" in averages
+    assert "topk" not in averages
+    assert "Mean over" not in Table("One", both[:1]).markdown()
+
+
+def wanted(config):
+    """Two entries, and one that needs a larger bank than the task has."""
+    larger = Entry("none", "films", Cell(replace(config, shots=7), "topk"), least_bank=len(TASK.train) + 1)
+    return [larger] + [Entry(name, "films", Cell(config, name)) for name in ("topk", "ceil")]
+
+
+def test_what_the_bank_is_too_small_for_is_left_out(runs):
+    config, grid, _ = runs
+    measured, failed = grid.run(wanted(config), (0,))
+    assert [one.entry.row for one in measured] == ["topk", "ceil"] and not failed
+
+
+def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path):
+    config, *_ = runs
+    for name in ("choice_log_likelihood", "choose", "generate", "log_likelihood"):
+        monkeypatch.setattr(TinyLM, name, lambda *a, **k: pytest.fail("the LM was asked"))
+    monkeypatch.setattr("ceil_jax.report.dry_run.Grid", FilmGrid)
+    done = plan(wanted(config), (0, 1))
+    assert all(work.done for work in done.stages.values())
+    training = {f"training {name}, seed {seed}" for name in ("EPR", "CEIL") for seed in (0, 1)}
+    scoring = {"scoring EPR candidates", "scoring CEIL subsets"}
+    assert training | scoring < {work.what for work in done.stages.values()}
+
+    elsewhere = plan(wanted(replace(config, out=tmp_path / "none")), (0, 1))
+    assert not (tmp_path / "none").exists()
+    # what is not known yet is listed all the same; runs that chose alike share stages once they are done
+    assert {work.what for work in done.stages.values()} <= {work.what for work in elsewhere.stages.values()}
+    assert not any(work.done for work in elsewhere.stages.values())
+    read = {work.what: work.read for work in elsewhere.stages.values()}
+    assert read["scoring CEIL subsets"] > 24 * 5 * 20
+    text = elsewhere.text()
+    assert "would run" in text and "H100" in text and "2 CPU cores" in text
+
+    changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
+    partly = plan([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
+    state = {work.what: work.done for work in partly.stages.values()}
+    assert state["scoring CEIL subsets"] and state["training EPR, seed 0"]
+    assert not state["training CEIL, seed 0"] and not state["CEIL on films"]
+
+
+def script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.EXPERIMENT
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_script_runs_to_its_files(path, runs, tmp_path, moved_for_trained, monkeypatch, capsys):
+    config = replace(runs[0], out=shutil.copytree(runs[0].out, tmp_path / "runs"))
+    monkeypatch.setattr("ceil_jax.cli.experiment.Grid", FilmGrid)
+    monkeypatch.setattr("ceil_jax.cli.experiment.task_spec", lambda name: replace(TASK, name=name))
+    experiment = script(path)
+    monkeypatch.setitem(
+        experiment.entries.__globals__,
+        "task_spec",
+        lambda name: type("Spec", (), {"paper": {}, "metric": "accuracy"}),
+    )
+    short = {"SUBSETS": (3, 5), "SHORTLISTS": (6, 12), "EXAMPLES": (2, 3), "TRADE_OFFS": (0.05, 0.1)}
+    short |= {"BUDGETS": (40, 60)}
+    for name, value in short.items():
+        monkeypatch.setitem(experiment.entries.__globals__, name, value)
+    tasks = ["films", "shows"] if experiment.name == "one_for_all" else ["films"]
+    assert experiment.main(experiment_arguments(config, tasks)) == 0
+    [folder] = config.out.glob(f"{experiment.name}-*")
+    assert (folder / f"{experiment.name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / f"{experiment.name}.pdf").read_bytes().startswith(b"%PDF")
+    assert (folder / f"{experiment.name}.csv").read_text().count("\n") > 2
+    assert "| films |" in (folder / f"{experiment.name}.md").read_text()
+    assert experiment.name in capsys.readouterr().out
+
+
+def test_every_run_behind_a_table_is_recorded(runs):
+    _, grid, measured = runs
+    lines = list(lines_of(grid, measured, "table2"))
+    assert [(line["method"], line["seed"]) for line in lines] == [
+        *(("topk", None), ("epr", 0), ("epr", 1), ("ceil", 0), ("ceil", 1))
+    ]
+    for line, value in zip(lines, [v for one in measured for v in one.values], strict=True):
+        assert (
+            line["value"] == pytest.approx(value, abs=1e-3) and line["low"] <= line["value"] <= line["high"]
+        )
+        assert line["n"] == 30 and line["bank"] == 60 and line["tokens"] > 0 and line["metric"] == "accuracy"
+    assert len({line["config"] for line in lines}) == 5
+    assert len({line["texts"] for line in lines}) == 1
+    seeds = [unpacked(line["statistics"]) for line in lines if line["method"] == "ceil"]
+    assert np.allclose(np.stack(seeds), measured[-1].statistics, atol=1e-4)
+    # EPR's tokens are part of what CEIL took
+    assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
+
+    header, *costs = costs_of(grid, measured)
+    assert len(header) == 4 and [row for row, *_ in costs] == [one.entry.row for one in measured]
+    tokens = [sum(int(number.replace(",", "")) for number in cells[1:3]) for cells in costs]
+    assert tokens == [lines[place]["tokens"] for place in (0, 1, 3)]
+
+
+def experiment_arguments(config, tasks):
+    """SMALL as flags."""
+    flags = {
+        "--lm": "tiny",
+        "--encoder": "tiny",
+        "--limit": "None",
+        "--bank-limit": "None",
+        "--shots": config.shots,
+        "--shortlist": config.shortlist,
+        "--out": config.out,
+        "--seeds": 0,
+    }
+    for part in TRAINED:
+        settings = vars(getattr(config, part))
+        flags |= {f"--{part}.{name.replace('_', '-')}": value for name, value in settings.items()}
+    return ["--tasks", *tasks, *(str(part) for flag in flags.items() for part in flag)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tasks", "geoquerry"], "table2: unknown task 'geoquerry'; did you mean 'geoquery'?"),
+        (["--retriever", "epr", "ciel"], "table2: unknown method 'ciel'; did you mean 'ceil'?"),
+        (["--scale", "tinny"], "table2: unknown scale 'tinny'; did you mean 'tiny'?"),
+        (["--tasks", "geoquery"], "table2: no task has numbers: geoquery: task 'geoquery' has no hub copy"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, capsys):
+    [path] = [path for path in EXPERIMENTS if path.stem == "table2"]
+    assert script(path).main(["--lm", "tiny", "--encoder", "tiny", *arguments]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "methods", "rows", "besides"),
+    [
+        ("table2", ["topk", "random"], ["random", "dense top-k"], "What it took"),
+        ("budget", ["dpp"], ["DPP-MAP, cut", "DPP-MAP, budget-aware"], "Examples and tokens a prompt"),
+    ],
+)
+def test_a_table_of_some_of_its_methods(name, methods, rows, besides, runs, monkeypatch, capsys):
+    config, grid, _ = runs
+    monkeypatch.setattr("ceil_jax.cli.experiment.Grid", lambda: grid)
+    monkeypatch.setattr("ceil_jax.cli.experiment.task_spec", lambda name: replace(TASK, name=name))
+    [path] = [path for path in EXPERIMENTS if path.stem == name]
+    experiment = script(path)
+    for constant, value in {
+        "task_spec": lambda name: type("Spec", (), {"paper": {}}),
+        "BUDGETS": (40, 60),
+    }.items():
+        monkeypatch.setitem(experiment.entries.__globals__, constant, value)
+    arguments = [*experiment_arguments(config, ["films"]), "--retriever", *methods]
+    assert experiment.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert all(f"| {row} |" in text for row in rows)
+    assert not any(f"| {row} |" in text for row in ("EPR", "CEIL", "CEIL, cut", "CEIL, budget-aware"))
+    assert besides in text and "nan" not in text
+
+
+def test_a_mistyped_flag_exits_with_2(capsys):
+    [path] = [path for path in EXPERIMENTS if path.stem == "table2"]
+    with pytest.raises(SystemExit) as stopped:
+        script(path).main(["--tsks", "geoquery"])
+    assert stopped.value.code == 2

@@ -1,0 +1,45 @@
+"""Figures that end in a file."""
+
+import numpy as np
+import pytest
+
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.report.plots import draw_lines, draw_points, image, panels
+
+
+def test_a_series_looks_the_same_in_every_panel():
+    _, (left, right) = panels(2)
+    point = [(1.0, 2.0, 1.0, 3.0)]
+    names = ("top-k", "EPR", "CEIL")
+    draw_lines(left, dict.fromkeys(names, point), "x", "y", names=names)
+    draw_lines(right, {"CEIL": point}, "x", "y", names=names)
+    [ours] = [drawn for drawn in left.lines if drawn.get_label() == "CEIL"]
+    [alone] = right.lines
+    assert (ours.get_color(), ours.get_marker()) == (alone.get_color(), alone.get_marker())
+
+
+def test_no_figure_is_left_open():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    before = pyplot.get_fignums()
+    figure, axes = panels(5)
+    assert len(axes) == 5 and len(figure.axes) == 8
+    assert pyplot.get_fignums() == before
+
+
+@pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_a_figure_drawn_twice_is_the_same_file(kind, magic):
+    figure, [axes] = panels(1)
+    axes.plot([0, 1], [1, 0])
+    assert image(figure, kind).startswith(magic)
+    assert b"CreationDate" not in image(figure, kind)
+    assert image(figure, kind) == image(figure, kind)
+
+
+def test_an_interval_without_width_is_drawn():
+    """The ends of the interval of equal scores may lie across their mean by a rounding."""
+    score = 100 * (0.1 + 0.2)
+    low, high = np.nextafter(score, 100), np.nextafter(score, 0)
+    _, [axes] = panels(1)
+    draw_points(axes, ["top-k"], [Interval(score, low, high)], [None], "accuracy, %")
+    [segment] = axes.collections[0].get_segments()  # the second is the legend's
+    np.testing.assert_allclose(segment[:, 0], score)

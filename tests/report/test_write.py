@@ -1,0 +1,231 @@
+"""The page: what is on it, what it leaves out, and that nothing in an example can act."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from ceil_jax.cli.main import main
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import measure
+from ceil_jax.pipeline.records import read_records, record
+from ceil_jax.report.page_tables import tables
+from ceil_jax.report.write import report
+from ceil_jax.store.stage import Cost, Store
+from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.training.config import CEILConfig
+
+HOSTILE = [
+    '</script><script>document.title="ran"</script>',
+    "<img src=x onerror=\"document.title='ran'\">",
+    "<!--<script>",
+    "line\u2028end & {braces} \\u003c",
+]
+TASK = Task(
+    "sst5",
+    [Example(f"train-{i}", HOSTILE[i % 4], "bad") for i in range(8)],
+    [Example(f"validation-{i}", f"{HOSTILE[i % 4]} {i}", "good") for i in range(4)],
+    Template("{input} {output}"),
+    "exact_match",
+)
+
+
+def keep(root, method, predictions, config=None, task=TASK):
+    """An evaluation on disk, as the pipeline leaves it."""
+    store = Store(root)
+    rows = [
+        {
+            "id": query.id,
+            "examples": [["train-0", 0.5, -0.25], ["train-3", 0.75, float("-inf")]],
+            "prediction": prediction,
+            "gold": query.output,
+        }
+        for query, prediction in zip(task.validation, predictions, strict=True)
+    ]
+    with store.stage("predictions", {"is": [method, predictions]}) as stage:
+        kept = stage.rows(len(rows), lambda start, stop: rows[start:stop], chunk=3, what=method)
+        answers = stage.name
+    with store.stage("metrics", {"of": answers}) as stage:
+        measure(stage, task, task.validation, kept)
+        metrics = stage.name
+    return record(
+        store,
+        config or RunConfig(task=task.name, out=root),
+        task,
+        task.validation,
+        method,
+        "an LM",
+        predictions=answers,
+        metrics=metrics,
+        preparing=Cost(2.0, 30),
+        answering=Cost(1.0, 40),
+    )
+
+
+@pytest.fixture
+def runs(tmp_path):
+    root = tmp_path / "runs"
+    keep(root, "bm25", ["good", "good", "good", HOSTILE[0]])
+    keep(root, "topk", ["good", "bad", "bad", HOSTILE[1]])
+    return root
+
+
+def data(page: str) -> list[dict]:
+    [content] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    return json.loads(content)
+
+
+def test_tables_stand_beside_the_papers_numbers(runs):
+    [table] = tables(read_records(runs)[0])
+    assert [line.label for line in table.lines] == ["BM25", "dense top-k"]
+    assert [line.record.value for line in table.lines] == [75.0, 25.0]
+    # CEIL's Table 2, SST-5
+    assert [line.paper for line in table.lines] == [36.06, 37.24]
+    assert table.paper["CEIL"] == 47.05
+    [difference] = table.differences
+    assert (difference.run, difference.against, difference.interval.mean) == ("BM25", "dense top-k", 50.0)
+    assert table.cells()[0][:2] == ["BM25", "75.0"]
+    assert table.cells()[0][-3:] == ["30", "40", "3"]
+
+
+def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
+    # BLEU of a corpus is no mean of its sentences' BLEU
+    commands = ["tar -xzf archive.tgz -C /tmp", "ls", "find . -name core -delete", "pwd"]
+    queries = [Example(f"validation-{i}", f"do {i}", command) for i, command in enumerate(commands)]
+    task = Task("shell", TASK.train, queries, TASK.template, "char_bleu")
+    answers = {"bm25": ["tar -xzf archive.tgz", "cd", "find . -name x", "pwd"], "topk": [*commands[:3], "ls"]}
+    for method, predictions in answers.items():
+        keep(tmp_path, method, predictions, task=task)
+    [table] = tables(read_records(tmp_path)[0])
+    bm25, topk = table.lines
+    for line in table.lines:
+        assert line.interval.mean == pytest.approx(line.record.value)
+        assert abs(line.record.value - 100 * line.scores.mean()) > 5
+    [difference] = table.differences
+    assert difference.interval.mean == pytest.approx(bm25.record.value - topk.record.value)
+
+
+def test_runs_of_one_method_are_named_by_what_differs(runs):
+    for loss in ("pairwise", "info_nce"):
+        config = RunConfig(out=runs, ceil=CEILConfig(loss=loss))
+        keep(runs, "ceil", ["good", loss, "bad", "bad"], config)
+    # the loss is nothing to BM25: the same predictions are one row
+    keep(runs, "bm25", ["good", "good", "good", HOSTILE[0]], RunConfig(ceil=CEILConfig(loss="info_nce")))
+    [table] = tables(read_records(runs)[0])
+    labels = [line.label for line in table.lines]
+    assert labels[:2] == ["BM25", "dense top-k"]
+    assert sorted(labels[2:]) == ["CEIL, ceil.loss info_nce", "CEIL, ceil.loss pairwise"]
+
+
+def test_the_browser_has_every_query_with_its_examples(runs, tmp_path):
+    page = report([runs], tmp_path / "page.html").read_text()
+    [table] = data(page)
+    assert [run["label"] for run in table["runs"]] == ["BM25", "dense top-k"]
+    query, score, prediction, examples = table["runs"][1]["rows"][1]
+    assert table["texts"][query] == ["validation-1", f"{HOSTILE[1]} 1", "good"]
+    assert (score, prediction) == (0.0, "bad")
+    assert [(table["texts"][place][0], relevance, gain) for place, relevance, gain in examples] == [
+        ("train-0", 0.5, -0.25),
+        ("train-3", 0.75, None),
+    ]
+
+
+class Tags(HTMLParser):
+    """The names of all elements and attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.attributes = set(), set()
+
+    def handle_starttag(self, tag, attributes):
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+
+
+def test_nothing_in_an_example_can_act(runs, tmp_path):
+    evil = Task(
+        "<svg onload=run()>", *(list(e) for e in (TASK.train, TASK.validation)), TASK.template, "exact_match"
+    )
+    keep(runs, "bm25", HOSTILE, task=evil)
+    page = report([runs], tmp_path / "page.html").read_text()
+    # our data and our script, which the policy names by its hash
+    assert page.count("<script") == page.count("</script") == 2
+    parsed = Tags()
+    parsed.feed(page)
+    assert parsed.names >= {"table", "svg", "script"} and "b" not in parsed.names
+    assert not {name for name in parsed.attributes if name.startswith("on")}
+    assert "<!--" not in page
+    assert "script-src 'sha256-" in page and "default-src 'none'" in page
+    assert not re.search(r"https?://", page)
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", page)
+
+
+def test_a_large_run_is_cut_and_said(runs, tmp_path):
+    page = report([runs], tmp_path / "page.html", megabytes=0.0008).read_text()
+    [table] = data(page)
+    shown = len(table["runs"][0]["rows"])
+    assert 1 <= shown < 4
+    assert f"The browser has the first {shown} queries of each table" in page
+    assert "75.0" in page
+
+
+def test_long_texts_are_cut(tmp_path):
+    long = Task("long", TASK.train, [Example("q", "x" * 5000, "good")], TASK.template, "exact_match")
+    keep(tmp_path / "runs", "bm25", ["good"], task=long)
+    [table] = data(report([tmp_path], tmp_path / "page.html").read_text())
+    assert table["texts"][0][1] == "x" * 1500 + "… (5,000 characters in all)"
+
+
+def test_folders_without_runs_are_one_line(capsys, tmp_path):
+    def line(folder):
+        capsys.readouterr()
+        assert main(["report", str(folder)]) == 2
+        [only] = capsys.readouterr().err.strip().splitlines()
+        return only
+
+    assert "nowhere: no such folder" in line(tmp_path / "nowhere")
+    assert "no runs here; ceil-jax compare --out" in line(tmp_path)
+    with Store(tmp_path).stage("predictions", {}) as stage:
+        stage.rows(1, lambda start, stop: [{}], chunk=1, what="half")
+    assert "1 evaluation(s) half-finished or stored by an older version (predictions-" in line(tmp_path)
+
+
+def test_what_cannot_be_shown_is_said_and_left_alone(runs, tmp_path):
+    [gone] = [r for r in read_records(runs)[0] if r.method == "topk"]
+    scores = runs / gone.metrics / "scores.npy"
+    scores.write_bytes(scores.read_bytes()[:-1] + b"\x7f")
+    (runs / "run-0").mkdir()
+    (runs / "run-0" / "key.json").write_text('{"format": 0}')
+    page = report([runs], tmp_path / "page.html").read_text()
+    assert [run["label"] for run in data(page)[0]["runs"]] == ["BM25"]
+    assert page.count("damaged, unfinished or of another version") == 2
+    assert (runs / gone.metrics / "done.json").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-9] + b"7" + content[-8:], lambda content: b""])
+def test_a_run_whose_answers_are_damaged_is_left_out(runs, tmp_path, damage):
+    [gone] = [r for r in read_records(runs)[0] if r.method == "topk"]
+    answers = runs / gone.predictions / "rows.jsonl"
+    answers.write_bytes(damage(answers.read_bytes()))
+    page = report([runs], tmp_path / "page.html").read_text()
+    assert [run["label"] for run in data(page)[0]["runs"]] == ["BM25"]
+    assert f"{gone.name}: damaged" in page
+
+
+def test_several_folders_make_one_page(runs, tmp_path):
+    other = Task("other", TASK.train, TASK.validation, TASK.template, "exact_match")
+    keep(tmp_path / "more", "random", ["bad"] * 4, task=other)
+    titles = [table["title"] for table in data(report([tmp_path], tmp_path / "page.html").read_text())]
+    assert titles == ["other, an LM", "sst5, an LM"]
+    assert len(data(report([runs, tmp_path / "more"], tmp_path / "page.html").read_text())) == 2
+
+
+def test_a_page_that_cannot_be_written_is_one_line(runs, tmp_path):
+    with pytest.raises(UserError, match=r"is a folder; name the page, such as .*report\.html"):
+        report([runs], tmp_path)
+    assert report([runs], tmp_path / "new" / "page.html").is_file()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to"):
+        report([runs], tmp_path / "file" / "page.html")

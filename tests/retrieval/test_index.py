@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ceil_jax.retrieval.index import GROUP, top_k
+
+Q, N, D, K = 7, 300, 4, 5
+
+
+def whole_numbers(seed, n=N):
+    """Small integers: dot products are exact, and many are equal."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(-2, 3, size=(Q, D)).astype(np.float32), rng.integers(-2, 3, size=(n, D)).astype(
+        np.float32
+    )
+
+
+def agrees(found, expected, k):
+    scores, indices = found
+    assert scores.shape == indices.shape == (len(expected), k)
+    assert scores.dtype == np.float32
+    assert indices.dtype == np.int32
+    for row_scores, row_indices, row in zip(scores, indices, expected, strict=True):
+        row = row + [(-np.inf, -1)] * (k - len(row))
+        assert row_indices.tolist() == [index for _, index in row]
+        np.testing.assert_allclose(row_scores, [score for score, _ in row], rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_ties_go_to_the_lowest_index_across_blocks(seed, excluding):
+    queries, items = whole_numbers(seed)
+    exclude = np.random.default_rng(seed).integers(-1, N, size=Q) if excluding else None
+    found = top_k(queries, items, K, exclude, item_block=128)
+    agrees(found, reference.top_k(queries, items, K, exclude), K)
+
+
+GROUPED = 4 * (K + 1) * GROUP
+"""Items of a block from which on groups are selected first."""
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.integers(1, 2 * GROUPED))
+def test_blocks_large_enough_to_select_groups_first(seed, excluding, n):
+    queries, items = whole_numbers(seed, 2 * GROUPED)
+    items = items[:n]
+    exclude = np.random.default_rng(seed).integers(-1, n, size=Q) if excluding else None
+    found = top_k(queries, items, K, exclude, item_block=GROUPED)
+    agrees(found, reference.top_k(queries, items, K, exclude), K)
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_every_item_better_or_worse_than_all_before(direction):
+    queries = np.ones((Q, D), np.float32)
+    items = direction * np.arange(2 * GROUPED, dtype=np.float32)[:, None] * np.ones((1, D), np.float32)
+    found = top_k(queries, items, K, item_block=GROUPED)
+    agrees(found, reference.top_k(queries, items, K), K)
+
+
+def test_all_scores_equal():
+    queries, items = np.ones((Q, D), np.float32), np.ones((GROUPED + 1, D), np.float32)
+    _, indices = top_k(queries, items, K, exclude=np.full(Q, 2), item_block=GROUPED)
+    assert indices.tolist() == [[0, 1, 3, 4, 5]] * Q
+
+
+def test_what_fills_the_last_block_up_is_no_item():
+    """The last item is the best, excluded for the first query, and its block is filled up with copies of it."""
+    queries, items = whole_numbers(5, GROUPED + GROUP + 1)
+    items[-1] = 10 * queries[0]
+    exclude = np.full(Q, -1)
+    exclude[0] = len(items) - 1
+    found = top_k(queries, items, K, exclude, item_block=GROUPED)
+    agrees(found, reference.top_k(queries, items, K, exclude), K)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_items_anywhere_in_memory(dtype):
+    """Blocks that JAX can take as they are, and others that must be copied."""
+    queries, items = whole_numbers(6)
+    for first in range(3):
+        memory = np.zeros(items.size + first, dtype)
+        moved = memory[first:].reshape(items.shape)
+        moved[:] = items
+        agrees(top_k(queries, moved, K, item_block=64), reference.top_k(queries, items, K), K)
+
+
+def test_real_numbers_and_a_memory_map(tmp_path):
+    rng = np.random.default_rng(0)
+    queries, items = rng.normal(size=(Q, D)).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)
+    np.save(tmp_path / "items.npy", items)
+    mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
+    agrees(top_k(queries, mapped, K, item_block=128), reference.top_k(queries, items, K), K)
+
+
+def test_items_as_their_own_queries():
+    rng = np.random.default_rng(1)
+    items = rng.normal(size=(Q, D)).astype(np.float32)
+    _, indices = top_k(items, items, 3, exclude=np.arange(Q))
+    assert (indices != np.arange(Q)[:, None]).all()
+
+
+def test_more_asked_for_than_there_are():
+    queries, items = whole_numbers(2, 3)
+    exclude = np.array([0, -1, 1, 2, 5, -1, 0])
+    agrees(top_k(queries, items, K, exclude), reference.top_k(queries, items, K, exclude), K)
+
+
+def test_an_empty_bank_and_no_queries():
+    queries, items = whole_numbers(3)
+    agrees(top_k(queries, items[:0], 2), [[]] * Q, 2)
+    agrees(top_k(queries[:0], items, 2), [], 2)
+
+
+def test_k_must_be_positive():
+    with pytest.raises(ValueError, match="at least 1"):
+        top_k(*whole_numbers(4), 0)

@@ -1,0 +1,137 @@
+"""The DSPy teleprompter on real programs; the LM is DSPy's own stand-in, which records what it was asked."""
+
+import asyncio
+import copy
+
+import dspy
+import pytest
+from dspy.utils import DummyLM
+from selector_words import QUERY, ROWS, Words
+
+from ceil_jax import CeilSelector, UserError
+from ceil_jax.selector.adapters.dspy import CeilFewShot
+
+TRAINSET = [
+    dspy.Example(place=row["input"], light=row["output"], town=row["town"]).with_inputs("place")
+    for row in ROWS
+]
+
+
+def bank(**settings):
+    return CeilSelector.from_examples(ROWS, encoder=Words(), **settings)
+
+
+def asked(program, **inputs):
+    """The texts of the user's turns that the LM saw, the demos' before the query's."""
+    lm = DummyLM([{"light": "dark", "reasoning": "so", "summary": "s"}] * 3)
+    with dspy.context(lm=lm):
+        answer = program(**inputs)
+    return answer, [m["content"] for m in lm.history[-1]["messages"] if m["role"] == "user"]
+
+
+def expected(query, k, **settings):
+    return [example.input for example in bank(**settings).select(query, k=k).examples]
+
+
+def test_demos_are_the_selected_set_of_each_query():
+    program = CeilFewShot(bank(), k=3).compile(dspy.Predict("place -> light"), trainset=TRAINSET)
+    for query in (QUERY, "the garden number1 at night"):
+        answer, turns = asked(program, place=query)
+        assert answer.light == "dark"
+        assert len(turns) == 4
+        for text, turn in zip([*expected(query, 3), query], turns, strict=True):
+            assert text in turn
+
+
+def test_the_selectors_own_bank_is_live_and_maps_to_the_signature():
+    selector = bank()
+    student = dspy.ChainOfThought("place -> light")
+    program = CeilFewShot(selector, k=1, diversity=0.01).compile(student)
+    selector.add([{"id": "new", "input": "a lighthouse", "output": "blinding"}])
+    lm = DummyLM([{"reasoning": "so", "light": "dark"}])
+    with dspy.context(lm=lm):
+        program(place="a lighthouse")
+    told = [m["content"] for m in lm.history[-1]["messages"] if m["role"] == "assistant"]
+    assert len(told) == 1 and "blinding" in told[0]
+    assert student.predict.demos == []
+    _, turns = asked(student, place=QUERY)
+    assert len(turns) == 1
+
+
+def test_every_step_gets_demos_for_its_own_inputs():
+    class Two(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = dspy.Predict("place -> light")
+            self.second = dspy.Predict("town -> light, summary")
+            self.third = dspy.Predict("town -> verdict")
+
+        def forward(self, place):
+            return self.second(town=self.first(place=place) and "town1")
+
+    program = CeilFewShot(Words(), k=2).compile(Two(), trainset=TRAINSET)
+    lm = DummyLM([{"light": "dark"}, {"light": "dark", "summary": "s"}])
+    with dspy.context(lm=lm):
+        assert program(place=QUERY).summary == "s"
+    first, second = ([m["content"] for m in call["messages"] if m["role"] == "user"] for call in lm.history)
+    assert len(first) == len(second) == 3
+    assert "town1" in second[1] and "town1" in second[2]
+    # no output of the third is a field of the trainset: DSPy would not show its demos
+    assert type(program.third) is dspy.Predict
+
+
+def test_options_filter_the_trainset_by_its_fields():
+    chooser = CeilFewShot(Words(), k=5, filter={"town": "town2"})
+    program = chooser.compile(dspy.Predict("place, town -> light"), trainset=TRAINSET)
+    _, turns = asked(program, place=QUERY, town="town0")
+    assert len(turns) == 6
+    assert all("town2" in turn for turn in turns[:5])
+
+
+def test_copies_async_and_demos_of_the_call():
+    program = CeilFewShot(bank(), k=2).compile(dspy.Predict("place -> light"))
+    again = copy.deepcopy(program)
+    assert again.chooser.selector is program.chooser.selector
+    assert len(asked(again, place=QUERY)[1]) == 3
+    assert len(asked(program, place=QUERY, demos=[])[1]) == 1
+    lm = DummyLM([{"light": "dark"}])
+
+    async def ask():
+        with dspy.context(lm=lm):
+            return await program.acall(place=QUERY)
+
+    assert asyncio.run(ask()).light == "dark"
+    assert len([m for m in lm.history[-1]["messages"] if m["role"] == "user"]) == 3
+    twice = CeilFewShot(bank(), k=1).compile(program)
+    assert type(twice).__mro__.count(dspy.Predict) == 1
+    assert len(asked(twice, place=QUERY)[1]) == 2
+
+
+def test_the_predictor_keeps_its_kind_and_its_lm():
+    class Loud(dspy.Predict):
+        def forward(self, **inputs):
+            return dspy.Prediction(light=super().forward(**inputs).light.upper())
+
+    student = Loud("place -> light")
+    student.lm = DummyLM([{"light": "dark"}])
+    program = CeilFewShot(bank(), k=1).compile(student)
+    assert isinstance(program, Loud)
+    assert program(place=QUERY).light == "DARK"
+
+
+def test_what_cannot_be_compiled():
+    with pytest.raises(UserError, match="an encoder but no bank: give compile trainset=…"):
+        CeilFewShot(Words(), k=2).compile(dspy.Predict("place -> light"))
+    with pytest.raises(UserError, match=r"the signature takes place, town; say which .*: input=…"):
+        CeilFewShot(bank(), k=2).compile(dspy.Predict("place, town -> light"))
+    with pytest.raises(UserError, match="input='plaice' is no field of the signature; it has place, town"):
+        CeilFewShot(bank(), input="plaice", k=2).compile(dspy.Predict("place, town -> light"))
+    with pytest.raises(
+        UserError, match=r"no predictor of Predict has an input and an output among .*\(light, place, town\)"
+    ):
+        CeilFewShot(bank(), k=2).compile(dspy.Predict("question -> answer"), trainset=TRAINSET)
+    with pytest.raises(UserError, match="it is empty"):
+        CeilFewShot(bank(), k=2).compile(dspy.Predict("question -> answer"), trainset=[])
+    program = CeilFewShot(bank(), input="place", k=2).compile(dspy.Predict("place, town -> light"))
+    with pytest.raises(UserError, match="no 'place' among the inputs; demos are chosen by place"):
+        asked(program, town="x")

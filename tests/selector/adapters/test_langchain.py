@@ -1,0 +1,148 @@
+"""The LangChain adapter inside LangChain's own templates."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from langchain_core.prompts import (
+    ChatPromptTemplate,
+    FewShotChatMessagePromptTemplate,
+    FewShotPromptTemplate,
+    PromptTemplate,
+)
+from selector_words import QUERY, ROWS, Words, words
+
+from ceil_jax import CeilSelector, UserError
+from ceil_jax.selector.adapters.langchain import CeilExampleSelector
+
+BRACES = [
+    {"input": "print a set", "output": "{1, 2}"},
+    {"input": "an f-string of {name}", "output": "f'{name}'"},
+]
+
+
+def selector(rows=ROWS, **settings):
+    return CeilSelector.from_examples(rows, encoder=Words(), **settings)
+
+
+def string_prompt(chooser, pattern="{input} -> {output}", suffix="{input} ->"):
+    return FewShotPromptTemplate(
+        example_selector=chooser,
+        example_prompt=PromptTemplate.from_template(pattern),
+        prefix="Dark or light?",
+        suffix=suffix,
+        input_variables=["input"],
+        example_separator="\n",
+    )
+
+
+def chat_prompt(chooser):
+    example = ChatPromptTemplate.from_messages([("human", "{input}"), ("ai", "{output}")])
+    few_shot = FewShotChatMessagePromptTemplate(
+        example_selector=chooser, example_prompt=example, input_variables=["input"]
+    )
+    return ChatPromptTemplate.from_messages([("system", "Dark or light?"), few_shot, ("human", "{input}")])
+
+
+def test_the_string_template_holds_the_chosen_set_in_prompt_order():
+    bank = selector()
+    expected = [f"{e.input} -> {e.output}" for e in bank.select(QUERY, k=3).examples]
+    prompt = string_prompt(CeilExampleSelector(bank, k=3))
+    text = "\n".join(["Dark or light?", *expected, f"{QUERY} ->"])
+    assert prompt.format(input=QUERY) == text
+    assert asyncio.run(prompt.aformat(input=QUERY)) == text
+    assert prompt.invoke({"input": QUERY}).to_string() == text
+
+
+def test_the_chat_template_has_a_turn_for_each_example():
+    bank = selector()
+    chosen = bank.select(QUERY, k=2).examples
+    expected = [("system", "Dark or light?")]
+    for example in chosen:
+        expected += [("human", example.input), ("ai", example.output)]
+    expected.append(("human", QUERY))
+    prompt = chat_prompt(CeilExampleSelector(bank, k=2))
+    assert [(m.type, m.content) for m in prompt.format_messages(input=QUERY)] == expected
+    again = asyncio.run(prompt.aformat_messages(input=QUERY))
+    assert [(m.type, m.content) for m in again] == expected
+
+
+def test_other_keys_metadata_and_options():
+    bank = selector(count_tokens=words)
+    chooser = CeilExampleSelector(
+        bank,
+        input_key="text",
+        output_key="label",
+        token_budget=12,
+        diversity=0.5,
+        filter={"town": "town1"},
+        balance="label",
+    )
+    rows = chooser.select_examples({"text": QUERY, "other": 1})
+    expected = bank.select(
+        QUERY, token_budget=12, diversity=0.5, filter={"town": "town1"}, balance="label"
+    ).examples
+    assert [row["text"] for row in rows] == [example.input for example in expected]
+    assert {row["label"] for row in rows} == {"dark", "light"}
+    assert {row["town"] for row in rows} == {"town1"}
+    with pytest.raises(
+        UserError, match=r"the query has no 'text', only input; say which keys .* input_key=…"
+    ):
+        chooser.select_examples({"input": QUERY})
+
+
+def test_an_added_example_is_seen_by_the_next_prompt():
+    chooser = CeilExampleSelector(selector(), input_key="text", k=1)
+    new = "a lighthouse"
+    id = chooser.add_example({"text": new, "output": "neither", "town": "town9"})
+    assert chooser.select_examples({"text": new}) == [{"text": new, "output": "neither", "town": "town9"}]
+    chooser.selector.remove(id)
+    assert chooser.select_examples({"text": new})[0]["output"] != "neither"
+    added = asyncio.run(chooser.aadd_example({"text": new, "output": "both"}))
+    assert asyncio.run(chooser.aselect_examples({"text": new}))[0]["output"] == "both"
+    assert added in {example.id for example in chooser.selector.examples}
+    with pytest.raises(UserError, match="the example has no 'output', only text"):
+        chooser.add_example({"text": "x"})
+
+
+def test_braces_are_refused_with_the_remedy():
+    with pytest.raises(
+        UserError, match=r"example 'bank-\d' holds a brace, which FewShotPromptTemplate .* braces='double'"
+    ):
+        string_prompt(CeilExampleSelector(selector(BRACES), k=2)).format(input="print")
+    with pytest.raises(UserError, match="braces is 'escape'; expected 'refuse', 'double' or 'keep'"):
+        CeilExampleSelector(selector(BRACES), k=1, braces="escape")
+
+
+def test_doubled_braces_come_out_single_in_the_string_template():
+    chooser = CeilExampleSelector(selector(BRACES), k=2, braces="double")
+    lines = string_prompt(chooser).format(input="print {this}").splitlines()
+    assert set(lines[1:3]) == {f"{row['input']} -> {row['output']}" for row in BRACES}
+    assert lines[3] == "print {this} ->"
+
+
+def test_kept_braces_come_out_single_in_the_chat_template():
+    chooser = CeilExampleSelector(selector(BRACES), k=2, braces="keep")
+    contents = [m.content for m in chat_prompt(chooser).format_messages(input="print {this}")]
+    assert set(contents[1:5]) == {text for row in BRACES for text in row.values()}
+    assert contents[5] == "print {this}"
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [("langchain", "langchain_core", "langchain"), ("dspy", "dspy", "dspy")],
+)
+def test_without_the_package_one_line_names_the_extra(module, package, extra):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from ceil_jax import UserError\n"
+        "try:\n"
+        f"    import ceil_jax.adapters.{module}\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    [line] = done.stdout.splitlines()
+    assert line.endswith(f"is not installed; pip install 'ceil-jax[{extra}]'")
+    assert package in line

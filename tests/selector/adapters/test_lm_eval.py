@@ -1,0 +1,125 @@
+"""The sampler inside lm-evaluation-harness's own evaluation."""
+
+import pytest
+from selector_words import QUERY, ROWS, Words
+
+from ceil_jax import CeilSelector, UserError
+
+pytest.importorskip("lm_eval", reason="needs the extra lm-eval")
+
+from datasets import Dataset
+from lm_eval import simple_evaluate
+from lm_eval.api.model import LM
+from lm_eval.api.task import ConfigurableTask
+
+from ceil_jax.selector.adapters.lm_eval import CeilSampler, choose_few_shot
+
+DOCS = [{"text": row["input"], "label": ["dark", "light"].index(row["output"])} for row in ROWS]
+ASKED = [{"text": QUERY, "label": 1}, {"text": "the garden number5 at night", "label": 0}]
+
+
+def task(train=DOCS, test=ASKED, **config):
+    splits = {"train": Dataset.from_list(train), "test": Dataset.from_list(test)}
+    return ConfigurableTask(
+        config={
+            "task": "places",
+            "custom_dataset": lambda **_: splits,
+            "training_split": "train",
+            "test_split": "test",
+            "fewshot_split": "train",
+            "output_type": "multiple_choice",
+            "doc_to_text": "{{text}} is",
+            "doc_to_target": "label",
+            "doc_to_choice": ["dark", "light"],
+            "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+            **config,
+        }
+    )
+
+
+def bank(**settings):
+    return CeilSelector.from_examples(
+        [{**row, "input": f"{row['input']} is"} for row in ROWS], encoder=Words(), **settings
+    )
+
+
+class Recorder(LM):
+    """Prefers "light", and keeps what it was asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.prompts = []
+
+    def loglikelihood(self, requests):
+        self.prompts += [request.args[0] for request in requests if request.args[1] == " light"]
+        return [(float(request.args[1] == " light"), True) for request in requests]
+
+    def loglikelihood_rolling(self, requests):
+        raise NotImplementedError
+
+    generate_until = loglikelihood_rolling
+
+
+def prompt(selection):
+    return "".join(f"{e.input} {e.output}\n\n" for e in selection.examples) + selection.query.input
+
+
+def test_every_question_has_its_own_examples():
+    selector, lm = bank(diversity=0.1, shortlist=20), Recorder()
+    expected = [prompt(selector.select(f"{doc['text']} is", k=4)) for doc in ASKED]
+    results = simple_evaluate(lm, tasks=[choose_few_shot(task(), selector)], num_fewshot=4, bootstrap_iters=0)
+    assert lm.prompts == expected
+    assert expected[0].count("\n\n") == 4
+    # one of the two questions is light
+    assert results["results"]["places"]["acc,none"] == 1 / 2
+
+
+def test_settings_of_the_choice():
+    few_shot = choose_few_shot(task(), Words(), text=lambda doc: doc["text"], diversity=0.7, balance="label")
+    few_shot.fewshot_context(ASKED[0], num_fewshot=6)
+    chosen = few_shot.sampler.sample(6)
+    selector = CeilSelector.from_examples(ROWS, encoder=Words())
+    expected = selector.select(QUERY, k=6, diversity=0.7, balance="label").examples
+    assert [doc["text"] for doc in chosen] == [example.input for example in expected]
+    assert [doc["label"] for doc in chosen].count(0) == 3
+
+
+def test_a_question_of_the_bank_is_not_its_own_example():
+    few_shot = choose_few_shot(task(test=DOCS, fewshot_split="test"), Words())
+    context = few_shot.fewshot_context(DOCS[7], num_fewshot=5)
+    assert context.count(f"{DOCS[7]['text']} is") == 1
+    # a second selector takes the first one's place
+    before = few_shot.fewshot_context
+    again = choose_few_shot(few_shot, bank(diversity=0.4))
+    assert again.sampler.selector.diversity == 0.4
+    assert again.fewshot_context is before
+    assert again.fewshot_context(DOCS[8], num_fewshot=5).count(f"{DOCS[8]['text']} is") == 1
+
+
+def test_answers_are_read_as_the_task_has_them():
+    def outputs(**config):
+        few_shot = choose_few_shot(task(train=DOCS[:3], **config), Words())
+        return [example.output for example in few_shot.sampler.selector.examples]
+
+    assert outputs() == ["light", "dark", "dark"]
+    text = {"doc_to_choice": None, "output_type": "generate_until", "metric_list": None}
+    kwargs = {"generation_kwargs": {"until": ["\n"]}}
+    assert outputs(doc_to_target="{{text}}!", **text, **kwargs) == [f"{doc['text']}!" for doc in DOCS[:3]]
+    assert outputs(doc_to_target=lambda doc: ["a", "b"], **text, **kwargs) == ["a"] * 3
+
+
+def test_what_cannot_be_chosen():
+    with pytest.raises(UserError, match=r"str: expected a task of the harness .* TaskManager\(\)\.load"):
+        choose_few_shot("places", Words())
+    with pytest.raises(UserError, match=r"the text of a document is 1; .*: text=…"):
+        choose_few_shot(task(), Words(), text=lambda doc: doc["label"] or doc["text"])
+    small = choose_few_shot(task(train=DOCS[:3]), Words())
+    with pytest.raises(UserError, match="num_fewshot is 4, and only 3 of the 3 few-shot documents differ"):
+        small.fewshot_context(ASKED[0], num_fewshot=4)
+    with pytest.raises(UserError, match="cache_requests would give these prompts"):
+        small.build_all_requests(cache_requests=True)
+    alone = CeilSampler(DOCS[:3], selector=Words(), text=lambda doc: doc["text"], answer=lambda doc: "x")
+    with pytest.raises(UserError, match="CeilSampler was not told the question"):
+        alone.sample(1)
+    with pytest.raises(UserError, match="CeilSampler has embedded its documents"):
+        alone.sample(1, ASKED[0], DOCS)

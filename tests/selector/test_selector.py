@@ -1,0 +1,564 @@
+"""The selector as an application uses it: choice, live bank, threads, folders, hub."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from selector_words import QUERY, ROWS, Words, words
+
+from ceil_jax import CeilSelector, UserError, build_retriever, load_encoder
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.selector.bank import Bank, descending
+from ceil_jax.selector.card import Card
+from ceil_jax.tasks.example import Example, Template
+
+
+def make(rows=ROWS, **settings):
+    return CeilSelector.from_examples(rows, encoder=Words(), **settings)
+
+
+def ids(selection):
+    return [example.id for example in selection.examples]
+
+
+def greedy_order(selection):
+    """Gains fall, because log det is submodular."""
+    return [pick.example.id for pick in sorted(selection.picks, key=lambda pick: -pick.gain)]
+
+
+def test_the_same_set_as_the_retriever():
+    selector = make(diversity=0.1, shortlist=20)
+    bank = selector.examples
+    [expected] = build_retriever("dpp", bank, encoder=Words(), trade_off=0.1, shortlist=20).retrieve(
+        [Example("q", QUERY, "")], 6
+    )
+    chosen = selector.select(QUERY, k=6)
+    assert greedy_order(chosen) == [pick.id for pick in expected]
+    by_id = {pick.id: pick for pick in expected}
+    for pick in chosen.picks:
+        assert pick.relevance == pytest.approx(by_id[pick.example.id].relevance, abs=1e-5)
+        assert pick.gain == pytest.approx(by_id[pick.example.id].gain, rel=1e-3, abs=1e-3)
+    relevance = [pick.relevance for pick in chosen.picks]
+    assert relevance == sorted(relevance)
+    assert chosen.stopped == "k"
+    assert chosen.tokens is None
+
+
+def test_prompt_is_the_examples_and_the_query():
+    chosen = make(template="Q: {input}\nA: {output}").select(QUERY, k=2)
+    first, last = chosen.examples
+    assert chosen.prompt == (
+        f"Q: {first.input}\nA: {first.output}\nQ: {last.input}\nA: {last.output}\nQ: {QUERY}\nA:"
+    )
+
+
+def test_a_small_diversity_is_top_k_and_a_large_one_is_not():
+    selector = make()
+    near = selector.select(QUERY, k=5, diversity=1e-4)
+    far = selector.select(QUERY, k=5, diversity=10.0)
+    vectors = Words().encode([QUERY, *(row["input"] for row in ROWS)])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors[1:] @ vectors[0]
+    assert near.picks[-1].relevance == pytest.approx((1 + cosines.max()) / 2, abs=1e-5)
+    assert sum(p.relevance for p in near.picks) > sum(p.relevance for p in far.picks)
+
+
+def test_token_budget_keeps_a_prefix_of_the_greedy_order():
+    # in the default template an example is its input (5 words) and its output (1)
+    selector = make(count_tokens=words)
+    order = greedy_order(selector.select(QUERY, k=8))
+    for budget, kept in ((0, 0), (5, 0), (6, 1), (17, 2), (18, 3), (48, 8)):
+        chosen = selector.select(QUERY, token_budget=budget, k=8)
+        assert set(ids(chosen)) == set(order[:kept])
+        assert chosen.tokens == 6 * kept
+        assert chosen.stopped == ("k" if kept == 8 else "token_budget")
+    alone = selector.select(QUERY, token_budget=10_000)
+    assert alone.stopped == "exhausted"
+
+
+def test_what_does_not_fit_is_passed_over():
+    def by_place(texts):
+        """4 tokens for what happens at noon, 10 for what happens at night."""
+        return [4 * text.count("noon") + 10 * text.count("night") for text in texts]
+
+    selector = make(count_tokens=by_place, diversity=0.1)
+    order = selector.select(QUERY, k=60)
+    by_gain = sorted(order.picks, key=lambda pick: -pick.gain)
+    first = next(i for i, pick in enumerate(by_gain) if "night" in pick.example.input)
+    budget = 4 * first + 9  # all at noon up to the first at night, which does not fit, and two after it
+    chosen = selector.select(QUERY, token_budget=budget)
+    assert (len(chosen.picks), chosen.tokens, chosen.stopped) == (first + 2, 4 * first + 8, "token_budget")
+    assert all("noon" in example.input for example in chosen.examples)
+    assert {pick.example.id for pick in by_gain[:first]} < set(ids(chosen))
+    assert selector.select(QUERY, token_budget=budget, k=first + 1).stopped == "k"
+    # nothing at night passes the filter, so that no example is refused
+    noon = selector.select(QUERY, token_budget=10_000, filter={"output": "light"})
+    assert noon.stopped == "exhausted"
+
+
+def test_the_whole_text_keeps_the_budget_where_its_parts_would_not():
+    def longer_together(texts):
+        return [len(text.split()) + 2 * (text.count("\n\n") - 1) for text in texts]
+
+    # parts: 6 each; the whole of m examples: 6 m + 2 (m − 1), so 18 holds 3 parts but only 2 together
+    chosen = make(count_tokens=longer_together).select(QUERY, token_budget=18)
+    assert (len(chosen.picks), chosen.tokens, chosen.stopped) == (2, 14, "token_budget")
+
+
+def test_a_budget_needs_a_tokenizer_that_counts():
+    with pytest.raises(UserError, match="token_budget needs the tokenizer"):
+        make().select(QUERY, token_budget=100)
+    for wrong in (len, str.split, lambda texts: [0.5 for _ in texts], lambda texts: [[1, 2] for _ in texts]):
+        with pytest.raises(UserError, match="count_tokens takes a list of texts"):
+            make(count_tokens=wrong).select(QUERY, token_budget=100)
+
+
+def test_filters():
+    selector = make()
+
+    def towns(**options):
+        return Counter(e.fields["town"] for e in selector.select(QUERY, k=60, **options).examples)
+
+    assert set(towns()) == {"town0", "town1", "town2", "town3"}
+    assert set(towns(filter={"town": "town2"})) == {"town2"}
+    assert set(towns(filter={"town": ["town1", "town2"], "year": 2000})) == {"town2"}
+    assert set(towns(filter=lambda e: e.fields["town"] < "town2")) == {"town0", "town1"}
+    light = selector.select(QUERY, k=60, filter={"output": "light"})
+    assert {e.output for e in light.examples} == {"light"}
+    assert light.stopped == "exhausted"
+    assert selector.select(QUERY, k=2, filter={"town": "nowhere"}).picks == ()
+    with pytest.raises(UserError, match="unknown field in filter 'towm'; did you mean 'town'"):
+        selector.select(QUERY, k=2, filter={"towm": "town1"})
+    with pytest.raises(UserError, match="filter is 'town1'; expected"):
+        selector.select(QUERY, k=2, filter="town1")
+
+
+def test_labels_are_balanced_even_where_all_the_nearest_have_one():
+    # 'light' is said at noon, as in the query: the 20 nearest are nearly all light
+    selector = make(shortlist=20)
+    plain = Counter(e.output for e in selector.select(QUERY, k=6, diversity=0.01).examples)
+    assert plain["light"] > plain["dark"]
+    for k in (1, 4, 6, 7):
+        counts = Counter(e.output for e in selector.select(QUERY, k=k, balance="label").examples)
+        assert abs(counts["light"] - counts["dark"]) == k % 2
+    with pytest.raises(UserError, match="unknown balance 'lable'; did you mean 'label'"):
+        selector.select(QUERY, k=2, balance="lable")
+    texts = make([{"input": f"word{i}", "output": f"answer{i}"} for i in range(9)], shortlist=5)
+    with pytest.raises(UserError, match="9 different outputs, more than the shortlist of 5"):
+        texts.select("word1", k=2, balance="label")
+
+
+def test_copies_neither_repeat_nor_crowd_out_the_others():
+    copies = [{"input": QUERY, "output": "light", "copy": i} for i in range(50)]
+    selector = make([*copies, *ROWS], shortlist=10)
+    chosen = selector.select(QUERY, k=8, diversity=1e-4)
+    texts = [(e.input, e.output) for e in chosen.examples]
+    assert len(texts) == len(set(texts)) == 8
+    assert texts.count((QUERY, "light")) == 1
+    # each copy can be reached by what sets it apart
+    assert selector.select(QUERY, k=1, filter={"copy": 33}).examples[0].fields["copy"] == "33"
+
+
+def test_an_example_of_the_bank_is_not_chosen_for_itself():
+    selector = make()
+    query = selector.examples[4]
+    assert query.id not in ids(selector.select(query, k=60))
+    assert query.id in ids(selector.select(query.input, k=60))
+
+
+def test_many_and_async_are_the_loop():
+    selector = make(count_tokens=words)
+    queries = [row["input"] for row in ROWS[:5]]
+    alone = [ids(selector.select(query, k=4)) for query in queries]
+    assert [ids(chosen) for chosen in selector.select_many(queries, k=4)] == alone
+
+    async def together():
+        return await asyncio.gather(*(selector.aselect(query, k=4) for query in queries))
+
+    assert [ids(chosen) for chosen in asyncio.run(together())] == alone
+    assert [ids(chosen) for chosen in asyncio.run(selector.aselect_many(queries, k=4))] == alone
+    assert selector.select_many([], k=3) == []
+
+
+def test_adding_and_removing():
+    selector = make(ROWS[:10])
+    assert selector.add([{"input": QUERY, "output": "light"}, Example("mine", "a garden", "dark")]) == [
+        "bank-0",
+        "mine",
+    ]
+    assert len(selector) == 12
+    assert ids(selector.select(QUERY, k=1)) == ["bank-0"]
+    selector.remove("bank-0")
+    assert ids(selector.select(QUERY, k=1)) != ["bank-0"]
+    assert selector.add([{"input": QUERY, "output": "light"}]) == ["bank-1"]
+    with pytest.raises(UserError, match="id 'mine' is there already"):
+        selector.add([{"input": "new", "output": "dark"}, Example("mine", "x", "y")])
+    with pytest.raises(UserError, match="id 'twice' is there already"):
+        selector.add([Example("twice", "x", "y")] * 2)
+    with pytest.raises(UserError, match="no example with id 'ghost' in the bank; nothing was removed"):
+        selector.remove(["mine", "ghost"])
+    assert len(selector) == 12
+    # beyond half of the rows: what is left moves together
+    selector.remove([row["id"] for row in ROWS[:10]])
+    assert [example.id for example in selector.examples] == ["mine", "bank-1"]
+    assert set(ids(selector.select(QUERY, k=5))) == {"mine", "bank-1"}
+
+
+def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
+    selector = make(context="example", diversity=0.1)
+    texts = [f"{row['input']} {row['output']}" for row in ROWS]
+    vectors = unit_rows(Words().encode(texts))
+    np.testing.assert_allclose(selector.bank.view.vectors(range(60)), vectors, atol=1e-6)
+    # what is added later is seen the same way, and a query is an input still
+    [id] = selector.add([{"input": "river", "output": "neither"}])
+    pick = selector.select("river", k=1, filter={"output": "neither"}).picks[0]
+    query, example = unit_rows(Words().encode(["river", "river neither"]))
+    assert (pick.example.id, pick.relevance) == (id, pytest.approx((1 + query @ example) / 2, abs=1e-5))
+    given = make(context="example", diversity=0.1, vectors=Words().encode(texts))
+    assert ids(given.select(QUERY, k=5)) == ids(make(context="example", diversity=0.1).select(QUERY, k=5))
+
+    CeilSelector.from_examples(ROWS, encoder=tiny, context="example").save_pretrained(tmp_path)
+    again = CeilSelector.from_pretrained(tmp_path)
+    again.add([{**ROWS[7], "id": "copy"}])
+    [seven, copy] = again.bank.view.vectors([7, 60])
+    np.testing.assert_allclose(copy, seven, atol=1e-6)
+    with pytest.raises(UserError, match=r"unknown context 'output'.* Known: example, input"):
+        make(context="output")
+
+
+def test_other_examples_by_the_same_settings():
+    selector = make(
+        context="example", diversity=0.3, shortlist=7, count_tokens=words, template="{town} {output}"
+    )
+    other = selector.with_examples(ROWS[:10])
+    assert [(s.context, s.diversity, s.shortlist, s.count_tokens) for s in (selector, other)] == [
+        ("example", 0.3, 7, words)
+    ] * 2
+    assert other.encoder is selector.encoder
+    assert len(other) == 10
+    np.testing.assert_allclose(
+        other.bank.view.vectors(range(10)), selector.bank.view.vectors(range(10)), atol=1e-6
+    )
+    assert other.template.pattern == "{input}\n{output}"
+
+
+def test_a_bank_may_begin_and_end_empty():
+    selector = make([])
+    assert selector.select(QUERY, k=3).stopped == "exhausted"
+    [id] = selector.add([{"input": QUERY, "output": "light"}])
+    assert ids(selector.select(QUERY, k=3)) == [id]
+    selector.remove(id)
+    assert selector.select(QUERY, k=3, balance="label").picks == ()
+
+
+def test_an_add_copies_little():
+    base = np.eye(64, dtype=np.float32)
+    bank = Bank([Example(f"{i}", "x", "y") for i in range(64)], base)
+    for i in range(20):
+        bank.add([Example(f"new{i}", "x", "y")], base[i : i + 1])
+    assert bank.view.blocks[0] is base
+    assert [len(block) for block in bank.view.blocks] == [64, 16, 4]
+    np.testing.assert_array_equal(bank.view.vectors([3, 64, 83]), base[[3, 0, 19]])
+
+
+def test_a_view_never_changes():
+    selector = make(ROWS[:20])
+    before = selector.bank.view
+    cosines = before.cosines(np.ones((1, Words.dim), np.float32))
+    selector.add(ROWS[20:])
+    selector.remove([row["id"] for row in ROWS[:19]])
+    assert [example.id for example in before] == [row["id"] for row in ROWS[:20]]
+    np.testing.assert_array_equal(before.cosines(np.ones((1, Words.dim), np.float32)), cosines)
+
+
+def test_threads_that_select_add_and_remove():
+    selector = make(ROWS[:30])
+    fixed = {row["id"] for row in ROWS[:30]}
+    vectors = unit_rows(Words().encode(["the market at night"] * 10))
+    failures = []
+    done = threading.Event()
+
+    def write(name):
+        for turn in range(30):
+            rows = [Example(f"{name}-{turn}-{i}", f"the market at night {i}", "dark") for i in range(10)]
+            selector.bank.add(rows, vectors)
+            selector.remove([row.id for row in rows])
+
+    def read():
+        while not done.is_set():
+            chosen = ids(selector.select(QUERY, k=10))
+            if len(set(chosen)) != 10 or not any(id in fixed for id in chosen):
+                failures.append(chosen)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    writers = [threading.Thread(target=write, args=(name,)) for name in "ab"]
+    for thread in (*readers, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert not failures
+    assert {example.id for example in selector.examples} == fixed
+    assert selector.bank.view.labels == 2
+
+
+def test_descending_is_a_stable_sort():
+    rng = np.random.default_rng(0)
+    for n, first in ((0, 4), (5, 8), (300, 1), (300, 7), (300, 300)):
+        scores = rng.integers(0, 9, n).astype(np.float32)
+        scores[rng.random(n) < 0.2] = -np.inf
+        expected = [i for i in np.argsort(-scores, kind="stable") if scores[i] > -np.inf]
+        assert list(descending(scores, first)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"input": "a"}], "examples, row 1: no field 'output'; it has input"),
+        ([ROWS[0], {"input": " ", "output": "b"}], "row 2: field 'input': expected a text that is not empty"),
+        ([{"input": "a", "output": 3}], "row 1: field 'output': expected a text, found 3"),
+        ([{"input": "a", "output": "b", "tags": ["x"]}], "field 'tags': metadata are texts, numbers"),
+        (["a"], "row 1: expected an Example or .*, found str"),
+        (
+            [{"input": "a", "output": "b", "choices": "yes"}],
+            "row 1: field 'choices': expected a list of texts, f",
+        ),
+        ([ROWS[0], {"input": "a", "output": "b", "choices": [0, 1]}], r"row 2: field 'choices': .* \[0, 1\]"),
+        (
+            [{"input": "a", "output": "b", "references": {"b": 1}}],
+            "field 'references': expected a list of texts",
+        ),
+        ([Example("1", "a", "b", choices=(0, 1))], "row 1: field 'choices': expected a list of texts"),
+        ({"input": "a", "output": "b"}, "expected a list of examples, found one"),
+    ],
+)
+def test_rows_that_are_no_examples(rows, message):
+    with pytest.raises(UserError, match=message):
+        make(rows)
+
+
+def test_wrong_wishes():
+    selector = make()
+    with pytest.raises(UserError, match="select needs k=… "):
+        selector.select(QUERY)
+    for k in (0, -1, 2.5, "8"):
+        with pytest.raises(UserError, match=r"k is .*; expected a whole number from 1"):
+            selector.select(QUERY, k=k)
+    for budget in (-5, 2.5, "2000"):
+        with pytest.raises(UserError, match=r"token_budget is .*; expected a whole number from 0"):
+            make(count_tokens=words).select(QUERY, token_budget=budget)
+    for one in (QUERY, {"input": QUERY}, Example("1", QUERY, "")):
+        with pytest.raises(UserError, match="expected a list of queries, found one"):
+            selector.select_many(one, k=1)
+    for diversity in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(UserError, match=r"diversity is .*; expected a number above 0"):
+            selector.select(QUERY, k=1, diversity=diversity)
+    with pytest.raises(UserError, match="query 1: field 'input'"):
+        selector.select("  ", k=1)
+    with pytest.raises(UserError, match=r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"):
+        make(vectors=np.ones((59, 32)))
+    for vectors in ([[1, 2], [1]], [["a"], ["b"]]):
+        with pytest.raises(
+            UserError, match=r"vectors of several lengths, or not of numbers; expected \(2, D\)"
+        ):
+            make(ROWS[:2], vectors=vectors)
+    with pytest.raises(UserError, match=r"the vector of text 3 .* is not finite"):
+        make(vectors=np.where(np.arange(60)[:, None] == 2, np.nan, np.ones((60, 32))))
+    wide = SimpleNamespace(encode=lambda texts: np.ones((len(texts), 33), np.float32))
+    with pytest.raises(
+        UserError, match=r"expected \(1, 32\): the bank was embedded by an encoder of that size"
+    ):
+        CeilSelector.from_examples(ROWS, encoder=Words(), query_encoder=wide).select(QUERY, k=1)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_encoder("tiny")
+
+
+@pytest.fixture(scope="module")
+def saved(tiny, tmp_path_factory):
+    card = Card(license="mit", metrics={"accuracy": 0.5}, training_data='"quoted": text')
+    selector = CeilSelector.from_examples(
+        ROWS,
+        encoder=tiny,
+        diversity=0.2,
+        shortlist=30,
+        template=Template("{town}: {input} = {output}"),
+        card=card,
+    )
+    folder = tmp_path_factory.mktemp("saved") / "selector"
+    selector.save_pretrained(folder)
+    return selector, folder
+
+
+def test_a_folder_brings_everything_back(saved):
+    selector, folder = saved
+    again = CeilSelector.from_pretrained(folder)
+    assert again.examples == selector.examples
+    assert (again.diversity, again.shortlist, again.template) == (0.2, 30, selector.template)
+    assert again.card == selector.card
+    assert again.encoder.fingerprint == selector.encoder.fingerprint
+    [vectors] = again.bank.view.blocks
+    assert isinstance(vectors.base, np.memmap)
+    query = {"input": QUERY, "town": "town9"}
+    assert again.select(query, k=5) == selector.select(query, k=5)
+    assert again.select(query, k=1).prompt.endswith(f"\ntown9: {QUERY} =")
+    assert not [file for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".bin", ".pt")]
+    assert CeilSelector.from_pretrained(folder, diversity=0.7, count_tokens=words).diversity == 0.7
+
+
+def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
+    selector, _ = saved
+    selector.save_pretrained(tmp_path)
+    live = CeilSelector.from_pretrained(tmp_path)
+    live.remove([row["id"] for row in ROWS[:5]])
+    added = live.add([{"input": QUERY, "output": "light", "town": "town1", "new": "yes"}])
+    live.save_pretrained(tmp_path)
+    again = CeilSelector.from_pretrained(tmp_path)
+    assert again.examples == live.examples
+    assert len(again) == 60 - 5 + 1
+    query = {"input": QUERY, "town": "town1"}
+    assert again.select(query, k=4) == live.select(query, k=4)
+    assert again.examples[-1].fields == {"town": "town1", "new": "yes"}
+    assert added == ["bank-0"]
+    assert again.add([{"input": "more", "output": "dark"}]) == ["bank-1"]
+    assert not list(tmp_path.glob(".saving-*"))
+
+
+def test_two_encoders_and_an_empty_bank(tiny, tmp_path):
+    key = "embeddings.word.embedding"
+    other = tiny.with_params({**tiny.params, key: tiny.params[key][::-1]})
+    selector = CeilSelector.from_examples([], encoder=tiny, query_encoder=other)
+    selector.save_pretrained(tmp_path)
+    again = CeilSelector.from_pretrained(tmp_path)
+    assert again.encoder.fingerprint == tiny.fingerprint
+    assert again.query_encoder.fingerprint == other.fingerprint
+    again.add(ROWS[:3])
+    assert len(again.select(QUERY, k=2).picks) == 2
+
+
+def test_damaged_folders(saved, tiny, tmp_path):
+    selector, _ = saved
+    selector.save_pretrained(tmp_path)
+    content = (tmp_path / "vectors.npy").read_bytes()
+    (tmp_path / "vectors.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"vectors.npy is not what selector.json names"):
+        CeilSelector.from_pretrained(tmp_path)
+    assert len(CeilSelector.from_pretrained(tmp_path, verify=False)) == 60
+    (tmp_path / "vectors.npy").write_bytes(content[:-400])
+    with pytest.raises(UserError, match=r"cannot read .*vectors.npy"):
+        CeilSelector.from_pretrained(tmp_path, verify=False)
+    (tmp_path / "vectors.npy").write_bytes(content)
+    (tmp_path / "examples.parquet").write_bytes(b"not parquet")
+    with pytest.raises(UserError, match=r"cannot read .*examples.parquet"):
+        CeilSelector.from_pretrained(tmp_path, verify=False)
+    (tmp_path / "examples.parquet").unlink()
+    with pytest.raises(UserError, match=r"examples.parquet is missing"):
+        CeilSelector.from_pretrained(tmp_path)
+
+    selector.save_pretrained(tmp_path)
+    key = "embeddings.word.embedding"
+    tiny.with_params({**tiny.params, key: 2 * tiny.params[key]}).save_pretrained(tmp_path / "encoder")
+    with pytest.raises(UserError, match=r"is not the encoder that selector.json names"):
+        CeilSelector.from_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "selector.json").read_text())
+    (tmp_path / "selector.json").write_text(json.dumps({**settings, "format": 2}))
+    with pytest.raises(UserError, match="is not of format 1"):
+        CeilSelector.from_pretrained(tmp_path)
+    (tmp_path / "selector.json").unlink()
+    with pytest.raises(UserError, match=r"holds no selector.json"):
+        CeilSelector.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match="encoder is a Words; only what load_encoder gives can be saved"):
+        make().save_pretrained(tmp_path)
+
+
+class Hub:
+    """Stands in for the hub: repositories are folders."""
+
+    def __init__(self, root):
+        self.root, self.private = root, {}
+
+    def api(self, token=None):
+        return self
+
+    def create_repo(self, repo_id, *, private, exist_ok):
+        assert exist_ok
+        self.private[repo_id] = private
+
+    def upload_folder(self, *, repo_id, folder_path, commit_message):
+        import shutil
+
+        shutil.copytree(folder_path, self.root / repo_id)
+        return SimpleNamespace(commit_url=f"commit of {repo_id}: {commit_message}")
+
+    def snapshot_download(self, repo_id, allow_patterns):
+        if not (self.root / repo_id).is_dir():
+            raise ConnectionError("no such repository")
+        return str(self.root / repo_id)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    stand_in = Hub(tmp_path)
+    monkeypatch.setattr("huggingface_hub.HfApi", stand_in.api)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", stand_in.snapshot_download)
+    return stand_in
+
+
+def test_to_the_hub_and_back(hub, saved):
+    selector, _ = saved
+    assert selector.push_to_hub("me/films") == "commit of me/films: Selector of 60 examples"
+    assert hub.private == {"me/films": True}
+    again = CeilSelector.from_pretrained("me/films")
+    assert again.examples == selector.examples
+    page = (hub.root / "me/films/README.md").read_text()
+    head = page.split("---")[1]
+    assert 'license: "mit"' in head
+    assert "| accuracy | 0.5 |" in page
+    assert '| training data | "quoted": text |' in page
+    assert "60 examples with 2 different outputs" in page
+    with pytest.raises(UserError, match="'me/other' is not a folder here, and no hub id"):
+        CeilSelector.from_pretrained("me/other")
+
+
+def test_a_download_imports_nothing(hub, saved):
+    saved[0].push_to_hub("me/films")
+    (hub.root / "me/films/encoder/ceil_jax.json").write_text('{"factory": "os:getcwd"}')
+    with pytest.raises(UserError, match="the encoder asks to import 'os:getcwd'"):
+        CeilSelector.from_pretrained("me/films")
+
+
+def test_the_hub_says_no(hub, saved, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError("no token found\nmore")
+
+    monkeypatch.setattr(hub, "create_repo", refuse)
+    with pytest.raises(
+        UserError, match=r"cannot push to 'me/films': no token found; log in with `hf auth login`"
+    ):
+        saved[0].push_to_hub("me/films")
+
+
+def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
+    from ceil_jax.pipeline.config import RunConfig
+    from ceil_jax.pipeline.run import Pipeline
+    from ceil_jax.tasks.example import Task
+
+    bank = make().examples
+    task = Task("places", bank[:40], bank[40:], Template("{input} is {output}"), "accuracy")
+    config = RunConfig(encoder="tiny", lm="tiny", shots=3, shortlist=12, trade_off=0.1, out=tmp_path)
+    pipeline = Pipeline(config, task)
+    selector = pipeline.selector("dpp")
+    expected = pipeline.retrieve("dpp", bank[40:44])
+    for query, picks in zip(bank[40:44], expected, strict=True):
+        assert greedy_order(selector.select(query, k=3)) == [pick.id for pick in picks]
+    assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")
+    with pytest.raises(UserError, match=r"unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
+        pipeline.selector("topk")

@@ -1,0 +1,54 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ceil_jax.retrieval.index import top_k
+from ceil_jax.skills.similarity import SIMILARITIES, base, consistency, distinctiveness
+
+
+def cosine(a, b):
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+BRUTE_FORCE = {
+    "skill_base": lambda x, a: cosine(x[0], a[0]),
+    "skill_consistency": lambda x, a: cosine(sum(x) / len(x), sum(a) / len(a)),
+    "skill_distinct": lambda x, a: max(cosine(e, f) for e in x for f in a),
+}
+
+
+def skills(count, m=3, d=8, seed=0):
+    return np.random.default_rng([count, seed]).normal(size=(count, m, d)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_against_all_pairs(name):
+    queries, items = skills(5), skills(70)
+    expected = [[BRUTE_FORCE[name](x, a) for a in items] for x in queries]
+    np.testing.assert_allclose(SIMILARITIES[name](queries, items), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_the_nearest_in_blocks(name):
+    queries, items = skills(5), skills(70)
+    scores = np.array([[BRUTE_FORCE[name](x, a) for a in items] for x in queries])
+    scores[2, 7] = -np.inf
+    exclude = np.array([-1, -1, 7, -1, -1], np.int32)
+    found, places = top_k(queries, items, 6, exclude, item_block=32, score=SIMILARITIES[name])
+    np.testing.assert_array_equal(places, np.argsort(-scores, axis=1, kind="stable")[:, :6])
+    np.testing.assert_allclose(found, np.take_along_axis(scores, places, axis=1), atol=1e-5)
+
+
+def test_by_hand():
+    east, north, west = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
+    x = jnp.array([[east, north]])
+    a = jnp.array([[north, north], [west, north], [[2.0, 0.0], west]])
+    # x's mean points north-east; a's means: north, north-west, east (length 1/2)
+    assert base(x, a)[0].tolist() == pytest.approx([0, -1, 1])
+    assert consistency(x, a)[0].tolist() == pytest.approx([1 / 2**0.5, 0, 1 / 2**0.5], abs=1e-6)
+    assert distinctiveness(x, a)[0].tolist() == pytest.approx([1, 1, 1])
+
+
+def test_a_zero_vector_is_near_nothing():
+    x, nothing = jnp.array([[[1.0, 0.0]]]), jnp.zeros((1, 1, 2))
+    assert [float(score(x, nothing)[0, 0]) for score in SIMILARITIES.values()] == [0, 0, 0]

@@ -1,0 +1,210 @@
+"""Killed, crowded out, out of room or damaged: the same final files, byte for byte."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from xla_flags import flags_for
+
+HERE = Path(__file__).parents[1]
+KILLS = 10
+
+
+class Server:
+    """A warm process whose forked children run the tiny pipeline; see fault_server.py."""
+
+    def __init__(self, hash_seed: int) -> None:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(HERE.parent),
+            "PYTHONHASHSEED": str(hash_seed),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "XLA_FLAGS": flags_for(1),
+            "TQDM_DISABLE": "1",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "fault_server.py")],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, out: Path, **how) -> dict:
+        self.process.stdin.write(json.dumps({"out": str(out), **how}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def files(out: Path) -> dict[str, bytes]:
+    """Every file a run left, but locks and logs."""
+    found = (file for file in sorted(out.rglob("*")) if file.is_file() and file.name != ".lock")
+    # the page's title names the folder
+    return {str(f.relative_to(out)): f.read_bytes().replace(out.name.encode(), b"RUNS") for f in found}
+
+
+def in_order(found: dict[str, bytes]) -> dict[str, bytes]:
+    """With the lines of journals sorted: a chunk computed again stands last."""
+    return {
+        name: b"".join(sorted(content.splitlines(True))) if name.endswith(".jsonl") else content
+        for name, content in found.items()
+    }
+
+
+def differing(ours: dict[str, bytes], whole: dict[str, bytes]) -> list[str]:
+    return sorted(name for name in ours.keys() | whole.keys() if ours.get(name) != whole.get(name))
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = Server(hash_seed=1)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server, tmp_path_factory):
+    """A whole run's folder, files and events."""
+    out = tmp_path_factory.mktemp("whole") / "runs"
+    ran = server.run(out)
+    assert ran["status"] == 0, Path(f"{out}.log").read_text()
+    return out, files(out), ran["events"]
+
+
+def finish(server, out: Path) -> str:
+    """Run what is left; what was said."""
+    log = Path(f"{out}.log")
+    log.unlink(missing_ok=True)
+    ran = server.run(out)
+    assert ran["status"] == 0, log.read_text()
+    return log.read_text()
+
+
+def test_a_run_killed_ten_times_ends_with_the_same_files(server, undisturbed, tmp_path):
+    """SIGKILL at seeded events, every other one a moment later, so that calls of C++ are cut short too."""
+    _, whole, events = undisturbed
+    draw, share = random.Random(4), len(events) / (KILLS + 1)
+    out, struck = tmp_path / "runs", []
+    for number in range(KILLS):
+        # progress is kept, so that the moments go through all stages whatever is repeated
+        kill = round(share * draw.uniform(0.6, 1.6))
+        ran = server.run(out, kill=kill, delay=0.002 * draw.randint(1, 20) if number % 2 else 0)
+        if ran["status"] == 0:
+            break
+        assert ran["status"] == -9, Path(f"{out}.log").read_text()
+        struck.append(ran["events"][-1].split()[1].partition("-")[0])
+    assert len(struck) >= KILLS - 2
+    assert {"epr", "ceil"} < set(struck), struck
+    finish(server, out)
+    assert differing(files(out), whole) == []
+
+
+def test_fresh_processes_agree_to_the_last_byte(undisturbed, tmp_path):
+    other = Server(hash_seed=2)
+    try:
+        finish(other, tmp_path / "runs")
+    finally:
+        other.close()
+    assert differing(files(tmp_path / "runs"), undisturbed[1]) == []
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    file.write_bytes(content)
+
+
+DAMAGE = [
+    # (pattern, which of the files, harm); one file a stage, for a stage names the first it finds
+    ("scores-*/rows.jsonl", 0, flip),
+    ("predictions-*/rows.jsonl", 0, flip),
+    ("vectors-*/vectors.npy", 0, flip),
+    ("vectors-*/done.json", 1, flip),
+    ("ceil-*/query/model.safetensors", 0, flip),
+    ("epr-*/encoder/*.json", 0, flip),
+    ("metrics-*/scores.npy", 0, flip),
+    ("metrics-*/done.json", 1, lambda file: file.write_text(file.read_text()[:20])),
+    ("texts-*/texts.json", 0, flip),
+    ("run-*/key.json", 0, lambda file: file.write_text("{not json")),
+    ("run-*/done.json", 1, lambda file: file.write_text("")),
+]
+
+
+def test_damaged_files_are_said_and_computed_again(server, undisturbed, tmp_path):
+    """All kinds in one folder and one run, which computes again what it must."""
+    out = tmp_path / "runs"
+    shutil.copytree(undisturbed[0], out)
+    harmed = []
+    for pattern, place, harm in DAMAGE:
+        file = sorted(out.glob(pattern))[place]
+        harm(file)
+        harmed.append(file)
+    said = finish(server, out)
+    quiet = [str(f) for f in harmed if f"{f} is damaged" not in said and f"{f}: 1 damaged" not in said]
+    assert quiet == []
+    assert differing(in_order(files(out)), in_order(undisturbed[1])) == []
+
+
+def last_event(events: list[str], pattern: str) -> int:
+    """The number, from 1, of the last event of that path."""
+    return max(i for i, event in enumerate(events, 1) if pattern in event)
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "history", "checksums"])
+def test_damage_in_the_middle_of_training(server, undisturbed, tmp_path, what):
+    out = tmp_path / "runs"
+    ran = server.run(out, kill=last_event(undisturbed[2], "/scratch/history.jsonl"))
+    assert ran["status"] == -9
+    [scratch] = out.glob("*/scratch")
+    if what == "checkpoint":
+        largest = max(
+            (f for f in scratch.glob("checkpoints/[0-9]*/**/*") if f.is_file()),
+            key=lambda f: f.stat().st_size,
+        )
+        flip(largest)
+    else:
+        name = "history.jsonl" if what == "history" else "checkpoints.jsonl"
+        lines = (scratch / name).read_text().splitlines(keepends=True)
+        lines[1] = lines[1].replace(":", ";", 1)
+        (scratch / name).write_text("".join(lines))
+    said = finish(server, out)
+    assert "damaged" in said
+    assert differing(files(out), undisturbed[1]) == []
+
+
+@pytest.mark.parametrize("largest", [3_000, 60_000], ids=["rows", "weights"])
+def test_without_room_one_line_and_the_rest_later(server, undisturbed, tmp_path, largest):
+    """No file may be larger than that: what a full disk does, wherever it is met, from Python or from C++."""
+    out = tmp_path / "runs"
+    ran = server.run(out, largest=largest)
+    said = Path(f"{out}.log").read_text()
+    assert ran["status"] == 2, said
+    # a thread of Orbax's may have said more before, and be in the middle of it
+    last = said.strip().splitlines()[-1].strip()
+    assert last.startswith("ceil-jax: cannot write to ") and last.endswith("run the same command again")
+    finish(server, out)
+    assert differing(files(out), undisturbed[1]) == []
+
+
+def test_two_processes_share_one_folder(undisturbed, server, tmp_path):
+    """The second waits where the first is at work, says so, and both end with the same files."""
+    out = tmp_path / "runs"
+    other = Server(hash_seed=3)
+    second = threading.Thread(target=other.run, args=(out,))
+    try:
+        second.start()
+        finish(server, out)
+        second.join()
+    finally:
+        other.close()
+    assert differing(files(out), undisturbed[1]) == []

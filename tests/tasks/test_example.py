@@ -1,0 +1,198 @@
+"""How one row of every task stands in a prompt, as a whole string: reference.md's table."""
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks import TASKS, Example, Template, task_spec
+from ceil_jax.tasks.example import renamed
+
+QUESTION_FUNQL = {"question": "what is m0", "funql": "answer(m0)"}
+UTTERANCE = {"user_utterance": "Who is coming?", "lispress": "(Yield (Attendees))"}
+SQL_ROW = {
+    "db_id": "zoo",
+    "question": "How many  cats?",
+    "query": "SELECT count(*)\nFROM cat  WHERE name = 'a  b'",
+    "schema": "cat [id, name]",
+    "database": "",
+}
+COGS_ROW = {
+    "sentence": "The boy wanted to crawl .",
+    "logical_form": "* boy ( x _ 1 ) ; want . agent ( x _ 2 , x _ 1 ) AND want . xcomp ( x _ 2 , x _ 4 )"
+    " AND crawl . agent ( x _ 4 , x _ 1 )",
+    "distribution": "prim_to_inf_arg",
+}
+SCAN_ROW = {"commands": "jump left", "actions": "I_TURN_LEFT I_JUMP"}
+SQL_PROMPT = (
+    "Database: cat [id, name]\nQuestion: How many cats?\nSQL: SELECT count(*) FROM cat WHERE name = 'a  b'"
+)
+
+# task -> (row, retrieval text, the example in context, the query's text, its options)
+CASES = {
+    "sst5": (
+        {"text": "fine .", "label": 2},
+        "fine .",
+        "fine . It is OK",
+        "fine . It is",
+        "terrible bad OK good great",
+    ),
+    "movie_reviews": (
+        {"text": "fine.", "rating": 0.7},
+        "fine.",
+        "fine. It is good",
+        "fine. It is",
+        "terrible bad okay good great",
+    ),
+    "mrpc": (
+        {"sentence1": "A ran.", "sentence2": "A jogged.", "label": 1},
+        "A ran. A jogged.",
+        'A ran. Can we say "A jogged."? Yes',
+        'A ran. Can we say "A jogged."?',
+        "No Yes",
+    ),
+    "mnli": (
+        {"premise": "A ran.", "hypothesis": "A slept.", "label": 2},
+        "A ran. A slept.",
+        'A ran. Can we say "A slept."? No',
+        'A ran. Can we say "A slept."?',
+        "Yes Maybe No",
+    ),
+    "qnli": (
+        {"question": "Who ran?", "sentence": "A ran.", "label": 0},
+        "A ran. Who ran?",
+        'A ran. Can we know "Who ran?"? Yes',
+        'A ran. Can we know "Who ran?"?',
+        "Yes No",
+    ),
+    "cmsqa": (
+        {"question": "Where?", "choices": {"label": list("ABCDE"), "text": list("vwxyz")}, "answerKey": "B"},
+        "Where?",
+        "Where? w",
+        "Where?",
+        "v w x y z",
+    ),
+    "swag": (
+        {
+            "startphrase": "She",
+            "ending0": "a.",
+            "ending1": "b.",
+            "ending2": "c.",
+            "ending3": "d.",
+            "label": 3,
+        },
+        "She",
+        "She d.",
+        "She",
+        "a. b. c. d.",
+    ),
+    "hellaswag": (
+        {"ctx": "A man. he", "endings": ["a.", "b.", "c.", "d."], "label": "1"},
+        "A man. he",
+        "A man. he b.",
+        "A man. he",
+        "a. b. c. d.",
+    ),
+    "webqs": (
+        {"question": "who?", "answers": ["Ann Lee", "Bo"]},
+        "who?",
+        "who? Ann Lee",
+        "who?",
+        "",
+    ),
+    "nl2bash": ({"nl": "list", "bash": "ls -l"}, "list", "list\tls -l", "list\t", ""),
+    "break": (
+        {"question_text": "flights  from a ", "decomposition": "return flights ;return #1 from  a"},
+        "flights from a",
+        "flights from a\t1#) return flights 2#) return #1 from a",
+        "flights from a\t",
+        "",
+    ),
+    "mtop": (
+        {"question": "call Al", "logical_form": "[IN:CREATE_CALL ]"},
+        "call Al",
+        "call Al\t[IN:CREATE_CALL ]",
+        "call Al\t",
+        "",
+    ),
+    "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t(Yield (Attendees))", "Who is coming?\t", ""),
+    "shell": ({"description": "list", "command": "ls"}, "list", "list\tls", "list\t", ""),
+}
+CASES |= dict.fromkeys(
+    ("geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length"),
+    (QUESTION_FUNQL, "what is m0", "what is m0\tanswer(m0)", "what is m0\t", ""),
+)
+CASES |= {f"smcalflow_cs.{variant}": CASES["smcalflow"] for variant in ("0s", "0c", "8c", "16c", "32c")}
+CASES |= {
+    name: (SQL_ROW, "How many cats?", SQL_PROMPT, SQL_PROMPT.partition(" SELECT")[0], "")
+    for name in ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql", "kaggledbqa")
+}
+CASES |= dict.fromkeys(
+    ("cogs.ps", "cogs.pa"),
+    (
+        COGS_ROW,
+        "The boy wanted to crawl .",
+        "The boy wanted to crawl .\twant(agent=*boy,xcomp=crawl)",
+        "The boy wanted to crawl .\t",
+        "",
+    ),
+)
+CASES |= {
+    f"scan.{split}": (SCAN_ROW, "jump left", "jump left\tI_TURN_LEFT I_JUMP", "jump left\t", "")
+    for split in ("simple", "length", "addprim_jump", "addprim_turn_left")
+}
+
+
+def test_every_task_has_a_case():
+    assert CASES.keys() == TASKS.keys()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_prompt(name):
+    row, retrieval_text, in_context, query, options = CASES[name]
+    spec = task_spec(name)
+    example = spec.example("train-0", row)
+    assert example.id == "train-0"
+    assert example.input == retrieval_text
+    assert spec.template.example(example) == in_context
+    assert spec.template.query(example) == query
+    assert query + spec.template.continuation(example, example.output) == in_context
+    assert example.choices == tuple(options.split())
+    assert spec.choices in ((), example.choices)
+    assert not example.choices or example.output in example.choices
+    assert spec.template.separator == ("\n\n" if spec.metric == "sql_execution" else "\n")
+
+
+def test_every_gold_answer_of_web_questions_counts():
+    row = CASES["webqs"][0]
+    assert task_spec("webqs").example("test-0", row).references == ("Ann Lee", "Bo")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("{text {output}", "unexpected '{' in field name"),
+        ("a } {input} {output}", "Single '}' encountered in format string"),
+        ("{} {input} {output}", "found '{}'"),
+        ("{0} {input} {output}", "found '{0}'"),
+        ("{input.foo} {output}", "found '{input.foo}'"),
+        ("{input[0]} {output}", "found '{input[0]}'"),
+        ("{input!r} {output}", "found '{input!r}'"),
+        ("{input:>5} {output}", "found '{input:>5}'"),
+        ('{"t": {text}} {output}', "found '{\"t\": {text}}'"),
+        ('{\n"t": {text}} {output}', r"""found '{\n"t": {text}}'"""),
+    ],
+)
+def test_what_braces_may_not_hold(pattern, found):
+    with pytest.raises(UserError) as caught:
+        Template(pattern)
+    assert str(caught.value) == (
+        f"template {pattern!r}: expected braces around one name each, as in {{input}}, and literal braces written "
+        f"{{{{ and }}}}; {found}"
+    )
+
+
+def test_literal_braces():
+    template = Template("{{{input}}} {{x}} {output}")
+    assert template.names == ("input", "output")
+    assert template.example(Example("a", "in", "out")) == "{in} {x} out"
+    assert renamed("{{text}} {{{text}}} {text}", "text", "input") == "{{text}} {{{input}}} {input}"
+    assert renamed("{0} {output}", "0", "input") == "{input} {output}"  # a column may be called so

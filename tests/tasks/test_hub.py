@@ -1,0 +1,196 @@
+"""The hub way without the hub: local repositories with the hub's files, configs and features."""
+
+from dataclasses import replace
+
+import datasets
+import pytest
+from datasets import ClassLabel, Features, List, Value
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks import TASKS, Hub, task_spec
+from ceil_jax.tasks.load import load_task
+
+TEXT = Value("string")
+ENDINGS = {f"ending{i}": TEXT for i in range(4)}
+
+# task -> (features on the hub, two rows)
+HUB = {
+    "sst5": (
+        {"text": TEXT, "label": Value("int64"), "label_text": TEXT},
+        [["a fine film", 3, "positive"], ["dull", 0, "very negative"]],
+    ),
+    "mrpc": (
+        {
+            "sentence1": TEXT,
+            "sentence2": TEXT,
+            "label": ClassLabel(names=["not_equivalent", "equivalent"]),
+            "idx": Value("int32"),
+        },
+        [["A ran.", "A jogged.", 1, 0], ["B ran.", "B slept.", 0, 1]],
+    ),
+    "mnli": (
+        {
+            "premise": TEXT,
+            "hypothesis": TEXT,
+            "label": ClassLabel(names=["entailment", "neutral", "contradiction"]),
+            "idx": Value("int32"),
+        },
+        [["A ran.", "A moved.", 0, 0], ["B ran.", "B slept.", 2, 1]],
+    ),
+    "qnli": (
+        {
+            "question": TEXT,
+            "sentence": TEXT,
+            "label": ClassLabel(names=["entailment", "not_entailment"]),
+            "idx": Value("int32"),
+        },
+        [["Who ran?", "A ran.", 0, 0], ["Who slept?", "A ran.", 1, 1]],
+    ),
+    "cmsqa": (
+        {
+            "id": TEXT,
+            "question": TEXT,
+            "question_concept": TEXT,
+            "choices": {"label": List(TEXT), "text": List(TEXT)},
+            "answerKey": TEXT,
+        },
+        [
+            ["0", "Where?", "place", {"label": list("ABCDE"), "text": list("vwxyz")}, "A"],
+            ["1", "When?", "time", {"label": list("ABCDE"), "text": list("pqrst")}, "E"],
+        ],
+    ),
+    "swag": (
+        {
+            "video-id": TEXT,
+            "fold-ind": TEXT,
+            "startphrase": TEXT,
+            "sent1": TEXT,
+            "sent2": TEXT,
+            "gold-source": TEXT,
+        }
+        | ENDINGS
+        | {"label": ClassLabel(names=["0", "1", "2", "3"])},
+        [
+            ["v", "1", "He runs. He", "He runs.", "He", "gold", "a", "b", "c", "d", 2],
+            ["v", "2", "She", "", "She", "gold", "e", "f", "g", "h", 0],
+        ],
+    ),
+    "hellaswag": (
+        {"ind": Value("int32"), "activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "ctx": TEXT}
+        | {"endings": List(TEXT), "source_id": TEXT, "split": TEXT, "split_type": TEXT, "label": TEXT},
+        [
+            [0, "act", "A man.", "he", "A man. he", ["a", "b", "c", "d"], "s", "val", "indomain", "3"],
+            [1, "act", "A dog.", "it", "A dog. it", ["e", "f", "g", "h"], "s", "val", "indomain", "0"],
+        ],
+    ),
+    "webqs": (
+        {"url": TEXT, "question": TEXT, "answers": List(TEXT)},
+        [["u", "who?", ["Ann", "Bo"]], ["u", "where?", ["Rome"]]],
+    ),
+    "nl2bash": ({"nl": TEXT, "bash": TEXT}, [["list files", "ls"], ["print date", "date"]]),
+    "break": (
+        {"question_id": TEXT, "question_text": TEXT, "decomposition": TEXT, "operators": TEXT, "split": TEXT},
+        [
+            ["0", "how many?", "return a ;return number of #1", "['select', 'aggregate']", "train"],
+            ["1", "which?", "return b", "['select']", "train"],
+        ],
+    ),
+    "mtop": (
+        {"idx": TEXT, "question": TEXT, "logical_form": TEXT, "len_question": Value("int64")},
+        [["0", "call Al", "[IN:CREATE_CALL ]", 2], ["1", "play", "[IN:PLAY_MUSIC ]", 1]],
+    ),
+    "smcalflow": (
+        {"idx": TEXT, "user_utterance": TEXT, "lispress": TEXT},
+        [["0", "hello", "(Yield :hello)"], ["1", "cancel it", "(Cancel)"]],
+    ),
+}
+# the schemas and databases of Spider are not on the hub, so it loads from a folder only
+FROM_HUB = [name for name, spec in TASKS.items() if spec.hub and not spec.enrich]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+
+
+def repository(tmp_path, name, features, rows):
+    """The task's entry, its hub repository replaced by a folder laid out like it."""
+    spec = task_spec(name)
+    folder = tmp_path / "repository"
+    config = spec.hub.config
+    lines = ["---", "configs:", f"- config_name: {config or 'default'}", "  data_files:"]
+    columns = {column: [row[i] for row in rows] for i, column in enumerate(features)}
+    for split in (*spec.train, *spec.validation):
+        file = f"{config or 'data'}/{split}-00000-of-00001.parquet"
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        datasets.Dataset.from_dict(columns, Features(features)).to_parquet(folder / file)
+        lines += [f"  - split: {split}", f"    path: {file}"]
+    (folder / "README.md").write_text("\n".join([*lines, "---", ""]))
+    return replace(spec, hub=Hub(str(folder), config, revision="0123abcd"))
+
+
+def test_every_hub_task_has_a_schema():
+    assert HUB.keys() == set(FROM_HUB)
+
+
+@pytest.mark.parametrize("name", FROM_HUB)
+def test_hub_schema_loads(name, tmp_path):
+    features, rows = HUB[name]
+    task = load_task(repository(tmp_path, name, features, rows))
+    splits = len(task_spec(name).validation)
+    assert [len(task.train), len(task.validation)] == [2, 2 * splits]
+    row = dict(zip(features, rows[1], strict=True))
+    expected = task_spec(name).example("train-1", row)
+    assert task.train[1] == expected
+
+
+def test_a_renamed_column_is_named_with_the_revision(tmp_path):
+    features, rows = HUB["sst5"]
+    renamed = {"sentence" if column == "text" else column: kind for column, kind in features.items()}
+    with pytest.raises(UserError, match=r"0123abcd.*no column 'text'; it has sentence, label, label_text"):
+        load_task(repository(tmp_path, "sst5", renamed, rows))
+
+
+def test_a_missing_column_is_named_with_the_revision(tmp_path):
+    features, rows = HUB["nl2bash"]
+    with pytest.raises(UserError, match=r"0123abcd, split 'train': no column 'bash'; it has nl"):
+        load_task(repository(tmp_path, "nl2bash", {"nl": features["nl"]}, rows))
+
+
+def test_an_extra_column_changes_nothing(tmp_path):
+    features, rows = HUB["nl2bash"]
+    plain = load_task(repository(tmp_path / "plain", "nl2bash", features, rows))
+    wider = {**features, "license": TEXT}
+    extra = load_task(repository(tmp_path / "extra", "nl2bash", wider, [[*row, "MIT"] for row in rows]))
+    assert list(extra.train) == list(plain.train)
+
+
+def test_an_unlabelled_row_is_named(tmp_path):
+    features, rows = HUB["sst5"]
+    rows = [rows[0], ["unlabelled", -1, ""]]
+    with pytest.raises(
+        UserError, match=r"0123abcd, split 'train', row 2, field 'label': expected a label from 0 to 4"
+    ):
+        load_task(repository(tmp_path, "sst5", features, rows))
+
+
+def test_no_such_split_or_repository(tmp_path):
+    features, rows = HUB["nl2bash"]
+    spec = replace(repository(tmp_path, "nl2bash", features, rows), validation=("dev",))
+    with pytest.raises(UserError, match=r"cannot load split 'dev' of .* at revision 0123abcd"):
+        load_task(spec)
+    gone = replace(spec, hub=Hub(str(tmp_path / "nowhere"), revision="0123abcd"))
+    with pytest.raises(
+        UserError, match=r"nowhere at revision 0123abcd.*give a data_dir that holds nl2bash/train"
+    ):
+        load_task(gone)
+
+
+def test_what_the_hub_lacks_needs_a_folder():
+    with pytest.raises(UserError, match=r"'spider' needs files the hub does not have.*give data_dir"):
+        load_task("spider")
+    with pytest.raises(
+        UserError, match=r"'geoquery' has no hub copy: give a data_dir that holds geoquery/standard"
+    ):
+        load_task("geoquery")

@@ -1,0 +1,347 @@
+"""The entries, and the text that is made here: SCAN, movie reviews, cheat sheets, COGS' compact form."""
+
+import gzip
+import json
+import sqlite3
+import tarfile
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks import TASKS, scan, sentiment, task_spec
+from ceil_jax.tasks.cogs_form import function_call, logical_form, parse_call
+from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.parsing import numbered_steps, shell_pairs
+from ceil_jax.tasks.spec import PAPER_METHODS, FieldError
+from ceil_jax.tasks.sql import database_files, declared_schemas, one_line, stored_schema
+from ceil_jax.tasks.words import bert_words, first_of_each, hash_split
+
+NAMES = """
+sst5 movie_reviews mrpc mnli qnli cmsqa swag hellaswag webqs geoquery geoquery.template geoquery.tmcd
+geoquery.length nl2bash break mtop smcalflow shell smcalflow_cs.0s smcalflow_cs.0c smcalflow_cs.8c
+smcalflow_cs.16c smcalflow_cs.32c spider dr_spider.db dr_spider.nlq dr_spider.sql kaggledbqa cogs.ps cogs.pa
+scan.simple scan.length scan.addprim_jump scan.addprim_turn_left
+"""
+
+
+def test_names():
+    assert set(TASKS) == set(NAMES.split())
+    assert all(name == spec.name for name, spec in TASKS.items())
+
+
+def test_unknown_name():
+    with pytest.raises(UserError, match="unknown task 'sst6'; did you mean 'sst5'"):
+        task_spec("sst6")
+
+
+def test_averages_of_the_papers_columns():
+    """Table 2's last column is the mean of its twelve tasks; random's row is the check on all of them."""
+    averages = {
+        "random": 30.68,
+        "BM25": 45.84,
+        "Contriever": 45.73,
+        "SimCSE": 45.19,
+        "EPR": 53.37,
+        "CEIL": 56.76,
+    }
+    columns = [spec.paper for spec in TASKS.values() if spec.paper]
+    assert len(columns) == 12
+    assert all(tuple(column) == PAPER_METHODS for column in columns)
+    for method, average in averages.items():
+        assert sum(column[method] for column in columns) / 12 == pytest.approx(average, abs=0.02), method
+
+
+def test_every_task_can_be_loaded_from_somewhere():
+    for spec in TASKS.values():
+        assert spec.embedded or spec.folder
+        assert spec.hub is None or spec.hub.revision
+
+
+# --- words
+
+
+def test_words_are_berts():
+    assert bert_words("What's the Café\tin  m0?") == "what ' s the cafe in m0 ?"
+    items = ["How long?", "how long ?", "How longer?"]
+    assert first_of_each(items, str) == ["How long?", "How longer?"]
+
+
+def test_hash_split_depends_on_the_words_alone():
+    items = [f"sentence number {i}" for i in range(1000)]
+    bank, validation = hash_split(items, str)
+    assert sorted(bank + validation) == sorted(items)
+    assert 60 < len(validation) < 140
+    upper, more = hash_split([item.upper() for item in items] + ["another"], str)
+    assert {item.lower() for item in more} - {"another"} == set(validation)
+    assert not {bert_words(item) for item in upper} & {bert_words(item) for item in more}
+
+
+# --- sentiment
+
+
+@pytest.mark.parametrize(
+    ("rating", "word"),
+    [
+        (-4, "terrible"),
+        (-2, "terrible"),
+        (-1.9, "bad"),
+        (-0.6, "bad"),
+        (-0.5, "okay"),
+        (0.6, "okay"),
+        (0.7, "good"),
+        (2, "good"),
+        (2.1, "great"),
+    ],
+)
+def test_a_rating_on_a_cut_belongs_below(rating, word):
+    assert sentiment.MOVIE_WORDS[sentiment.rating_class(rating)] == word
+
+
+@pytest.mark.packages
+def test_movie_reviews():
+    splits = task_spec("movie_reviews").embedded()
+    assert len(splits["train"]) + len(splits["validation"]) == 10_605
+    sides = [{bert_words(row["text"]) for row in rows} for rows in splits.values()]
+    assert not sides[0] & sides[1]
+    assert 0.09 < len(splits["validation"]) / 10_605 < 0.11
+    assert all(-4 <= row["rating"] <= 4 for rows in splits.values() for row in rows)
+
+
+# --- SCAN
+
+
+def test_scan_has_the_published_commands():
+    pairs = dict(scan.commands())
+    assert len(pairs) == 20_910
+    assert pairs["jump"] == "I_JUMP"
+    assert pairs["turn opposite right"] == "I_TURN_RIGHT I_TURN_RIGHT"
+    assert pairs["walk around left"] == " ".join(["I_TURN_LEFT I_WALK"] * 4)
+    assert pairs["jump twice after run left"] == "I_TURN_LEFT I_RUN I_JUMP I_JUMP"
+    assert pairs["look opposite left thrice and turn right"] == (
+        " ".join(["I_TURN_LEFT I_TURN_LEFT I_LOOK"] * 3) + " I_TURN_RIGHT"
+    )
+    assert max(len(actions.split()) for actions in pairs.values()) == 48
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "validation", "distinct"),
+    [
+        ("simple", 16_728, 4_182, 16_728),
+        ("length", 16_990, 3_920, 16_990),
+        ("addprim_jump", 14_670, 7_706, 13_204),
+        ("addprim_turn_left", 21_890, 1_208, 19_702),
+    ],
+)
+def test_scan_splits_have_the_published_sizes(name, train, validation, distinct):
+    splits = task_spec(f"scan.{name}").embedded()
+    bank, queries = ({row["commands"] for row in splits[side]} for side in ("train", "validation"))
+    assert (len(splits["train"]), len(splits["validation"])) == (train, validation)
+    assert len(bank) == distinct and len(queries) == validation
+    assert not bank & queries and len(bank | queries) == 20_910
+
+
+def test_scan_length_split_cuts_at_22_actions():
+    splits = task_spec("scan.length").embedded()
+    assert max(len(row["actions"].split()) for row in splits["train"]) == 22
+    assert min(len(row["actions"].split()) for row in splits["validation"]) == 24
+
+
+def test_scan_primitive_stands_alone_in_training():
+    splits = task_spec("scan.addprim_turn_left").embedded()
+    assert {row["commands"] for row in splits["train"] if "turn left" in row["commands"]} == {"turn left"}
+    assert "turn left twice" in {row["commands"] for row in splits["validation"]}
+
+
+# --- shell
+
+
+def test_cheat_sheet_blocks():
+    sheet = """
+# To list files,
+# also hidden ones:
+ls -a
+
+# To do it in two steps:
+cd /tmp
+ls
+
+# Copy
+cp a b
+# To show the date.
+$ date
+# To extract a member:
+tar xf <archive> member
+# Nothing under this one
+# To count lines
+wc -l file
+"""
+    assert shell_pairs(sheet) == [
+        ("To list files, also hidden ones", "ls -a"),
+        ("To show the date", "date"),
+        ("Nothing under this one To count lines", "wc -l file"),
+    ]
+
+
+@pytest.mark.packages
+def test_shell():
+    splits = task_spec("shell").embedded()
+    rows = [row for side in splits.values() for row in side]
+    assert len(rows) > 900
+    assert all("\n" not in row["command"] and row["command"].strip() for row in rows)
+    assert ("To create a .gz archive", "tar -czvf /path/to/foo.tgz /path/to/foo/") in {
+        (row["description"], row["command"]) for row in rows
+    }
+
+
+# --- COGS
+
+FORMS = [
+    ("Emma", "Emma", "Emma"),
+    ("shark", "LAMBDA a . shark ( a )", "shark(a)"),
+    ("crawl", "LAMBDA a . LAMBDA e . crawl . agent ( e , a )", "crawl(agent=a)"),
+    (
+        "admire",
+        "LAMBDA a . LAMBDA b . LAMBDA e . admire . agent ( e , b ) AND admire . theme ( e , a )",
+        "admire(agent=b,theme=a)",
+    ),
+    ("A cobra grew .", "cobra ( x _ 1 ) AND grow . theme ( x _ 2 , x _ 1 )", "grow(theme=cobra)"),
+    (
+        "Emma lended the cookie to a mother .",
+        "* cookie ( x _ 3 ) ; lend . agent ( x _ 1 , Emma ) AND lend . theme ( x _ 1 , x _ 3 )"
+        " AND lend . recipient ( x _ 1 , x _ 6 ) AND mother ( x _ 6 )",
+        "lend(agent=Emma,theme=*cookie,recipient=mother)",
+    ),
+    (
+        "The baby on a tray in the house screamed .",
+        "* baby ( x _ 1 ) ; * house ( x _ 7 ) ; baby . nmod . on ( x _ 1 , x _ 4 ) AND tray ( x _ 4 )"
+        " AND tray . nmod . in ( x _ 4 , x _ 7 ) AND scream . agent ( x _ 8 , x _ 1 )",
+        "scream(agent=*baby(nmod.on=tray(nmod.in=*house)))",
+    ),
+    (
+        "Liam liked that a boy wanted to eat .",
+        "like . agent ( x _ 1 , Liam ) AND like . ccomp ( x _ 1 , x _ 5 ) AND boy ( x _ 4 )"
+        " AND want . agent ( x _ 5 , x _ 4 ) AND want . xcomp ( x _ 5 , x _ 7 )"
+        " AND eat . agent ( x _ 7 , x _ 4 )",
+        "like(agent=Liam,ccomp=want(agent=boy,xcomp=eat))",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "form", "compact"), FORMS, ids=[case[0] for case in FORMS])
+def test_cogs_form_and_back(sentence, form, compact):
+    assert function_call(form) == compact
+    assert logical_form(compact, sentence) == form
+
+
+@pytest.mark.parametrize("broken", ["eat(agent", "eat(agent=)", "eat)", "eat(agent=Emma))", "", "eat(=Emma)"])
+def test_broken_call(broken):
+    with pytest.raises(ValueError, match=r"expected|goes on"):
+        parse_call(broken)
+
+
+def test_a_form_of_another_sentence():
+    with pytest.raises(ValueError, match="no word for cookie"):
+        logical_form("eat(agent=Emma,theme=*cookie)", "Emma ate .")
+    with pytest.raises(ValueError, match="'cake' is in the sentence but not in the form"):
+        logical_form("eat(agent=Emma)", "Emma ate a cake .")
+
+
+def test_an_unreadable_form_is_a_field_error():
+    with pytest.raises(FieldError, match="field 'logical_form': expected a logical form of COGS"):
+        task_spec("cogs.ps").example("train-0", {"sentence": "A", "logical_form": "no form ("})
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("split", ["train", "dev", "gen"])
+def test_every_form_of_cogs_comes_back(data_dir, split):
+    with gzip.open(data_dir / "cogs" / f"{split}.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines][:: 1 if split == "dev" else 5]
+    wrong = [
+        row["sentence"]
+        for row in rows
+        if logical_form(function_call(row["logical_form"]), row["sentence"]) != row["logical_form"]
+    ]
+    assert not wrong
+
+
+# --- SQL and QDMR text
+
+
+def test_numbered_steps():
+    assert numbered_steps("return a ;return  #1 b;") == "1#) return a 2#) return #1 b 3#)"
+    assert (
+        numbered_steps("return flights ;return #1 from  denver")
+        == "1#) return flights 2#) return #1 from denver"
+    )
+
+
+def test_one_line_leaves_quoted_blanks():
+    assert one_line(" SELECT *\n\tFROM t  WHERE a = 'x  y' ") == "SELECT * FROM t WHERE a = 'x  y'"
+
+
+@pytest.fixture
+def zoo(tmp_path):
+    folder = tmp_path / "spider"
+    (folder / "database" / "zoo").mkdir(parents=True)
+    connection = sqlite3.connect(folder / "database" / "zoo" / "zoo.sqlite")
+    connection.executescript("CREATE TABLE cat (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE dog (age);")
+    connection.close()
+    return folder
+
+
+def test_schemas(zoo):
+    assert stored_schema(zoo / "database" / "zoo" / "zoo.sqlite") == "cat [id, name], dog [age]"
+    tables = {
+        "db_id": "zoo",
+        "table_names_original": ["cat", "dog"],
+        "column_names_original": [[-1, "*"], [0, "id"], [0, "name"], [1, "age"]],
+    }
+    (zoo / "tables.json").write_text(json.dumps([tables]))
+    assert declared_schemas(zoo) == {"zoo": "cat [id, name], dog [age]"}
+
+
+BAD_TABLES = {
+    '{"a": 1}': "tables.json: expected a JSON list of databases, found dict",
+    "[1]": "tables.json, row 1: expected an object, found int",
+    '[{"table_names_original": ["cat"]}]': "row 1, field 'db_id': expected a text",
+    '[{"db_id": "zoo"}]': "row 1, field 'table_names_original': expected a list of one or more texts",
+    '[{"db_id": "zoo", "table_names_original": ["cat"]}]': "field 'column_names_original': expected a list",
+    '[{"db_id": "zoo", "table_names_original": ["cat"], "column_names_original": [[1, "id"]]}]': (
+        r"field 'column_names_original': expected \[number from -1 to 0, name\] of each, found \[1, 'id'\]"
+    ),
+}
+
+
+@pytest.mark.parametrize("content", BAD_TABLES)
+def test_what_is_wrong_with_declared_schemas(zoo, content):
+    (zoo / "tables.json").write_text(content)
+    with pytest.raises(UserError, match=BAD_TABLES[content]) as caught:
+        declared_schemas(zoo)
+    assert str(zoo / "tables.json") in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database(zoo):
+    file = zoo / "database" / "zoo" / "zoo.sqlite"
+    file.write_text("no database at all, but text " * 40)
+    with pytest.raises(UserError) as caught:
+        stored_schema(file)
+    assert str(caught.value) == f"cannot read {file}: file is not a database"
+
+
+def test_a_database_is_named_by_text(zoo):
+    row = {"db_id": ["zoo"], "question": "how many?", "query": "SELECT 1"}
+    (zoo / "train.jsonl").write_text(json.dumps(row))
+    with pytest.raises(UserError, match=r"train\.jsonl, line 1, field 'db_id': expected a text"):
+        load_task("spider", zoo.parent)
+
+
+def test_databases_in_folders_and_archives(zoo, tmp_path, monkeypatch):
+    monkeypatch.setenv("CEIL_JAX_CACHE", str(tmp_path / "cache"))
+    assert database_files(zoo)["zoo"] == zoo / "database" / "zoo" / "zoo.sqlite"
+    with tarfile.open(zoo / "databases_dev.tar.gz", "w:gz") as tar:
+        tar.add(zoo / "database" / "zoo" / "zoo.sqlite", "database/farm/farm.sqlite")
+        tar.add(zoo / "database" / "zoo" / "zoo.sqlite", "DB_other/zoo/zoo.sqlite")
+    found = database_files(zoo)
+    assert found["farm"].is_relative_to(tmp_path / "cache") and found["farm"].is_file()
+    assert found["DB_other/zoo"].parent.parent.name == "DB_other"
+    assert found["database/zoo"] == zoo / "database" / "zoo" / "zoo.sqlite"

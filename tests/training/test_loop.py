@@ -1,0 +1,178 @@
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.errors import UserError
+from ceil_jax.store.stage import Store
+from ceil_jax.training.loop import TokenTable, _rows, fit, gradient_of, split_held_out
+
+TARGET = np.linspace(-1, 1, 6).astype(np.float32)
+
+
+def run(stage, *, loss=None, quality=None, epochs=4):
+    """Least squares: the parameters go towards TARGET."""
+
+    def squares(params, batch, key):
+        return jnp.mean((params["w"][batch] - jnp.asarray(TARGET)[batch]) ** 2)
+
+    def closeness(params):
+        return {"kendall_tau": -float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
+
+    return fit(
+        stage,
+        {"w": jnp.zeros(6)},
+        gradient_of(loss or squares),
+        lambda step, rows: rows,
+        quality or closeness,
+        instances=6,
+        epochs=epochs,
+        batch_size=3,
+        learning_rate=0.05,
+        seed=0,
+        what="training",
+    )
+
+
+def test_training_comes_closer_and_keeps_a_history(tmp_path):
+    with Store(tmp_path).stage("t", {}) as stage:
+        trained = run(stage)
+    assert trained.history[0]["step"] == 0
+    assert trained.history[-1]["step"] == 8
+    qualities = [row["kendall_tau"] for row in trained.history]
+    assert qualities == sorted(qualities)
+    assert np.sum((np.asarray(trained.params["w"]) - TARGET) ** 2) < np.sum(TARGET**2)
+
+
+def test_the_best_checkpoint_is_returned_the_first_of_equals(tmp_path):
+    quality = iter([0.0, 0.5, 0.9, 0.9, 0.1, 0.2, 0.3, 0.3, 0.3])
+    seen = []
+
+    def measured(params):
+        seen.append(np.asarray(params["w"]))
+        return {"kendall_tau": next(quality)}
+
+    with Store(tmp_path).stage("t", {}) as stage:
+        trained = run(stage, quality=measured)
+    assert np.array_equal(trained.params["w"], seen[2])
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7])
+def test_a_killed_run_ends_with_the_same_weights(tmp_path, stop):
+    with Store(tmp_path / "whole").stage("t", {}) as stage:
+        whole = run(stage)
+    calls = [0]
+
+    def dies(params):
+        calls[0] += 1
+        if calls[0] == stop + 1:
+            raise KeyboardInterrupt
+        return {"kendall_tau": -float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
+
+    with pytest.raises(KeyboardInterrupt), Store(tmp_path / "cut").stage("t", {}) as stage:
+        run(stage, quality=dies)
+    with Store(tmp_path / "cut").stage("t", {}) as stage:
+        resumed = run(stage)
+    assert np.array_equal(resumed.params["w"], whole.params["w"])
+    assert resumed.history == whole.history
+
+
+def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage)
+    # parameters and Adam's two moments, of 6 float32 each, and its step counts
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage._replace(free=3 * 6 * 4))
+    with (
+        pytest.raises(UserError, match=r"No space left on device.*run the same command again"),
+        Store(tmp_path).stage("t", {"again": 1}) as stage,
+    ):
+        run(stage)
+    monkeypatch.undo()
+    with Store(tmp_path).stage("t", {"again": 1}) as stage:
+        assert np.array_equal(run(stage).params["w"], whole.params["w"])
+
+
+def test_a_damaged_checkpoint_or_history_starts_training_again(tmp_path, caplog):
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage)
+        latest = max(stage.scratch.glob("checkpoints/[0-9]*"), key=lambda folder: int(folder.name))
+        file = max((f for f in latest.rglob("*") if f.is_file()), key=lambda f: f.stat().st_size)
+        for harmed in (file, stage.scratch / "history.jsonl"):
+            content = bytearray(harmed.read_bytes())
+            content[len(content) // 2] ^= 1
+            harmed.write_bytes(content)
+            caplog.clear()
+            again = run(stage)
+            assert "a checkpoint is damaged; training again from the start" in caplog.text
+            assert np.array_equal(again.params["w"], whole.params["w"])
+            assert again.history == whole.history
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):
+    def bad(params, batch, key):
+        return jnp.sum(params["w"]) / 0.0 + jnp.nan
+
+    with (
+        pytest.raises(UserError, match="the loss is nan at step 0; lower the learning rate"),
+        Store(tmp_path).stage("t", {}) as stage,
+    ):
+        run(stage, loss=bad)
+
+
+def test_every_instance_comes_once_an_epoch():
+    rows = np.concatenate([_rows(step, 10, 4, seed=0) for step in range(5)])
+    assert sorted(rows[:10]) == sorted(rows[10:]) == list(range(10))
+    assert list(rows[:10]) != list(rows[10:])
+
+
+def test_held_out_instances_are_apart():
+    training, held_out = split_held_out(30, seed=0)
+    assert len(held_out) == 3
+    assert sorted([*training, *held_out]) == list(range(30))
+    assert [len(split_held_out(count, 0)[1]) for count in (2, 900, 5000)] == [1, 90, 100]
+    with pytest.raises(UserError, match="at least 2 scored instances"):
+        split_held_out(1, seed=0)
+
+
+def test_what_the_starting_weights_saw_is_not_held_out():
+    first, first_out = split_held_out(40, seed=3)
+    seen = np.isin(np.arange(20), first)  # the later stage has half of the earlier one's queries
+    training, held_out = split_held_out(20, seed=3, seen=seen)
+    assert len(held_out) and set(held_out) <= set(first_out)
+    assert sorted([*training, *held_out]) == list(range(20))
+    # the same queries: the same split
+    assert [list(part) for part in split_held_out(40, 3, np.isin(np.arange(40), first))] == [
+        list(first),
+        list(first_out),
+    ]
+    assert len(split_held_out(20, 3, np.ones(20, bool))[1]) == 2
+
+
+def test_token_table_is_the_encoders_tokens():
+    encoder = load_encoder("tiny")
+    texts = ["a short one", "one that has a few more words", ""]
+    table = TokenTable(encoder, texts)
+    rows = np.array([[1, 0], [2, 1]])
+    tokens = table[rows]
+    expected = encoder.tokenize([texts[i] for i in rows.reshape(-1)], 32)
+    assert tokens.ids.shape == (2, 2, 32)
+    assert np.array_equal(tokens.ids.reshape(4, 32), expected.ids)
+    assert np.array_equal(tokens.mask.reshape(4, 32), expected.mask)
+
+
+def test_each_text_once_with_those_of_like_length():
+    encoder = load_encoder("tiny")
+    texts = ["a " * n for n in (60, 3, 40, 5, 2)]
+    table = TokenTable(encoder, texts)
+    rows = np.array([[4, 0, 1], [2, 0, 4]])
+    found = table.once(rows, 3)
+    assert [chunk.ids.shape for chunk in found.chunks] == [(3, 64), (3, 64)]
+    ids = np.concatenate([chunk.ids for chunk in found.chunks])
+    np.testing.assert_array_equal(ids[found.place][..., :32], table[rows].ids[..., :32])
+    assert found.place.tolist() == [[0, 3, 1], [2, 3, 0]]
+    assert (ids[3:] == ids[3]).all()
+    [only] = table.once(np.array([1, 4]), 64).chunks
+    assert only.ids.shape == (2, 32)

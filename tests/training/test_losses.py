@@ -1,0 +1,159 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ceil_jax.training.losses import epr_contrastive_loss, info_nce_loss, pairwise_margin_loss
+
+M = 7
+RNG = np.random.default_rng(0)
+# quarters: exact in float32, with ties among the LM's scores
+log_probs = st.lists(st.integers(-40, 40).map(lambda i: i / 4), min_size=M, max_size=M)
+lm_scores = st.lists(st.integers(-6, 0).map(lambda i: i / 4), min_size=M, max_size=M)
+reductions = pytest.mark.parametrize("reduction", ["pairs", "gap_mean"])
+
+
+def both(*lists):
+    return [jnp.asarray(values, jnp.float32) for values in lists]
+
+
+@reductions
+@settings(max_examples=40, deadline=None)
+@given(log_probs, lm_scores)
+def test_pairwise_margin_loss_is_the_double_loop(reduction, model, lm):
+    ours = pairwise_margin_loss(*both(model, lm), reduction=reduction)
+    assert ours == pytest.approx(reference.pairwise_margin_loss(model, lm, reduction), rel=1e-4, abs=1e-5)
+
+
+def test_pairwise_margin_loss_by_hand():
+    # c = 4, γ = 1/3; best is place 1, then 0, then 2
+    model, lm = both([1.0, 0.0, 4.0], [-2.0, -1.0, -3.0])
+    pairs = {(1, 0): 1 / 4 + 1 / 3, (1, 2): 4 / 4 + 2 / 3, (0, 2): 3 / 4 + 1 / 3}
+    assert pairwise_margin_loss(model, lm) == pytest.approx(sum(pairs.values()) / 3)
+    gap_mean = (pairs[1, 0] + pairs[0, 2]) / 2 + pairs[1, 2]
+    assert pairwise_margin_loss(model, lm, reduction="gap_mean") == pytest.approx(gap_mean)
+
+
+@reductions
+def test_the_right_order_with_all_margins_costs_nothing(reduction):
+    model, lm = both([3.0, 2.0, 1.0, 0.0], [-1.0, -2.0, -3.0, -4.0])
+    assert pairwise_margin_loss(model, lm, reduction=reduction) == 0  # 1/3 apart, 1/4 asked
+
+
+@reductions
+def test_ties_form_no_pair(reduction):
+    model, lm = both([0.0, 5.0, 1.0], [-1.0, -1.0, -2.0])
+    # only (0, 2) and (1, 2), both with rank gap 2
+    expected = ((1 / 5 + 2 / 3) + max(0, -4 / 5 + 2 / 3)) / 2
+    assert pairwise_margin_loss(model, lm, reduction=reduction) == pytest.approx(expected)
+
+
+@reductions
+@pytest.mark.parametrize("lm", [[-1.0] * M, [np.nan] * M])
+def test_equal_scores_give_no_loss_and_no_gradient(reduction, lm):
+    model, lm = both(RNG.normal(size=M), lm)
+    value, gradient = jax.value_and_grad(pairwise_margin_loss)(model, lm, reduction=reduction)
+    assert value == 0
+    np.testing.assert_array_equal(gradient, np.zeros(M))
+
+
+@reductions
+def test_equal_log_probs_have_a_finite_loss_and_gradient(reduction):
+    model, lm = both([2.0] * M, range(M))
+    value, gradient = jax.value_and_grad(pairwise_margin_loss)(model, lm, reduction=reduction)
+    assert value == pytest.approx(
+        reference.pairwise_margin_loss([2.0] * M, list(range(M)), reduction), rel=1e-5
+    )
+    assert np.isfinite(gradient).all()
+    assert (np.diff(gradient) < 0).all()  # the LM's favourite, the last, is pushed up most
+
+
+@reductions
+def test_invalid_subsets_do_not_count(reduction):
+    model, lm = both([1.0, np.nan, 0.0, -np.inf, 4.0], [-2.0, 5.0, -1.0, np.nan, -3.0])
+    valid = jnp.array([True, False, True, False, True])
+    value, gradient = jax.value_and_grad(pairwise_margin_loss)(model, lm, valid, reduction)
+    expected = reference.pairwise_margin_loss([1.0, 0.0, 4.0], [-2.0, -1.0, -3.0], reduction)
+    assert value == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_array_equal(gradient[jnp.array([1, 3])], [0, 0])
+    assert np.isfinite(gradient).all()
+    assert pairwise_margin_loss(model, lm, jnp.zeros(5, bool), reduction) == 0
+
+
+@reductions
+def test_gradient_is_the_finite_difference_at_constant_range(x64, reduction):
+    model, lm = jnp.asarray(RNG.normal(size=M)), jnp.asarray(RNG.normal(size=M))
+    inner = jnp.argsort(model)[1:-1]  # moving these leaves the range as it is
+    direction = jnp.zeros(M).at[inner].set(jnp.asarray(RNG.normal(size=M - 2)))
+
+    def along(step):
+        return pairwise_margin_loss(model + step * direction, lm, reduction=reduction)
+
+    numeric = (along(1e-6) - along(-1e-6)) / 2e-6
+    assert jax.grad(along)(0.0) == pytest.approx(float(numeric), rel=1e-6)
+
+
+def test_the_range_has_no_gradient(x64):
+    model, lm = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])
+    # hinge = (1 − 0) / c + γ with c = 1: ±1/c; through c it would be 0
+    np.testing.assert_allclose(jax.grad(pairwise_margin_loss)(model, lm), [-1, 1])
+
+
+def test_unknown_reduction():
+    with pytest.raises(ValueError, match="gap_mean"):
+        pairwise_margin_loss(*both([0.0], [0.0]), reduction="mean")
+
+
+def test_a_batch_is_the_loop():
+    model, lm = both(RNG.normal(size=(3, M)), RNG.normal(size=(3, M)))
+    for loss in (pairwise_margin_loss, info_nce_loss):
+        np.testing.assert_allclose(
+            jax.vmap(loss)(model, lm), [loss(*row) for row in zip(model, lm, strict=True)]
+        )
+
+
+@settings(max_examples=20, deadline=None)
+@given(log_probs, lm_scores)
+def test_info_nce_loss(model, lm):
+    ours = info_nce_loss(*both(model, lm))
+    assert ours == pytest.approx(reference.info_nce_loss(model, int(np.argmax(lm))), rel=1e-5, abs=1e-6)
+    assert info_nce_loss(*both(model)) == pytest.approx(reference.info_nce_loss(model, 0), rel=1e-5, abs=1e-6)
+
+
+def test_info_nce_loss_leaves_out_invalid_places():
+    model, lm = both([1.0, 2.0, 3.0], [-3.0, -2.0, -1.0])
+    valid = jnp.array([True, True, False])
+    value, gradient = jax.value_and_grad(info_nce_loss)(model, lm, valid)
+    assert value == pytest.approx(np.log(1 + np.exp(1.0 - 2.0)), rel=1e-6)
+    assert gradient[2] == 0
+
+
+B, H, D = 4, 2, 3
+
+
+def batch(seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(B, D)), rng.normal(size=(B, D)), rng.normal(size=(B, H, D))
+    ids = rng.integers(0, 4, size=B), rng.integers(-1, 4, size=(B, H))
+    return *both(*vectors), *map(jnp.asarray, ids)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_epr_contrastive_loss_is_the_double_loop(seed):
+    inputs = batch(seed)
+    expected = reference.epr_contrastive_loss(*(np.asarray(x) for x in inputs))
+    assert epr_contrastive_loss(*inputs) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_positive_drawn_twice_is_no_negative():
+    queries = jnp.eye(2)
+    positives = jnp.ones((2, 2))
+    negatives = jnp.zeros((2, 1, 2))
+    loss = epr_contrastive_loss(queries, positives, negatives, jnp.array([7, 7]), jnp.array([[1], [-1]]))
+    assert loss == pytest.approx(np.log(1 + np.exp(0.0 - 1.0)), rel=1e-6)
+    gradient = jax.grad(epr_contrastive_loss)(*batch(0))
+    assert np.isfinite(gradient).all()

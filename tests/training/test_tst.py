@@ -1,0 +1,85 @@
+"""Target similarity tuning: outputs in place of an LM."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from films import SMALL, WORDS
+
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.records import _settings
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.training import contrastive as epr
+from ceil_jax.training.contrastive import output_similarity, train_epr
+
+
+def film(split, i):
+    """The mood is one word of eight, so that a bag of words sees little of it."""
+    mood, others = ("grey", "funny")[i % 2], np.random.default_rng([i, len(split)]).integers(6, size=7)
+    return Example(f"{split}-{i}", " ".join([mood, *(f"w{n}" for n in others)]), WORDS[i % 2], WORDS)
+
+
+TASK = Task(
+    "films",
+    [film("train", i) for i in range(80)],
+    [film("validation", i) for i in range(40)],
+    Template("{input} It is {output}"),
+    "accuracy",
+)
+
+
+def same_answer(pipeline, method):
+    """The share of the chosen examples that have their query's answer."""
+    chosen = pipeline.retrieve(method, TASK.validation)
+    pairs = [(query, pick) for query, picks in zip(TASK.validation, chosen, strict=True) for pick in picks]
+    right = [TASK.train[pick.position].output == query.output for query, pick in pairs]
+    return float(np.mean(right))
+
+
+def test_output_similarity_is_the_cosine_with_each_candidate():
+    bank = np.array([[1, 0], [0, 1], [0.6, 0.8]])
+    queries = np.array([[0, 1], [1, 0]])
+    candidates = np.array([[0, 2], [2, 1]])
+    assert output_similarity(queries, bank, candidates) == pytest.approx(np.array([[0, 0.8], [0.6, 0]]))
+
+
+def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
+    batches = {}
+    monkeypatch.setattr(
+        epr, "fit", lambda stage, params, loss, batch, *rest, **how: batches.update(batch=batch)
+    )
+    candidates = np.array([[i, 40 + i] for i in range(20)], np.int32)
+    scores = np.tile([1.0, 0.0], (20, 1))
+    groups = np.arange(80) % 2
+    config = replace(SMALL.tst, positives=1)
+    train_epr(None, load_encoder("tiny"), TASK.train[:20], TASK.train, candidates, scores, config, 0, groups)
+    _, positive, negative = batches["batch"](0, np.arange(8))
+    assert set(positive.tolist()) == {0, 1} and (positive == negative).all()
+    train_epr(None, load_encoder("tiny"), TASK.train[:20], TASK.train, candidates, scores, config, 0)
+    _, positive, negative = batches["batch"](0, np.arange(8))
+    assert (negative == positive + 40).all()
+
+
+def test_the_lm_is_asked_for_nothing_and_neighbours_answer_alike(tmp_path):
+    settings = replace(SMALL.tst, instances=72, candidates=10, epochs=20, learning_rate=1e-2)
+    pipeline = Pipeline(replace(SMALL, out=tmp_path, tst=settings), TASK)
+    before = pipeline.lm.tokens_read
+    assert same_answer(pipeline, "topk") < 0.9 < 0.97 < same_answer(pipeline, "tst")
+    assert pipeline.lm.tokens_read == before
+    assert pipeline.needed("tst") == {"training TST", "retrieving: tst", "answering: tst"}
+
+
+def test_records_name_its_settings_only_where_they_are_not_the_default():
+    assert "tst" not in _settings(replace(SMALL, tst=RunConfig().tst))
+    assert _settings(SMALL)["tst"]["instances"] == 24
+
+
+def test_ceil_starts_where_it_is_told(tmp_path):
+    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="tst"))
+    pipeline = Pipeline(config, TASK)
+    pipeline.encoders("ceil")
+    assert {"training TST", "scoring CEIL subsets", "training CEIL"} <= pipeline.costs.keys()
+    assert "training EPR" not in pipeline.costs
+    assert "examples by their outputs; then films" in pipeline.selector("ceil").card.training_data
