@@ -42,7 +42,8 @@ def load(config: RunConfig, own: OwnData) -> Task:
     Raises:
         UserError: flags of `--data` without it; what `load_task` and `load_file` raise.
     """
-    from ceil_jax.tasks.load import check_limits, draw, load_file, load_task
+    from ceil_jax.tasks.draws import draw
+    from ceil_jax.tasks.load import check_limits, load_file, load_task
 
     if own.data is None:
         given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]

@@ -17,8 +17,9 @@ from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.plots import image
 from ceil_jax.report.results import keep, lines_of
 from ceil_jax.report.tables import Table
+from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
-from ceil_jax.store.stage import Stage, digest
+from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
 
 if TYPE_CHECKING:

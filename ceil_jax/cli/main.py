@@ -79,7 +79,7 @@ def compare(
     from ceil_jax.pipeline.run import Pipeline
     from ceil_jax.report.compare import compare as run
     from ceil_jax.report.write import write_report
-    from ceil_jax.store.stage import digest
+    from ceil_jax.store.hashing import digest
 
     if not retriever:
         raise UserError("--retriever: name at least one")

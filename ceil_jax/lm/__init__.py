@@ -11,7 +11,7 @@ from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
-from ceil_jax.store.locking import file_sha256
+from ceil_jax.store.hashing import file_sha256
 
 __all__ = ["LanguageModel", "TinyLM", "load_lm"]
 

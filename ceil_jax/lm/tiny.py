@@ -11,6 +11,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.stopping import check_sampling, cut, first_stop
+from ceil_jax.tasks.draws import text_rng
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
 VOCABULARY = 1000
@@ -77,7 +78,7 @@ class TinyLM:
         for row, prompt in enumerate(prompts):
             read = _TOKEN.findall(prompt)
             self._must_fit(row, len(read) + 1)
-            draw = np.random.default_rng([seed, zlib.crc32(prompt.encode())])
+            draw = text_rng(prompt, seed)
             texts.append(self._continued(read, max_new_tokens, stop, temperature, draw))
         return texts
 

@@ -17,11 +17,14 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.prompts import Fit, PromptBuilder, Room, answer_reserve
+from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.text_views import Inputs
 from ceil_jax.retrieval.retrievers import Retrieved, build_retriever
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.rows import Cost, Engine, Rows
 from ceil_jax.store.shards import Shard
-from ceil_jax.store.stage import Cost, Engine, Rows, Store, digest
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training import scoring as candidates
 from ceil_jax.training.candidates import Proposal
@@ -59,6 +62,8 @@ class Workspace:
     """One run's task, models and store; `Pipeline` is what works with them."""
 
     def __init__(self, config: RunConfig, task: Task, models: Models | None = None) -> None:
+        for metric in (task.metric, *task.more_metrics):
+            metric_named(metric)  # a misspelt name ends here, before the LM has answered anything
         self.config = config
         self.task = task
         self.models = models or Models()

@@ -23,8 +23,11 @@ from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.journal import Journal
-from ceil_jax.store.stage import Cost, Stage, Store, canonical, digest
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.stage import Stage
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 
 FORMAT = 1

@@ -18,7 +18,8 @@ from ceil_jax.retrieval.retrievers import Retrieved, build_retriever
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.skills.gold import DESCRIPTIONS
 from ceil_jax.skills.sketches import SKETCHES
-from ceil_jax.store.stage import Cost, Rows, digest
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.rows import Cost, Rows
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.config import CEILConfig, EPRConfig
 

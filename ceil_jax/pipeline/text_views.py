@@ -11,7 +11,8 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.skills.rewriter import Rewriter, load_demonstrations
-from ceil_jax.store.stage import Cost, Store
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task, context_text
 
 

@@ -17,7 +17,9 @@ from ceil_jax.pipeline.methods import TRAINED
 from ceil_jax.pipeline.models import Encoders
 from ceil_jax.pipeline.training_data import Supervision
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.store.stage import Cost, Stage, digest
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.stage import Stage
 from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.loop import QUALITY, Trained, split_held_out
 from ceil_jax.training.scored import Scored

@@ -19,8 +19,9 @@ from ceil_jax.pipeline.models import Encoders, Models, Workspace
 from ceil_jax.pipeline.text_views import JoinedInputs
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.rows import Rows
 from ceil_jax.store.shards import Shard
-from ceil_jax.store.stage import Rows, digest
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training import candidates as proposals
 from ceil_jax.training.config import CEILConfig, EPRConfig

@@ -12,7 +12,7 @@ from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, pai
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Pipeline
-from ceil_jax.store.stage import Cost
+from ceil_jax.store.rows import Cost
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.work import Plan, Work
 from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.store.hashing import digest
 from ceil_jax.store.journal import Journal
+from ceil_jax.store.rows import Engine, Rows
 from ceil_jax.store.shards import Shard
-from ceil_jax.store.stage import Engine, Rows, Stage, Store, digest
+from ceil_jax.store.stage import Stage
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import Proposal
 

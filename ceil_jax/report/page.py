@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ceil_jax.report.browser import browsable
 from ceil_jax.report.chart import scores_chart
 from ceil_jax.report.page_tables import Table
-from ceil_jax.store.stage import Cost
+from ceil_jax.store.rows import Cost
 
 
 class Figure(NamedTuple):

@@ -17,7 +17,8 @@ from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import Figure, render
 from ceil_jax.report.page_tables import tables
 from ceil_jax.store.locking import disk_errors, held
-from ceil_jax.store.stage import Cost, Stage
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.stage import Stage
 
 log = logging.getLogger(__name__)
 

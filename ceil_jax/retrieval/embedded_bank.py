@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.faiss_index import ApproximateIndex
 from ceil_jax.skills.gold import Describe
+from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class EmbeddedBank:
                 scores = block[row - start]
                 if own >= 0:
                     scores[own] = -np.inf
-                generator = np.random.default_rng([self._seed, zlib.crc32(query.id.encode())])
+                generator = text_rng(query.id, self._seed)
                 positions[row] = nearest_drawn(scores, n, generator)
                 cosines[row] = scores[positions[row]]
         return cosines, np.where(np.isfinite(cosines), positions, -1)

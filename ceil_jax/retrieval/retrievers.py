@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -15,6 +14,7 @@ from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.embedded_bank import EmbeddedBank, Rewrite, view_of
 from ceil_jax.skills.gold import Describe
 from ceil_jax.skills.sketches import Sketch
+from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _Random:
         _check_size(self.bank, k)
         chosen = []
         for query in queries:
-            generator = np.random.default_rng([self.seed, zlib.crc32(query.id.encode())])
+            generator = text_rng(query.id, self.seed)
             # one more than k, in case the query itself is drawn
             draw = generator.choice(len(self.bank), size=min(k + 1, len(self.bank)), replace=False)
             others = [int(i) for i in draw if self.bank[i].id != query.id]
@@ -190,9 +190,7 @@ class _TargetSketch:
             wanted = self._sketch(query.output)
             overlap = np.array([len(wanted & sketch) for sketch in self._sketches])
             beside = np.array([len(sketch - wanted) for sketch in self._sketches])
-            draw = np.random.default_rng([self._seed, zlib.crc32(query.id.encode())]).permutation(
-                len(overlap)
-            )
+            draw = text_rng(query.id, self._seed).permutation(len(overlap))
             best = np.lexsort((draw, beside, -overlap))[: k + 1]
             others = [int(i) for i in best if self.bank[i].id != query.id]
             chosen.append(

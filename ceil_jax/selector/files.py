@@ -11,7 +11,6 @@ README.md          the model card
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank, View
 from ceil_jax.selector.card import Card, model_card
+from ceil_jax.store.hashing import file_sha256
 from ceil_jax.tasks.example import Example, Template
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def save(selector: CeilSelector, folder: Path) -> None:
                     name: {"name": e.name, "dtype": e.dtype, "fingerprint": e.fingerprint}
                     for name, e in encoders.items()
                 },
-                "sha256": {file: _sha256(writing / file) for file in (EXAMPLES, VECTORS)},
+                "sha256": {file: file_sha256(writing / file) for file in (EXAMPLES, VECTORS)},
             }
             write_json(writing / SETTINGS, settings)
             for name, encoder in encoders.items():
@@ -196,7 +196,7 @@ def _verify(folder: Path, sha256: Mapping[str, str]) -> None:
     for file, expected in sha256.items():
         if not (folder / file).is_file():
             raise UserError(f"{folder / file} is missing; save or fetch the selector again")
-        if _sha256(folder / file) != expected:
+        if file_sha256(folder / file) != expected:
             raise UserError(
                 f"{folder / file} is not what {SETTINGS} names: damaged, or of another save; "
                 "save or fetch the selector again"
@@ -267,8 +267,3 @@ def push(selector: CeilSelector, repo_id: str, private: bool, token: str | None)
             said = str(error).strip().splitlines()[:1] or [type(error).__name__]
             raise UserError(f"cannot push to {repo_id!r}: {said[0]}; log in with `hf auth login`?") from None
     return str(commit.commit_url)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ceil_jax.skills.sketches import sql_bare, sql_tables
-from ceil_jax.tasks.cogs_form import Call, parse_call
+from ceil_jax.tasks.families.cogs_form import Call, parse_call
 
 Describe = Callable[[str], str]
 

@@ -21,7 +21,8 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.store.stage import Cost, Store
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ceil_jax.tasks.cogs_form import Call, parse_call
+from ceil_jax.tasks.families.cogs_form import Call, parse_call
 
 Sketch = Callable[[str], frozenset[str]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging
 import os
 import re
@@ -80,16 +79,3 @@ def check_room(folder: Path, size: int) -> None:
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def file_sha256(file: Path) -> str:
-    """In hexadecimal."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def folder_sha256(folder: Path) -> str:
-    """Of the names and contents of all files in it."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    lines = "".join(f"{file_sha256(file)} {file.relative_to(folder)}\n" for file in files)
-    return hashlib.sha256(lines.encode()).hexdigest()

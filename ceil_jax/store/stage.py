@@ -14,15 +14,11 @@ runs/
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,75 +26,12 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from ceil_jax.store.journal import Journal, read_lines
-from ceil_jax.store.locking import file_sha256, held
+from ceil_jax.store.hashing import digest, file_sha256
+from ceil_jax.store.journal import Journal
+from ceil_jax.store.rows import Chunk, Engine, Rows, measured, timed_chunk
 from ceil_jax.store.shards import Shard, merged
 
 log = logging.getLogger(__name__)
-
-Line = Mapping[str, Any]
-"""A chunk in a journal of rows: start, rows, seconds, tokens."""
-
-Engine = Callable[[Sequence[tuple[int, int]]], Iterable[Line]]
-"""The lines of chunks (start, stop), in any order."""
-
-
-def canonical(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, dataclasses as objects."""
-
-    def plain(item: Any) -> Any:
-        if is_dataclass(item) and not isinstance(item, type):
-            return {field.name: getattr(item, field.name) for field in fields(item)}
-        if isinstance(item, np.ndarray):
-            content = hashlib.sha256(np.ascontiguousarray(item).data).hexdigest()
-            return [str(item.dtype), list(item.shape), content]
-        if isinstance(item, Mapping):
-            return dict(item)
-        if isinstance(item, Path):
-            return str(item)
-        raise TypeError(f"{type(item).__name__} cannot be part of a stage's key")
-
-    return json.dumps(value, default=plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest(value: Any) -> str:
-    """16 hex digits that stand for the value; arrays count by their bytes."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
-
-
-class Store:
-    """A folder of stages; in a job of several processes one of them `leads` and writes, the others read."""
-
-    def __init__(self, root: Path | str, *, leads: bool = True) -> None:
-        self.root, self._leads = Path(root), leads
-
-    def finished(self, kind: str, key: Mapping[str, Any]) -> Stage | None:
-        """The stage if it is there and done; nothing is made, and nothing waited for."""
-        stage = Stage(self.root / f"{kind}-{digest(key)}")
-        return stage if stage.summary is not None else None
-
-    @contextmanager
-    def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
-        """The stage's folder, made if need be and held by this process alone until the block ends.
-
-        A shard holds its own part of it only.
-
-        Raises:
-            UserError: the disk is full or the folder cannot be written.
-        """
-        folder = self.root / f"{kind}-{digest(key)}"
-        if not self._leads:
-            yield Followed(folder)
-            return
-        with held(folder, f".lock-{shard.number}-of-{shard.of}" if shard else ".lock"):
-            stage = Stage(folder)
-            content = (canonical(key) + "\n").encode()
-            file = folder / "key.json"
-            if not file.exists() or file.read_bytes() != content:
-                if file.exists():
-                    log.warning("%s is damaged; writing it again", file)
-                stage.write("key.json", content)
-            yield stage
 
 
 class Stage:
@@ -235,9 +168,9 @@ class Stage:
             missing = [start for start in missing if start not in journal.lines]
         if missing:
 
-            def here(spans: Sequence[tuple[int, int]]) -> Iterator[Line]:
+            def here(spans: Sequence[tuple[int, int]]) -> Iterator[Chunk]:
                 for start, stop in spans:
-                    yield timed_line(work, start, stop, cost)
+                    yield timed_chunk(work, start, stop, cost)
 
             rows = {start: min(chunk, total - start) for start in starts}
             count = sum(rows.values())
@@ -269,102 +202,13 @@ class Stage:
             with tqdm(total=len(asked), initial=len(asked) - len(missing), desc=what) as bar:
                 for start in range(0, len(missing), chunk):
                     some = missing[start : start + chunk]
-                    rows, seconds, tokens = _measured(partial(work, some), len(some), cost)
+                    rows, seconds, tokens = measured(partial(work, some), len(some), cost)
                     each = {"seconds": round(seconds / len(some), 4), "tokens": tokens / len(some)}
                     journal.append(
                         [{"key": key, "row": row, **each} for key, row in zip(some, rows, strict=True)]
                     )
                     bar.update(len(some))
         return Rows([journal.lines[key]["row"] for key in keys], [journal.lines[key] for key in asked])
-
-
-class Followed(Stage):
-    """A stage as the processes that do not lead see it: they write nothing and wait for what they read."""
-
-    leads = False
-
-    @property
-    def summary(self) -> dict[str, Any] | None:
-        return self.peek()
-
-    def write(self, file: str, content: bytes) -> None:
-        pass
-
-    def save(self, file: str, array: np.ndarray) -> None:
-        pass
-
-    def load(self, file: str) -> np.ndarray:
-        self._wait(lambda: (self.folder / file).exists())
-        return super().load(file)
-
-    def finish(self, summary: Mapping[str, Any], files: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The leader's summary."""
-        self._wait(lambda: self.summary is not None)
-        found = self.summary
-        assert found is not None
-        return found
-
-    def rows(self, total: int, work: Any, *, chunk: int, **_: Any) -> Rows:
-        lines = self._lines("rows.jsonl", "start", range(0, total, chunk))
-        return Rows([row for line in lines for row in line["rows"]], lines)
-
-    def keyed_rows(self, keys: Sequence[str], work: Any, **_: Any) -> Rows:
-        asked = list(dict.fromkeys(keys))
-        lines = self._lines("keyed_rows.jsonl", "key", asked)
-        row = {line["key"]: line["row"] for line in lines}
-        return Rows([row[key] for key in keys], lines)
-
-    def _lines(self, file: str, key: str, wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
-        found: dict[Any, Mapping[str, Any]] = {}
-
-        def complete() -> bool:
-            found.update(read_lines(self.folder / file, key))
-            return all(place in found for place in wanted)
-
-        self._wait(complete)
-        return [found[place] for place in wanted]
-
-    @staticmethod
-    def _wait(ready: Callable[[], bool]) -> None:
-        while not ready():
-            time.sleep(0.5)
-
-
-def timed_line(
-    work: Callable[[int, int], list[Any]], start: int, stop: int, cost: Callable[[], int]
-) -> dict[str, Any]:
-    """A chunk's line for a journal: its rows, the seconds they took and by how much `cost` grew."""
-    rows, seconds, tokens = _measured(partial(work, start, stop), stop - start, cost)
-    return {"start": start, "rows": rows, "seconds": seconds, "tokens": tokens}
-
-
-def _measured(
-    work: Callable[[], list[Any]], count: int, cost: Callable[[], int]
-) -> tuple[list[Any], float, int]:
-    """The rows that `work` gives, the seconds it took and by how much `cost` grew."""
-    began, before = time.perf_counter(), cost()
-    rows = work()
-    if len(rows) != count:
-        raise ValueError(f"{len(rows)} rows for {count} places")
-    return rows, round(time.perf_counter() - began, 3), cost() - before
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What work took, over all the processes that took part in it."""
-
-    seconds: float
-    tokens: int = 0
-    """Read by the LM."""
-
-
-class Rows(list):
-    """A stage's rows in order, with what they cost over all the processes that made them."""
-
-    def __init__(self, rows: list[Any], lines: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(rows)
-        self.seconds: float = sum(line["seconds"] for line in lines)
-        self.tokens: int = round(sum(line["tokens"] for line in lines))
 
 
 def _of(record: Mapping[str, Any]) -> str:

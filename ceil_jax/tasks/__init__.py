@@ -1,26 +1,22 @@
-"""What each dataset is: one entry a task, one module a family."""
+"""What a data set becomes: examples, a template, a task; and how it is read, from wherever it lies.
+
+How predictions are scored is in `metrics/`; prompts under a token budget are put together in `lm/prompts`.
+
+- `example`: `Example`, `Template` and `Task`, which every other room works with
+- `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
+- `families/`: the entries, one module a family of data sets
+- `registry`: `TASKS`, all entries by name, and `task_spec`
+- `load`: `load_task`, a named task, and `load_file`, a task of the user's own file
+- `files`, `hub`: rows from local files and from the Hugging Face hub
+- `assets`: weights and texts that install from the Python package index, checked and cached
+- `words`: BERT's words of a text, by which a bank is de-duplicated
+- `draws`: what is drawn by a seed
+"""
 
 from __future__ import annotations
 
-from ceil_jax.errors import unknown_name
-from ceil_jax.tasks import choice, cogs, openqa, pairs, parsing, scan, sentiment, smcalflow_cs, sql
 from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.tasks.registry import TASKS, task_spec
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
-
-_FAMILIES = (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan)
-
-TASKS: dict[str, TaskSpec] = {spec.name: spec for family in _FAMILIES for spec in family.TASKS}
-
-
-def task_spec(name: str) -> TaskSpec:
-    """The entry of that name.
-
-    Raises:
-        UserError: no such task.
-    """
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
-    return TASKS[name]
-
 
 __all__ = ["TASKS", "Example", "FieldError", "Hub", "Row", "Task", "TaskSpec", "Template", "task_spec"]

@@ -5,7 +5,6 @@ Nothing here is imported as code: an archive is a container, and only the member
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.store.hashing import file_sha256
 
 log = logging.getLogger(__name__)
 
@@ -218,8 +218,7 @@ def _download(archive: Archive, scratch: Path) -> Path:
 
 
 def _check(file: Path, sha256: str, what: str) -> None:
-    with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    found = file_sha256(file)
     if found != sha256:
         raise UserError(
             f"{what}: {file.name} has sha256 {found[:12]}…, expected {sha256[:12]}…; the download is truncated "

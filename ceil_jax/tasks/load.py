@@ -5,24 +5,21 @@ from __future__ import annotations
 import logging
 import math
 import os
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import Example, FieldError, Row, Task, TaskSpec, Template, task_spec
-from ceil_jax.tasks.example import renamed
+from ceil_jax.tasks.draws import draw
+from ceil_jax.tasks.example import Example, Task, Template, renamed
 from ceil_jax.tasks.files import Split, find_split, read_split
 from ceil_jax.tasks.hub import hub_split
-from ceil_jax.tasks.spec import text
+from ceil_jax.tasks.registry import task_spec
+from ceil_jax.tasks.spec import FieldError, Row, TaskSpec, text
 from ceil_jax.tasks.words import bert_words, first_of_each
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def load_task(
@@ -99,9 +96,7 @@ def load_file(
             choices, with a stop string in it, for such an answer could never be right; a template that names what
             is not a column; no row left for the bank.
     """
-    from ceil_jax.metrics import metric_named
-
-    metric = metric_named(metric or ("accuracy" if choices else "exact_match")).name
+    metric = metric or ("accuracy" if choices else "exact_match")
     # the column's own name would ask every query for it
     if isinstance(template, str):
         shape = Template(renamed(template, input, "input"), separator)
@@ -139,15 +134,6 @@ def load_file(
         stop=tuple(stop),
         available=len(queries),
     )
-
-
-def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
-    """`limit` of the items by a seeded permutation, in their own order; all where there are not more."""
-    if limit is None or limit >= len(items):
-        return items
-    order = list(range(len(items)))
-    random.Random(seed).shuffle(order)
-    return [items[i] for i in sorted(order[:limit])]
 
 
 def check_limits(**limits: int | None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ceil_jax.retrieval.bm25 import LexicalIndex
+from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.config import CEILConfig
 
@@ -93,7 +93,7 @@ def propose_random(
     for row, query in enumerate(queries):
         n = int(np.sum(shortlist[row] >= 0))
         k = min(size, n)
-        generator = np.random.default_rng([seed, zlib.crc32(query.id.encode())])
+        generator = text_rng(query.id, seed)
         subsets[row, 0, :k] = np.arange(k)
         for m in range(1, count):
             subsets[row, m, :k] = np.sort(generator.choice(n, size=k, replace=False))
@@ -117,7 +117,7 @@ def propose_tree(
         n = int(np.sum(shortlist[row] >= 0))
         k = min(size, n)
         near = k - k // 2
-        generator = np.random.default_rng([seed, zlib.crc32(query.id.encode())])
+        generator = text_rng(query.id, seed)
         subsets[row, 0, :k] = np.arange(k)
         stems = [
             np.sort(generator.choice(n, size=k, replace=False))[near:]
@@ -155,7 +155,7 @@ def propose_from_bank(
     drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
-        generator = np.random.default_rng([seed, 4, zlib.crc32(query.id.encode())])
+        generator = text_rng(query.id, seed, 4)
         own = position.get(query.id, len(bank))
         others = len(bank) - (own < len(bank))
         draws = np.stack([generator.choice(others, size=size, replace=False) for _ in range(count - 1)])

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from ceil_jax.distributed import processes as hosts
+from ceil_jax.store.hashing import folder_sha256
 from ceil_jax.store.journal import Journal
-from ceil_jax.store.locking import check_room, folder_sha256
+from ceil_jax.store.locking import check_room
 from ceil_jax.store.stage import Stage
 
 log = logging.getLogger(__name__)

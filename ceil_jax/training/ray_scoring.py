@@ -12,7 +12,7 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, PromptBuilder
-from ceil_jax.store.stage import Engine, Line, timed_line
+from ceil_jax.store.rows import Chunk, Engine, timed_chunk
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import Proposal
 from ceil_jax.training.scoring import scorer
@@ -33,11 +33,11 @@ class Scorer:
     few_shot: Sequence[Example]
     fit: Fit
 
-    def line(self, lm: LanguageModel, start: int, stop: int) -> Line:
+    def line(self, lm: LanguageModel, start: int, stop: int) -> Chunk:
         """A chunk's line for the journal."""
         builder = PromptBuilder(lm, self.template, self.reserve, self.few_shot)
         work = scorer(self.queries, self.bank, self.proposal, lm, builder, self.fit)
-        return timed_line(work, start, stop, lambda: lm.tokens_read)
+        return timed_chunk(work, start, stop, lambda: lm.tokens_read)
 
 
 class _Actor:
@@ -75,7 +75,7 @@ def actor_pool(scorer: Scorer, actors: int) -> Engine:
     except ModuleNotFoundError:
         raise UserError("ray is not installed; pip install 'ceil-jax[ray]'") from None
 
-    def engine(spans: Sequence[tuple[int, int]]) -> Iterator[Line]:
+    def engine(spans: Sequence[tuple[int, int]]) -> Iterator[Chunk]:
         started = not ray.is_initialized()
         if started:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.store.stage import Rows
+from ceil_jax.store.rows import Rows
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import Proposal
 

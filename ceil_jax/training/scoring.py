@@ -9,8 +9,9 @@ import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, PromptBuilder
+from ceil_jax.store.rows import Engine, Rows
 from ceil_jax.store.shards import Shard
-from ceil_jax.store.stage import Engine, Rows, Stage
+from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import Proposal
 

@@ -12,7 +12,8 @@ import tyro
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
-from ceil_jax.store.stage import Stage, digest
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
 
 if TYPE_CHECKING:

@@ -135,6 +135,16 @@ def test_a_file_of_ones_own(capsys, tmp_path):
     assert "lable" in line and "mine.csv" in line
 
 
+def test_an_unknown_metric_ends_before_the_lm_answers(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text(
+        "input,output\n" + "".join(f"film {i},{'good' if i % 2 else 'bad'}\n" for i in range(60))
+    )
+    code, line = said(capsys, *TINY, "--data", "a.csv", "--metric", "bleau")
+    assert (code, "unknown metric 'bleau'; did you mean 'bleu'" in line) == (2, True), line
+    assert not Path("runs").exists()
+
+
 def test_an_unknown_scale_names_the_known_ones(capsys):
     assert said(capsys, "compare", "--scale", "smal") == (
         2,

@@ -21,7 +21,7 @@ from ceil_jax.distributed.devices import over_devices
 from ceil_jax.distributed.processes import Hosts
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 from ceil_jax.training.loop import fit, gradient_of
 
 ROWS, WIDTH, STEPS = 10, 3, 16

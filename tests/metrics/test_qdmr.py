@@ -7,7 +7,7 @@ import pytest
 
 from ceil_jax.metrics.qdmr import lf_em, steps
 from ceil_jax.tasks import Example
-from ceil_jax.tasks.parsing import numbered_steps
+from ceil_jax.tasks.families.parsing import numbered_steps
 
 EQUAL = [
     ("itself", "return a ;return number of #1", "return a ;return number of #1"),

@@ -11,7 +11,7 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.sql import SqlLimits, SqlSandbox
 from ceil_jax.metrics.sql_worker import same_result
 from ceil_jax.pipeline.evaluate import measure
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 from ceil_jax.tasks import Example, Task, Template
 from ceil_jax.tasks.load import load_task
 

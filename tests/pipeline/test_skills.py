@@ -18,7 +18,7 @@ from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
 from ceil_jax.skills.sketches import sql_sketch
-from ceil_jax.store.stage import Rows
+from ceil_jax.store.rows import Rows
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig, EPRConfig
 

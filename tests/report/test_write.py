@@ -13,7 +13,8 @@ from ceil_jax.pipeline.evaluate import measure
 from ceil_jax.pipeline.records import read_records, record
 from ceil_jax.report.page_tables import tables
 from ceil_jax.report.write import report
-from ceil_jax.store.stage import Cost, Store
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig
 

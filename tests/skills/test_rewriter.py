@@ -14,7 +14,7 @@ from ceil_jax.skills.rewriter import (
     Rewriter,
     load_demonstrations,
 )
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 
 SHOWN = [
     Demonstration("a red car", "colour"),

@@ -8,7 +8,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.store.journal import Journal
 from ceil_jax.store.shards import Shard, parse_shard
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 
 TOTAL, CHUNK = 23, 4  # chunks at 0, 4, 8, 12, 16 and, of three rows, 20
 

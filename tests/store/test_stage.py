@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.store.stage import Store, canonical, digest
+from ceil_jax.store.hashing import canonical, digest
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example
 
 

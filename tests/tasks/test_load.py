@@ -9,7 +9,8 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, Example, Template, task_spec
-from ceil_jax.tasks.load import draw, load_file, load_task
+from ceil_jax.tasks.draws import draw
+from ceil_jax.tasks.load import load_file, load_task
 
 ROWS = [{"nl": f"print line {i}", "bash": f"sed -n {i}p"} for i in range(20)]
 
@@ -366,8 +367,6 @@ def test_other_mistakes(tmp_path):
         read(tmp_path)
     with pytest.raises(UserError, match=r"validation is 1\.5: expected a fraction"):
         read(path, validation=1.5)
-    with pytest.raises(UserError, match="unknown metric 'bleau'; did you mean 'bleu'"):
-        read(path, metric="bleau")
     with pytest.raises(UserError, match=r"must end with its only \{output\}"):
         read(path, template="{output} {text}")
 

@@ -8,12 +8,13 @@ import tarfile
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import TASKS, scan, sentiment, task_spec
-from ceil_jax.tasks.cogs_form import function_call, logical_form, parse_call
+from ceil_jax.tasks import TASKS, task_spec
+from ceil_jax.tasks.families import scan, sentiment
+from ceil_jax.tasks.families.cogs_form import function_call, logical_form, parse_call
+from ceil_jax.tasks.families.parsing import numbered_steps, shell_pairs
+from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line, stored_schema
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.parsing import numbered_steps, shell_pairs
 from ceil_jax.tasks.spec import PAPER_METHODS, FieldError
-from ceil_jax.tasks.sql import database_files, declared_schemas, one_line, stored_schema
 from ceil_jax.tasks.words import bert_words, first_of_each, hash_split
 
 NAMES = """

@@ -3,7 +3,7 @@ import pytest
 
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training import candidates as proposals
 from ceil_jax.training import scoring as candidates

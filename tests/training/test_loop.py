@@ -6,7 +6,7 @@ import pytest
 
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 from ceil_jax.training.loop import TokenTable, _rows, fit, gradient_of, split_held_out
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)

@@ -12,7 +12,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import Proposal, propose_random
 from ceil_jax.training.ray_scoring import Scorer, actor_pool

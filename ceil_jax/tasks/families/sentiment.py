@@ -6,7 +6,7 @@ import functools
 import tarfile
 from bisect import bisect_left
 
-from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec, label, table2, text
 from ceil_jax.tasks.words import hash_split
@@ -29,7 +29,7 @@ def rating_class(rating: float) -> int:
 @functools.cache
 def movie_reviews() -> dict[str, list[Row]]:
     """10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
-    archive = packages.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
+    archive = assets.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
         assert stream is not None, "the archive's checksum was checked when it was fetched"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gzip
-import hashlib
 import json
 import re
 import sqlite3
@@ -16,7 +15,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import assets as packages
+from ceil_jax.store.hashing import file_sha256
+from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, text, texts
 
@@ -123,8 +123,6 @@ def database_files(folder: Path) -> dict[str, Path]:
 
 
 def _unpacked(archive: Path) -> Path:
-    with archive.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
 
     def fill(folder: Path) -> None:
         try:
@@ -134,7 +132,7 @@ def _unpacked(archive: Path) -> Path:
         except (tarfile.TarError, EOFError) as error:
             raise UserError(f"cannot unpack {archive}: {error}") from None
 
-    return packages.once(f"databases/{digest[:16]}", fill)
+    return assets.once(f"databases/{file_sha256(archive)[:16]}", fill)
 
 
 def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:

@@ -6,7 +6,7 @@ import functools
 import re
 from dataclasses import replace
 
-from ceil_jax.tasks import assets as packages
+from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import NO_PAPER, Hub, Row, TaskSpec, pair_example, table2, text
 from ceil_jax.tasks.words import hash_split
@@ -62,7 +62,7 @@ def shell_pairs(sheet: str) -> list[tuple[str, str]]:
 @functools.cache
 def shell() -> dict[str, list[Row]]:
     """Cheat sheets as description -> command; about a tenth, by hash of the description, is validation."""
-    folder = packages.fetch("cheatsheets")
+    folder = assets.fetch("cheatsheets")
     sheets = sorted(path for path in folder.rglob("*") if path.is_file() and not path.suffix)
     rows: list[Row] = [
         {"description": description, "command": command, "sheet": path.name}

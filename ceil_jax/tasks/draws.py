@@ -1,0 +1,39 @@
+"""What is drawn by a seed: some of a list's items, and the random numbers of one text."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
+    """Return some of the items, chosen by a seeded permutation and left in their own order.
+
+    Args:
+        items: what to choose from.
+        limit: how many to keep; all with None, or where there are not more.
+        seed: the same seed keeps the same places of lists of equal length.
+    """
+    if limit is None or limit >= len(items):
+        return items
+    order = list(range(len(items)))
+    random.Random(seed).shuffle(order)
+    return [items[i] for i in sorted(order[:limit])]
+
+
+def text_rng(text: str, *seeds: int) -> np.random.Generator:
+    """Return the random generator of one text, which depends on nothing but the text and the seeds.
+
+    A query's draws are therefore the same whichever other queries are asked, in whatever order.
+
+    Args:
+        text: a query's id, or a prompt.
+        seeds: the run's seed, and a number for each further use of the same text.
+    """
+    return np.random.default_rng([*seeds, zlib.crc32(text.encode())])

@@ -1,0 +1,14 @@
+"""The data sets of the papers: one module a family of similar tasks, one `TaskSpec` a task.
+
+- `sentiment`: a sentence to a grade of sentiment (SST-5, movie reviews)
+- `pairs`: two sentences to a short answer (MRPC, MNLI, QNLI)
+- `choice`: a question with options of its own (CommonsenseQA, SWAG, HellaSwag)
+- `openqa`: a question with several accepted answers (WebQuestions)
+- `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow, shell commands)
+- `smcalflow_cs`: SMCalFlow-CS, with few-shot examples that open every prompt
+- `sql`: a question over a database to SQL (Spider, Dr.Spider, KaggleDBQA)
+- `cogs`: a sentence to a logical form (COGS), whose compact form `cogs_form` writes and reads
+- `scan`: a command to a sequence of actions (SCAN), enumerated from its grammar
+
+A new task is one entry in the family that it is most like: docs/new_task.md.
+"""
