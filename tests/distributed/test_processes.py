@@ -97,7 +97,7 @@ def job(folder, fatal=False):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    root = str(Path(__file__).parents[2])
+    root = os.pathsep.join(str(Path(__file__).parents[i]) for i in (1, 2))
     environment = {**os.environ, "XLA_FLAGS": flags_for(2), "PYTHONPATH": root, "JAX_PLATFORMS": "cpu"}
     processes = [
         subprocess.Popen(

@@ -72,7 +72,7 @@ def test_commands_name_what_exists(page):
     """Sub-commands, flags and scripts in shell blocks."""
     from ceil_jax.cli import main as cli
 
-    source = (ROOT / "ceil_jax" / "cli.py").read_text()
+    source = (ROOT / "ceil_jax" / "cli" / "main.py").read_text()
     for line, _, code in blocks(page, "sh"):
         for command in code.replace("\\\n", " ").splitlines():
             words = shlex.split(command, comments=True)

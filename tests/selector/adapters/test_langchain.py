@@ -138,7 +138,7 @@ def test_without_the_package_one_line_names_the_extra(module, package, extra):
         f"import sys; sys.modules[{package!r}] = None\n"
         "from ceil_jax import UserError\n"
         "try:\n"
-        f"    import ceil_jax.adapters.{module}\n"
+        f"    import ceil_jax.selector.adapters.{module}\n"
         "except UserError as error:\n"
         "    print(error)\n"
     )
