@@ -1,4 +1,8 @@
-"""Examples and a query to one prompt, under a token budget."""
+"""Prompts: in-context examples and a query as one text, under a token budget.
+
+Every prompt of the package is put together here: what stands in it (`examples_text`, `prompt_text`), in which
+order (`prompt_order`) and how much fits (`context_budget`, `PromptBuilder`).
+"""
 
 from __future__ import annotations
 
@@ -14,38 +18,81 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.tasks.example import Example, Template
 
 Fit = Literal["greedy", "similarity", "budget"]
+"""Which examples to drop when not all fit; see `PromptBuilder.kept`."""
 Order = Literal["similarity", "greedy"]
+"""Which example stands next to the query: the most similar one, or the one that was chosen first."""
+
+
+def examples_text(template: Template, examples: Sequence[Example]) -> str:
+    """Return the examples with their answers, in this order, each followed by the separator."""
+    return "".join(template.example(example) + template.separator for example in examples)
+
+
+def prompt_text(template: Template, examples: Sequence[Example], query: Example, opening: str = "") -> str:
+    """Return a whole prompt, up to where the answer begins.
+
+    Args:
+        template: how an example stands in a prompt.
+        examples: in prompt order, the one next to the query last.
+        query: its output is not shown.
+        opening: the text before the examples, such as an instruction, with its own separator.
+    """
+    return opening + examples_text(template, examples) + template.query(query)
+
+
+def most_relevant_first(relevance: Sequence[float]) -> list[int]:
+    """Return the positions by descending relevance; equal ones keep their order."""
+    return sorted(range(len(relevance)), key=lambda i: (-relevance[i], i))
+
+
+def prompt_order(relevance: Sequence[float], order: Order = "similarity") -> list[int]:
+    """Return the positions of chosen examples in the order in which they stand in a prompt, nearest last.
+
+    Args:
+        relevance: float [k], the relevance of each to the query, in the order in which they were chosen.
+        order: "similarity", as in the papers: the most relevant example stands next to the query and the least
+            relevant first; of equally relevant ones, the first chosen is nearer. "greedy": the first chosen
+            stands next to the query and the last chosen first.
+    """
+    nearest_first = most_relevant_first(relevance) if order == "similarity" else list(range(len(relevance)))
+    return nearest_first[::-1]
+
+
+def context_budget(lm: LanguageModel, reserve: int) -> int:
+    """Return how many tokens a prompt may have when `reserve` tokens are kept free for the answer."""
+    # one token for the start-of-text that some tokenizers add
+    return lm.context_length - reserve - 1
+
+
+class Room(NamedTuple):
+    """The tokens that each query's prompt has for examples, for methods that choose under a budget."""
+
+    left: Mapping[str, int]
+    """Query id → tokens left for examples beside the query."""
+    costs: Callable[[np.ndarray], np.ndarray]
+    """Bank positions of any shape → tokens of each example as it stands in a prompt, separator included."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt and which of the chosen examples made it in, in prompt order (indices into the choice)."""
+    """A prompt and the chosen examples that stand in it, in prompt order (indices into the choice)."""
 
     text: str
     order: tuple[int, ...]
 
 
-class Room(NamedTuple):
-    """What the examples of each query's prompt may take, for methods that choose under it."""
-
-    left: Mapping[str, int]
-    """Query id → tokens."""
-    costs: Callable[[np.ndarray], np.ndarray]
-    """Bank positions of any shape → tokens of each example as it stands in a prompt, separator included."""
-
-
 class PromptBuilder:
-    """Assembles prompts for one LM and one template; counts each example's tokens once.
+    """Puts prompts together for one LM and one template; each example's tokens are counted once.
 
     Args:
         lm: counts tokens and sets the context length.
         template: how an example stands in a prompt.
         reserve: tokens kept free after the prompt, for the answer.
         few_shot: examples that open every prompt, whatever is retrieved.
-        token_budget: a prompt's tokens at most, where that is less than the LM takes.
+        token_budget: the most tokens a prompt may have, where that is less than the LM reads.
 
     Raises:
-        UserError: the answer's reserve or `few_shot` alone takes more than there is.
+        UserError: the answer's reserve or `few_shot` alone takes more tokens than there are.
     """
 
     def __init__(
@@ -59,29 +106,29 @@ class PromptBuilder:
         self.lm = lm
         self.template = template
         self.reserve = reserve
-        self._opening = "".join(self._piece(example) for example in few_shot)
+        self._opening = examples_text(template, few_shot)
         self._lengths: dict[str, int] = {}
-        # one token for the start-of-text that some tokenisers add
-        context = lm.context_length - reserve - 1
-        if context < 0:
+        budget = context_budget(lm, reserve)
+        if budget < 0:
             raise UserError(
                 f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have {reserve}; "
                 "choose another LM"
             )
-        self._limit, self._remedy = f"{lm.name} takes", "choose another LM"
-        if token_budget is not None and token_budget < context:
-            context = token_budget
-            self._limit, self._remedy = "--token-budget leaves", "raise it"
+        self._source, self._remedy = f"{lm.name} takes", "choose another LM"
+        if token_budget is not None and token_budget < budget:
+            budget = token_budget
+            self._source, self._remedy = "--token-budget leaves", "raise it"
         opening = self._length(self._opening)
-        if opening > context:
+        if opening > budget:
             raise UserError(
-                f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and {self._limit} "
-                f"{context} beside the answer; {self._remedy}"
+                f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and {self._source} "
+                f"{budget} beside the answer; {self._remedy}"
             )
-        self.budget = context - opening
+        self.budget = budget - opening
+        """Tokens for the retrieved examples and the query."""
 
-    def left(self, query: Example) -> int:
-        """Tokens for examples beside the query.
+    def remaining(self, query: Example) -> int:
+        """Return the remaining budget for examples, in tokens, once the query is in the prompt.
 
         Raises:
             UserError: the query alone is longer than the budget.
@@ -90,17 +137,17 @@ class PromptBuilder:
         if length > self.budget:
             raise UserError(
                 f"example {query.id!r}: its prompt has {length} tokens without any in-context example, and "
-                f"{self._limit} {self.budget}; shorten the input or {self._remedy}"
+                f"{self._source} {self.budget}; shorten the input or {self._remedy}"
             )
         return self.budget - length
 
     def room(self, queries: Sequence[Example], bank: Sequence[Example]) -> Room:
-        """What the examples of each query's prompt may take.
+        """Return the remaining budget of each query's prompt and the cost of each example of the bank.
 
         Raises:
-            UserError: as `left`.
+            UserError: as `remaining`.
         """
-        return Room({query.id: self.left(query) for query in queries}, partial(self._costs, bank))
+        return Room({query.id: self.remaining(query) for query in queries}, partial(self._costs, bank))
 
     def _costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
         asked, place = np.unique(positions, return_inverse=True)
@@ -111,7 +158,7 @@ class PromptBuilder:
         return np.array([self._lengths[piece] for piece in pieces])[place].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
-        return self.template.example(example) + self.template.separator
+        return examples_text(self.template, [example])
 
     def _length(self, piece: str) -> int:
         if piece not in self._lengths:
@@ -126,69 +173,79 @@ class PromptBuilder:
         fit: Fit = "greedy",
         order: Order = "similarity",
     ) -> Prompt:
-        """The prompt of the examples that fit.
+        """Return the prompt with those of the chosen examples that fit.
 
         Args:
             query: its output is not shown.
-            chosen: in greedy order.
-            relevance: similarity to the query of each.
-            fit: what to drop when not all fit: see `kept`.
-            order: what stands next to the query: "similarity", as in the papers, the most similar, and so on to
-                the least similar first; equal ones keep their greedy order, first one nearest. "greedy": the
-                first chosen, and so on to the last chosen first.
+            chosen: the examples, in greedy order.
+            relevance: float [k], the relevance of each to the query.
+            fit: which examples to drop when not all fit; see `kept`.
+            order: which example stands next to the query; see `prompt_order`.
 
         Raises:
-            UserError: as `left`.
+            UserError: as `remaining`.
         """
-        nearest_first = _by_similarity(relevance) if order == "similarity" else list(range(len(chosen)))
-        return self._joined(query, chosen, self.kept(query, chosen, relevance, fit), nearest_first)
+        places = prompt_order(relevance, order)
+        kept = self.kept(query, chosen, relevance, fit)
+        while True:
+            shown = tuple(i for i in places if i in kept)
+            text = self.text(query, [chosen[i] for i in shown])
+            if not self._too_long(query, [chosen[i] for i in shown], text):
+                return Prompt(text, shown)
+            kept = kept[:-1]
 
     def kept(
         self, query: Example, chosen: Sequence[Example], relevance: Sequence[float], fit: Fit = "greedy"
     ) -> list[int]:
-        """Which of the chosen fit, in the order in which they were taken.
+        """Return the positions of the chosen examples that fit, in the order in which they were taken.
 
-        "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size, and
-        so does "budget", whose sets were chosen to fit; "similarity", as the released CEIL code does, the
-        most similar ones up to the first that does not fit.
+        "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size; so does
+        "budget", whose sets were chosen to fit. "similarity" keeps the most similar ones up to the first that
+        does not fit, as the released CEIL code does.
+
+        Args:
+            query: as `build`, like the others.
+            chosen: the examples, in greedy order.
+            relevance: float [k], the relevance of each to the query.
+            fit: which examples to drop.
 
         Raises:
-            UserError: as `left`.
+            UserError: as `remaining`.
         """
-        left = self.left(query)
+        remaining = self.remaining(query)
         kept: list[int] = []
-        for i in _by_similarity(relevance) if fit == "similarity" else range(len(chosen)):
-            left -= self._length(self._piece(chosen[i]))
-            if left < 0:
+        for i in most_relevant_first(relevance) if fit == "similarity" else range(len(chosen)):
+            remaining -= self._length(self._piece(chosen[i]))
+            if remaining < 0:
                 break
             kept.append(i)
         return kept
 
     def text(self, query: Example, examples: Sequence[Example]) -> str:
-        """The prompt with these examples in this order."""
-        return self._opening + "".join(map(self._piece, examples)) + self.template.query(query)
+        """Return the prompt with these examples in this order, whether they fit or not."""
+        return prompt_text(self.template, examples, query, self._opening)
 
-    def _joined(
-        self, query: Example, chosen: Sequence[Example], kept: list[int], nearest_first: list[int]
-    ) -> Prompt:
-        """The kept in prompt order; should the whole be longer than its parts, without the last kept."""
-        order = tuple(i for i in reversed(nearest_first) if i in kept)
-        text = self.text(query, [chosen[i] for i in order])
-        parts = self._length(self.template.query(query))
-        parts += sum(self._length(self._piece(chosen[i])) for i in order)
-        # a tokeniser may cut differently at a seam; only a whole that nearly fills the budget is counted
-        tight = order and parts + len(order) > self.budget
-        if tight and self._length(text) > self.budget + self._length(self._opening):
-            return self._joined(query, chosen, kept[:-1], nearest_first)
-        return Prompt(text, order)
-
-
-def _by_similarity(relevance: Sequence[float]) -> list[int]:
-    return sorted(range(len(relevance)), key=lambda i: (-relevance[i], i))
+    def _too_long(self, query: Example, examples: Sequence[Example], text: str) -> bool:
+        """Whether the whole text has more tokens than the sum of its parts, which fits, and than the budget."""
+        # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget is counted
+        parts = self._length(self.template.query(query)) + sum(self._length(self._piece(e)) for e in examples)
+        if not examples or parts + len(examples) <= self.budget:
+            return False
+        return self._length(text) > self.budget + self._length(self._opening)
 
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:
-    """Tokens to keep free for the answers of these queries: the longest option, or what may be generated."""
+    """Return how many tokens to keep free for the answers to these queries.
+
+    Args:
+        lm: counts tokens.
+        template: says how an answer continues a prompt.
+        queries: their choices and outputs are counted.
+        longest: the most tokens that may be generated, for queries without choices.
+
+    Returns:
+        The tokens of the longest choice; where a query has no choices, at least `longest`.
+    """
     texts = {template.continuation(query, text) for query in queries for text in query.choices or ()}
     texts |= {template.continuation(query, query.output) for query in queries}
     known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0

@@ -21,6 +21,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.prompts import context_budget, examples_text, prompt_text
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
@@ -144,9 +145,8 @@ class Rewriter:
         self._shown_inputs = {demonstration.input for demonstration in demonstrations}
         self._shown_skills = {demonstration.skill for demonstration in demonstrations}
         longest = int(lm.count_tokens(self.openings).max())
-        # one token for the start-of-text that some tokenisers add
-        self._room = lm.context_length - MAX_NEW_TOKENS - 1
-        if longest >= self._room:
+        self._budget = context_budget(lm, MAX_NEW_TOKENS)
+        if longest >= self._budget:
             raise UserError(
                 f"{len(demonstrations)} demonstrations take {longest} tokens, and {lm.name} reads "
                 f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer or a longer-reading LM"
@@ -200,8 +200,8 @@ class Rewriter:
 
     def _work(self, opening: str, inputs: list[str]) -> list[dict[str, str]]:
         """What the LM wrote for each input and why it is no skill, "" where it is one."""
-        prompts = [opening + TEMPLATE.query(Example("", text, "")) for text in inputs]
-        fits = self.lm.count_tokens(prompts) <= self._room
+        prompts = [prompt_text(TEMPLATE, [], Example("", text, ""), opening) for text in inputs]
+        fits = self.lm.count_tokens(prompts) <= self._budget
         fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
         written = iter(self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",)) if fitting else ())
         texts = [next(written).strip() if fit else "" for fit in fits]
@@ -244,8 +244,7 @@ def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
 def _opening(demonstrations: Sequence[Demonstration]) -> str:
     """What stands before the input: the instruction and the demonstrations."""
     pieces = [Example("", demonstration.input, demonstration.skill) for demonstration in demonstrations]
-    blocks = [INSTRUCTION, *map(TEMPLATE.example, pieces)]
-    return "".join(block + TEMPLATE.separator for block in blocks)
+    return INSTRUCTION + TEMPLATE.separator + examples_text(TEMPLATE, pieces)
 
 
 def _failure(text: str, fits: bool, tokens: int) -> str:

@@ -3,7 +3,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
-from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
+from ceil_jax.lm.prompts import PromptBuilder, answer_reserve, examples_text, prompt_order, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
 TEMPLATE = Template("{input} => {output}")
@@ -22,6 +22,21 @@ def builder(context_length, reserve=1, few_shot=(), token_budget=None):
     lm = Lm()
     lm.context_length = context_length
     return PromptBuilder(lm, TEMPLATE, reserve, few_shot, token_budget)
+
+
+def test_a_prompt_is_its_opening_the_examples_each_with_the_separator_and_the_query():
+    template = Template("{input} -> {output}", separator=" | ")
+    one, two = Example("1", "a", "b"), Example("2", "c", "d")
+    assert examples_text(template, []) == ""
+    assert examples_text(template, [two, one]) == "c -> d | a -> b | "
+    assert prompt_text(template, [one], two) == "a -> b | c ->"
+    assert prompt_text(template, [], two, "Say. | ") == "Say. | c ->"
+
+
+def test_prompt_order_is_least_relevant_first_and_of_equals_the_first_chosen_is_nearest():
+    assert prompt_order([0.5, 0.9, 0.5, 0.1]) == [3, 2, 0, 1]
+    assert prompt_order([0.5, 0.9, 0.5, 0.1], "greedy") == [3, 2, 1, 0]
+    assert prompt_order([]) == []
 
 
 def test_the_most_similar_stands_next_to_the_query():
