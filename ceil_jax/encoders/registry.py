@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import jax
@@ -39,6 +39,7 @@ def load_encoder(
     *,
     dtype: str = "float32",
     endpoint: EndpointConfig | None = None,
+    allow_import: Collection[str] = (),
 ) -> Encoder:
     """The encoder of that name.
 
@@ -49,8 +50,13 @@ def load_encoder(
     Pooling and normalisation are the checkpoint's own; a plain Hugging Face folder, which does not say, gets
     mean pooling and vectors of any length. dtype is what it computes in: "float32" or "bfloat16".
 
+    A folder of a user's own network names the function that builds it. That function is imported only if
+    `allow_import` holds its module ("my_encoders") or its full name ("my_encoders:build"), and never for what was
+    downloaded from the hub; names given to `register_encoder` need no import.
+
     Raises:
-        UserError: none of these, or a checkpoint that cannot be read or is of another architecture.
+        UserError: none of these, a checkpoint that cannot be read or is of another architecture, or a folder
+            whose function may not be imported.
     """
     name = os.fspath(name_or_path)
     if is_address(name):
@@ -61,13 +67,13 @@ def load_encoder(
     if name in _FACTORIES or re.fullmatch(r"[\w.]+:\w+", name):
         encoder = _made_by(name)
     elif folder.is_dir():
-        encoder = _from_folder(folder, folder.resolve().name, may_import=True)
+        encoder = _from_folder(folder, folder.resolve().name, allow_import)
     elif folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
         raise UserError(
             f"{name} is not a folder; expected a saved encoder, a hub id, or one of {sorted(_FACTORIES)}"
         )
     else:
-        encoder = _from_folder(_download(name), name, may_import=False)
+        encoder = _from_folder(_download(name), name)
     return encoder.with_dtype(dtype)
 
 
@@ -133,7 +139,7 @@ def _write_params(encoder: Encoder, folder: Path) -> None:
     write_json(folder / FACTORY_FILE, {"factory": encoder.factory})
 
 
-def _from_folder(folder: Path, name: str, may_import: bool) -> Encoder:
+def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) -> Encoder:
     if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
         # archives are often unpacked into a folder of their own
         inner = [file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))]
@@ -141,9 +147,12 @@ def _from_folder(folder: Path, name: str, may_import: bool) -> Encoder:
     if not (folder / FACTORY_FILE).is_file():
         return read_folder(folder, name)
     factory = str(read_json(folder / FACTORY_FILE).get("factory"))
-    if factory not in _FACTORIES and not may_import:
+    allow_import = (allow_import,) if isinstance(allow_import, str) else allow_import
+    allowed = factory in allow_import or factory.partition(":")[0] in allow_import
+    if factory not in _FACTORIES and not allowed:
         raise UserError(
-            f"{name} asks to import {factory!r}; look at it, then register it with register_encoder"
+            f"{name} asks to import {factory!r}; look at it, then register it with register_encoder, or, for a "
+            f"folder of your own, pass allow_import=({factory.partition(':')[0]!r},)"
         )
     tensors = read_tensors(folder)
     encoder = _made_by(factory).renamed(name, factory)
@@ -217,7 +226,7 @@ def _tiny() -> Encoder:
 _FACTORIES: dict[str, Factory] = {
     "tiny": _tiny,
     **{
-        name: lambda name=name: _from_folder(fetch(name), name, may_import=False)  # type: ignore[misc]
+        name: lambda name=name: _from_folder(fetch(name), name)  # type: ignore[misc]
         for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
     },
 }

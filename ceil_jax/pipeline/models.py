@@ -55,7 +55,10 @@ class Models:
     @lru_cache(maxsize=KEPT)  # noqa: B019
     def trained(self, folder: Path, start: str, name: str) -> Encoder:
         """The weights in a stage's folder; compiled functions are shared with the encoder training began with."""
-        return self.encoder(start, EndpointConfig()).with_params(load_encoder(folder).params).renamed(name)
+        encoder = self.encoder(start, EndpointConfig())
+        # the user has named the function on the command line already
+        trained = load_encoder(folder, allow_import=(encoder.factory,) if encoder.factory else ())
+        return encoder.with_params(trained.params).renamed(name)
 
 
 class Workspace:

@@ -268,7 +268,7 @@ def test_a_users_own_encoder_by_flag_and_by_folder(own_module, tmp_path):
     encoder = load_encoder(f"{own_module}:build")
     trained = encoder.with_params({name: value + 1 for name, value in encoder.params.items()})
     trained.save_pretrained(tmp_path / "saved")
-    again = load_encoder(tmp_path / "saved")
+    again = load_encoder(tmp_path / "saved", allow_import=(own_module,))
     assert again.name == "saved" and again.fingerprint == trained.fingerprint != encoder.fingerprint
     np.testing.assert_array_equal(again.encode(["duck"]), encoder.encode(["duck"]) + 1)
 
@@ -276,7 +276,15 @@ def test_a_users_own_encoder_by_flag_and_by_folder(own_module, tmp_path):
     with pytest.raises(
         UserError, match=r"another architecture: shape of words.embedding \(32, 4\) where \(32, 6\)"
     ):
-        load_encoder(tmp_path / "saved")
+        load_encoder(tmp_path / "saved", allow_import=(f"{own_module}:build",))
+
+
+def test_a_local_folder_imports_only_what_the_caller_allows(own_module, tmp_path):
+    load_encoder(f"{own_module}:build").save_pretrained(tmp_path / "saved")
+    for allowed in ((), ("own_encoder",), "own_encoder", ("json",), (f"{own_module}:other",)):
+        with pytest.raises(UserError, match=rf"asks to import .*allow_import=\('{own_module}',\)"):
+            load_encoder(tmp_path / "saved", allow_import=allowed)
+    assert load_encoder(tmp_path / "saved", allow_import=own_module).dim == 4
 
 
 def test_a_registered_encoder(tmp_path):
@@ -299,6 +307,12 @@ def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
 def test_a_downloaded_folder_may_not_name_code_to_import(own_module, tmp_path, monkeypatch):
     load_encoder(f"{own_module}:build").save_pretrained(tmp_path / "saved")
     monkeypatch.setattr("ceil_jax.encoders.registry._download", lambda name: tmp_path / "saved")
+    with pytest.raises(UserError, match=f"asks to import '{own_module}:build'"):
+        load_encoder("somebody/something", allow_import=(own_module,))
+    # nor one folder deeper, where archives are unpacked
+    load_encoder(f"{own_module}:build").save_pretrained(tmp_path / "deep" / "inner")
+    (tmp_path / "deep" / "inner" / "config.json").write_text("{}")
+    monkeypatch.setattr("ceil_jax.encoders.registry._download", lambda name: tmp_path / "deep")
     with pytest.raises(UserError, match=f"asks to import '{own_module}:build'"):
         load_encoder("somebody/something")
 
