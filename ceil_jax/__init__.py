@@ -19,7 +19,13 @@ _NAMES = {
     "ceil_jax.lm": ("LanguageModel", "load_lm"),
     "ceil_jax.training.losses": ("info_nce_loss", "pairwise_margin_loss"),
     "ceil_jax.encoders.registry": ("load_encoder", "register_encoder"),
-    "ceil_jax.retrieval.retrievers": ("Retrieved", "Retriever", "build_retriever"),
+    "ceil_jax.retrieval.registry": (
+        "Needs",
+        "Retrieved",
+        "Retriever",
+        "build_retriever",
+        "register_retriever",
+    ),
     "ceil_jax.selector": ("CeilSelector", "Selection"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template"),
 }

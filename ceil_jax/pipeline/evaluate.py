@@ -13,7 +13,7 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, Order, PromptBuilder
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
-from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Example, Task

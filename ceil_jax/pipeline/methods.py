@@ -1,40 +1,67 @@
-"""The rows of a comparison."""
+"""The rows of a comparison: a retriever, and the encoder that it compares with."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+from ceil_jax.retrieval.registry import Needs, Registered, retriever_named, retrievers
+
+TRAINED = ("tst", "epr", "ceil")
+"""The encoders that are trained: on outputs, on the LM's scores of single examples, on its scores of sets."""
 
 
 class Method(NamedTuple):
     """How examples are chosen, and with whose encoder."""
 
     retriever: str
+    """A name in the registry of retrievers."""
     encoder: str | None
-    """base (as loaded) or one of TRAINED; None where no encoder is used."""
+    """base (untrained) or one of TRAINED; None where no encoder is used."""
     label: str
-    sees_text: bool = True
-    """Whether --text says what it compares; if not, nothing, always skills, or gold outputs (oracles)."""
+    """The row's name in tables."""
+
+    @property
+    def needs(self) -> Needs:
+        """What the retriever has to be given."""
+        return retriever_named(self.retriever).needs
 
 
-TRAINED = ("tst", "epr", "ceil")
-"""Encoders that are trained: on outputs, on the LM's scores of single examples, on its scores of sets."""
-
-METHODS = {
-    "random": Method("random", None, "random", sees_text=False),
-    "bm25": Method("bm25", None, "BM25"),
-    "topk": Method("dense", "base", "dense top-k"),
-    "mmr": Method("mmr", "base", "MMR"),
-    "dpp": Method("dpp", "base", "DPP-MAP"),
-    "tst": Method("dense", "tst", "TST"),
-    "tst_map": Method("dpp", "tst", "TST + MAP"),
-    "epr": Method("dense", "epr", "EPR"),
-    "epr_map": Method("dpp", "epr", "EPR + MAP"),
-    "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
-    "ceil": Method("dpp", "ceil", "CEIL"),
-    "skill_base": Method("skill_base", "base", "Skill-KNN", sees_text=False),
-    "skill_consistency": Method("skill_consistency", "base", "Skill-KNN, consistency", sees_text=False),
-    "skill_distinct": Method("skill_distinct", "base", "Skill-KNN, distinctiveness", sees_text=False),
-    "target_knn": Method("target_knn", "base", "target-KNN (oracle)", sees_text=False),
-    "target_skill": Method("target_skill", "base", "Skill-KNN on gold skills (oracle)", sees_text=False),
-    "target_sketch": Method("target_sketch", None, "target sketch (oracle)", sees_text=False),
+_ROWS = {
+    "random": ("random", None, "random"),
+    "bm25": ("bm25", None, "BM25"),
+    "topk": ("dense", "base", "dense top-k"),
+    "mmr": ("mmr", "base", "MMR"),
+    "dpp": ("dpp", "base", "DPP-MAP"),
+    "tst": ("dense", "tst", "TST"),
+    "tst_map": ("dpp", "tst", "TST + MAP"),
+    "epr": ("dense", "epr", "EPR"),
+    "epr_map": ("dpp", "epr", "EPR + MAP"),
+    "ceil_topk": ("dense", "ceil", "CEIL top-k"),
+    "ceil": ("dpp", "ceil", "CEIL"),
 }
+"""The paper's rows. Every other retriever is a row under its own name, with the untrained encoder if it needs one."""
+
+
+class Methods(Mapping[str, Method]):
+    """All rows by name, those of retrievers that are registered later included."""
+
+    def __getitem__(self, name: str) -> Method:
+        if name in _ROWS:
+            return Method(*_ROWS[name])
+        _, needs, label = self._others()[name]
+        return Method(name, "base" if needs.encoder else None, label)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*_ROWS, *self._others()))
+
+    def __len__(self) -> int:
+        return len(_ROWS) + len(self._others())
+
+    def _others(self) -> dict[str, Registered]:
+        used = {retriever for retriever, *_ in _ROWS.values()}
+        return {name: entry for name, entry in retrievers().items() if name not in used}
+
+
+METHODS = Methods()
+"""The rows that `--retriever` names."""

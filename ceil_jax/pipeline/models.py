@@ -20,7 +20,7 @@ from ceil_jax.lm.prompts import Fit, PromptBuilder, Room, answer_reserve
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.text_views import Inputs
-from ceil_jax.retrieval.retrievers import Retrieved, build_retriever
+from ceil_jax.retrieval.registry import Retrieved, build_retriever
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.rows import Cost, Engine, Rows
 from ceil_jax.store.shards import Shard

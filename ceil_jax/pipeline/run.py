@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ceil_jax.dpp.mmr import MMR_TRADE_OFF
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline import evaluate
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
 from ceil_jax.pipeline.records import beyond_default, record
 from ceil_jax.pipeline.trained import Training
-from ceil_jax.retrieval.retrievers import Retrieved, build_retriever
+from ceil_jax.retrieval.registry import Retrieved, build_retriever
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.skills.gold import DESCRIPTIONS
 from ceil_jax.skills.sketches import SKETCHES
@@ -32,13 +31,14 @@ class Pipeline(Training):
         if name not in METHODS:
             raise unknown_name("method", name, METHODS)
         method, config = METHODS[name], self.config
+        needs = method.needs
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         retriever = build_retriever(
             method.retriever,
             self.bank_of(method),
             encoder=encoders and encoders.context,
             query_encoder=encoders and encoders.query,
-            trade_off=self.trade_off_of(method) if method.retriever in ("dpp", "mmr") else 0.0,
+            trade_off=0.0 if needs.trade_off is None else self.trade_off_of(method),
             shortlist=config.shortlist,
             seed=config.data_seed,
             embed=self.embed,
@@ -46,9 +46,9 @@ class Pipeline(Training):
             sketch=SKETCHES.get(self.task.language),
             index=config.index,
             describe=DESCRIPTIONS.get(self.task.language),
-            room=self.room(queries) if config.fit == "budget" and method.retriever == "dpp" else None,
+            room=self.room(queries) if config.fit == "budget" and needs.budget else None,
         )
-        asked = self.inputs.seen(queries) if method.sees_text else queries
+        asked = self.inputs.seen(queries) if needs.text else queries
         began = time.perf_counter()
         retrieved = retriever.retrieve(asked, config.shots)
         self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
@@ -56,14 +56,14 @@ class Pipeline(Training):
 
     def bank_of(self, method: Method) -> Sequence[Example]:
         """The bank as a method sees it."""
-        if not method.sees_text:
+        if not method.needs.text:
             return self.task.train
         return self.inputs.context if method.encoder in TRAINED else self.inputs.bank
 
     def trade_off_of(self, method: Method) -> float:
         """λ of a method that ends in MAP or MMR."""
-        if method.retriever == "mmr":
-            return MMR_TRADE_OFF
+        if isinstance(method.needs.trade_off, float):
+            return method.needs.trade_off
         given = self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
         if given != "tuned":
             return given
@@ -77,8 +77,8 @@ class Pipeline(Training):
             UserError: any other method.
         """
         method = METHODS.get(name)
-        if method is None or method.retriever != "dpp":
-            raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.retriever == "dpp"])
+        if method is None or not method.needs.ends_in_map:
+            raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.needs.ends_in_map])
         if self.config.text != "input":
             raise UserError(
                 "a selector embeds inputs as they are, not skills: train with --text input for it"
@@ -195,7 +195,7 @@ class Pipeline(Training):
         trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
         trained["ceil"] |= trained.get(initial, set())
         rewriting = {f"rewriting, order {order}" for order in self.inputs.orders(name)}
-        tuning = {f"scoring λ of {source}"} if METHODS[name].retriever == "dpp" else set()
+        tuning = {f"scoring λ of {source}"} if METHODS[name].needs.trade_off == "tunable" else set()
         return (
             trained.get(source or "", set())
             | rewriting

@@ -57,10 +57,10 @@ class Inputs:
 
     def orders(self, name: str) -> list[int]:
         """The rewriter's orders whose skills a method compares, if any."""
-        method, config = METHODS[name], self.config
-        if method.retriever in ("skill_consistency", "skill_distinct"):
+        needs, config = METHODS[name].needs, self.config
+        if needs.skills == "all":
             return list(range(config.skills.orders))
-        one = method.retriever == "skill_base" or (method.sees_text and config.text == "skill")
+        one = needs.skills == "one" or (needs.text and config.text == "skill")
         return [config.skills.order] if one else []
 
     def rewrite(self, inputs: Sequence[str], orders: Sequence[int]) -> list[list[str]]:

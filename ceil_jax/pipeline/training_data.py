@@ -18,7 +18,7 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Encoders, Models, Workspace
 from ceil_jax.pipeline.text_views import JoinedInputs
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.shards import Shard

@@ -14,7 +14,7 @@ from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import Proposal
 from ceil_jax.training.contrastive import output_similarity

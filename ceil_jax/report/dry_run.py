@@ -26,7 +26,7 @@ from ceil_jax.pipeline.models import Encoders, Models
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.work import Plan, Work
-from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.journal import Journal
 from ceil_jax.store.rows import Engine, Rows
@@ -153,20 +153,20 @@ class _Planner(Pipeline):
         return [[Retrieved(bank[i].id, int(i), 0.0, 0.0) for i in row] for row in drawn]
 
     def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
-        method = METHODS[name]
-        if method.encoder is None and name != "bm25":
+        method, needs = METHODS[name], METHODS[name].needs
+        if method.encoder is None and not needs.text:
             return super().retrieve(name, queries)
         bank = self.bank_of(method)
         if method.encoder is None:
             sure, what = len(bank) * len(queries) <= _LOOKED_UP, ""
-        elif method.retriever.startswith(("skill", "target")):
+        elif not needs.text:
             sure, what = False, ""
         else:
             encoders = self.encoders(method.encoder)
             sure, what = self.known(encoders, bank, self.inputs.seen(queries)), encoders.query.cached_as
         if sure:
             return super().retrieve(name, queries)
-        if method.retriever == "dpp":
+        if needs.trade_off == "tunable":
             what += f" λ {self.trade_off_of(method)} n {self.config.shortlist}"
             what += " in budget" * (self.config.fit == "budget")
         return self._guess(f"{name} {what}", bank, queries, self.config.shots)

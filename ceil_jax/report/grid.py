@@ -44,8 +44,9 @@ class Cell(NamedTuple):
 
     def essential(self) -> Cell:
         """Without what the method does not depend on, so that equal work is an equal cell."""
-        config, (retriever, source, *_) = self.config, METHODS[self.method]
-        if retriever not in ("dpp", "mmr") and source != "ceil":
+        config, method = self.config, METHODS[self.method]
+        source, needs = method.encoder, method.needs
+        if not needs.shortlist and needs.trade_off is None and source != "ceil":
             # neither MAP nor what it tunes and shortlists for CEIL's training
             config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
         needed = (source, config.ceil.initial if source == "ceil" else None)

@@ -33,7 +33,7 @@ def measure_latency(pipeline: Pipeline, method: str) -> Latency:
     from ceil_jax.retrieval.index import top_k
 
     entry = METHODS[method]
-    assert entry.retriever == "dpp" and entry.encoder is not None
+    assert entry.needs.ends_in_map and entry.encoder is not None
     config, encoders, bank = pipeline.config, pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
     texts = [example.input for example in pipeline.inputs.seen(pipeline.task.validation)]

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ceil_jax.errors import UserError
 from ceil_jax.retrieval.faiss_index import ApproximateIndex
-from ceil_jax.skills.gold import Describe
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
     from ceil_jax.retrieval.index import Score
-
-Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
-"""Inputs to m skills each."""
 
 EQUAL = 1e-6
 """Cosines that differ by less are the same: float32 rounds that much, and a text's vector with its batch."""
@@ -39,29 +34,6 @@ class View(NamedTuple):
     shared: bool = False
     """Many examples may have the same texts, as skills are: which of them are nearest is then drawn for each
     query, or all queries would get those that stand first in the bank."""
-
-
-def view_of(name: str, rewrite: Rewrite | None, describe: Describe | None) -> View:
-    """What the retriever of this name compares: outputs, skills, or inputs.
-
-    Raises:
-        UserError: no `rewrite` or `describe` where it needs one.
-    """
-    if name == "target_knn":
-        return View(lambda examples: [(example.output,) for example in examples])
-    if name == "target_skill":
-        if describe is None:
-            raise UserError(
-                f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
-            )
-        return View(lambda examples: [(describe(example.output),) for example in examples], shared=True)
-    if not name.startswith("skill_"):
-        return View(lambda examples: [(example.input,) for example in examples])
-    from ceil_jax.skills.similarity import SIMILARITIES
-
-    if rewrite is None:
-        raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
-    return View(lambda examples: list(rewrite([x.input for x in examples])), SIMILARITIES[name], shared=True)
 
 
 class EmbeddedBank:

@@ -7,12 +7,10 @@ demonstrations (`demonstrations/sql.json`, `cogs.json`) as far as an answer says
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
+from ceil_jax.retrieval.registry import Describe
 from ceil_jax.skills.sketches import sql_bare, sql_tables
 from ceil_jax.tasks.families.cogs_form import Call, parse_call
-
-Describe = Callable[[str], str]
 
 _SETS = {
     "INTERSECT": "take the intersection of two selections",

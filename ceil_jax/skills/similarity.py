@@ -52,11 +52,3 @@ def distinctiveness(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]
     start = jnp.full((queries.shape[0], items.shape[1]), -jnp.inf, queries.dtype)
     best, _ = jax.lax.scan(step, start, jnp.arange(m * items.shape[0]))
     return best
-
-
-SIMILARITIES: dict[str, Similarity] = {
-    "skill_base": base,
-    "skill_consistency": consistency,
-    "skill_distinct": distinctiveness,
-}
-"""By the names of their retrievers."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
+from ceil_jax.retrieval.registry import Sketch
 from ceil_jax.tasks.families.cogs_form import Call, parse_call
-
-Sketch = Callable[[str], frozenset[str]]
 
 SQL_WORDS = frozenset(
     [

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.skills.sketches import Sketch, sql_tables
 from ceil_jax.tasks.example import Example
 

@@ -120,7 +120,11 @@ def results(tmp_path_factory):
     """Of this file run as a program: the number of devices is set when a process starts."""
     out = tmp_path_factory.mktemp("devices") / "results.json"
     flags = flags_for(max(COUNTS))
-    environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(str(Path(__file__).parents[i]) for i in (1, 2))}
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": flags,
+        "PYTHONPATH": os.pathsep.join(str(Path(__file__).parents[i]) for i in (1, 2)),
+    }
     subprocess.run([sys.executable, __file__, str(out)], env=environment, check=True, timeout=300)
     return json.loads(out.read_text())
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skill_knn.analysis import Selected, by_frequency, mean_selected, plane, recall_at, selected
 
-from ceil_jax.retrieval.retrievers import Retrieved
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.tasks.example import Example
 

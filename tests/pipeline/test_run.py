@@ -16,7 +16,11 @@ from ceil_jax.report.write import write_report
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.loop import split_held_out
 
-NAMES = [name for name, method in METHODS.items() if not method.retriever.startswith(("skill", "target"))]
+NAMES = [
+    name
+    for name, method in METHODS.items()
+    if method.needs.skills == "none" and not method.needs.gold_outputs
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.faiss_index import ApproximateIndex, recall
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.retrieval.retrievers import build_retriever
+from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example
 
 

@@ -4,7 +4,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import Room
 from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.retrieval.retrievers import build_retriever
+from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example
 
 TEXTS = ["the cat sat", "a dog ran", "the cat ran", "birds fly high", "the cat sat", "fish swim"]

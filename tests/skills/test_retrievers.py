@@ -7,7 +7,7 @@ from ceil_jax.distributed import devices as parallel
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval import embedded_bank
 from ceil_jax.retrieval.embedded_bank import nearest_drawn
-from ceil_jax.retrieval.retrievers import build_retriever
+from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.skills.sketches import sql_sketch
 from ceil_jax.tasks.example import Example
 

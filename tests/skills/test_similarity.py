@@ -3,7 +3,13 @@ import numpy as np
 import pytest
 
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.skills.similarity import SIMILARITIES, base, consistency, distinctiveness
+from ceil_jax.skills.similarity import base, consistency, distinctiveness
+
+SIMILARITIES = {
+    "skill_base": base,
+    "skill_consistency": consistency,
+    "skill_distinct": distinctiveness,
+}
 
 
 def cosine(a, b):

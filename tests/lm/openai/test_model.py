@@ -15,7 +15,7 @@ from ceil_jax.lm import LanguageModel, TinyLM, load_lm
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
-from ceil_jax.retrieval.retrievers import build_retriever
+from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task, Template

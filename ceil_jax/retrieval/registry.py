@@ -1,0 +1,259 @@
+"""The registry of retrievers: what each one needs, and how it is built from its name.
+
+The rest of the package reads `Needs`; nothing else branches on a retriever's name. Retrievers from outside the
+package are added with `register_retriever`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from ceil_jax.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ceil_jax.encoders.encoder import Encoder
+    from ceil_jax.lm.prompts import Room
+    from ceil_jax.tasks.example import Example
+
+Embed = Callable[["Encoder", Sequence[str]], "np.ndarray"]
+"""Texts to vectors, float32 [N, D]. A run passes one that keeps the vectors on disk."""
+
+Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
+"""N inputs to the m skills of each."""
+
+Sketch = Callable[[str], frozenset[str]]
+"""A formal output to the keywords or roles it is built of."""
+
+Describe = Callable[[str], str]
+"""A formal output to the skill it shows, in words."""
+
+INDEXES = ("exact", "approximate")
+"""How the nearest vectors are found: by comparing all, or by `faiss_index.ApproximateIndex`."""
+
+
+class Retrieved(NamedTuple):
+    """One chosen example."""
+
+    id: str
+    position: int
+    """Its position in the bank."""
+    relevance: float
+    """The score that orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random, the overlap for
+    target_sketch."""
+    gain: float
+    """The score that ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value for MMR, `relevance`
+    otherwise."""
+
+
+class Retriever(Protocol):
+    """A bank that is ready to be asked."""
+
+    name: str
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        """Choose at most k examples for each query, best first.
+
+        A query is never its own example (examples are told apart by id), and no example is chosen twice.
+
+        Raises:
+            UserError: k is below 1 or larger than the bank.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a retriever has to be given, and what may be done with it."""
+
+    encoder: bool = False
+    """An encoder of texts."""
+    trade_off: float | Literal["tunable"] | None = None
+    """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of its own."""
+    skills: Literal["none", "one", "all"] = "none"
+    """Skills of the inputs: none, those of one order of the demonstrations, or those of all orders."""
+    gold_outputs: bool = False
+    """The queries' gold outputs, which makes it an oracle."""
+    sketch: bool = False
+    """A sketch of outputs, which tasks in SQL and COGS have."""
+    description: bool = False
+    """A description of outputs, which tasks in SQL and COGS have."""
+    shortlist: bool = False
+    """It chooses among the n nearest examples."""
+    budget: bool = False
+    """It can choose under the token budget of each query's prompt."""
+    text: bool = True
+    """It compares inputs, so that --text says whether it sees them as they are or rewritten as skills."""
+    ends_in_map: bool = False
+    """Its choice is DPP-MAP with the run's n and its λ, so that it can be exported as a selector."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What `build_retriever` was given; a retriever takes from it what it needs."""
+
+    encoder: Encoder | None
+    query_encoder: Encoder | None
+    trade_off: float
+    shortlist: int
+    seed: int
+    embed: Embed
+    rewrite: Rewrite | None
+    sketch: Sketch | None
+    describe: Describe | None
+    index: str
+    room: Room | None
+
+    def embed_items(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of the bank's texts, float32 [N, D]."""
+        assert self.encoder is not None
+        return self.embed(self.encoder, texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of the queries' texts, float32 [Q, D]."""
+        encoder = self.query_encoder or self.encoder
+        assert encoder is not None
+        return self.embed(encoder, texts)
+
+
+Build = Callable[[Sequence["Example"], Given], Retriever]
+"""Builds a retriever over a bank."""
+
+
+class Registered(NamedTuple):
+    """One retriever of the registry."""
+
+    build: Build
+    needs: Needs
+    label: str
+    """Its name in tables."""
+
+
+_OUTSIDE: dict[str, Registered] = {}
+
+_MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers")
+"""Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is read, because
+`skills` stands above `retrieval`."""
+
+
+def register_retriever(name: str, build: Build, needs: Needs | None = None, label: str = "") -> None:
+    """Add a retriever, which `build_retriever`, `--retriever` and reports then know by its name.
+
+    Args:
+        name: its name; a retriever that has this name already is replaced.
+        build: (bank, given) → retriever.
+        needs: what it has to be given; nothing by default.
+        label: its name in tables; `name` by default.
+    """
+    _OUTSIDE[name] = Registered(build, needs or Needs(), label or name)
+
+
+def retrievers() -> dict[str, Registered]:
+    """All retrievers by name: the package's own, then those that were registered."""
+    own: dict[str, Registered] = {}
+    for module in _MODULES:
+        own |= importlib.import_module(module).RETRIEVERS
+    return own | _OUTSIDE
+
+
+def retriever_named(name: str) -> Registered:
+    """The registry's entry.
+
+    Raises:
+        UserError: no retriever has this name.
+    """
+    known = retrievers()
+    if name not in known:
+        raise unknown_name("retriever", name, known)
+    return known[name]
+
+
+def check_trade_off(trade_off: float, name: str = "trade_off") -> None:
+    """Raise a UserError unless λ of the conditional kernel is above 0; `name` is what the user calls it."""
+    if not trade_off > 0:
+        raise UserError(f"{name} is {trade_off}: λ has to be above 0")
+
+
+def build_retriever(
+    name: str,
+    bank: Sequence[Example],
+    *,
+    encoder: Encoder | None = None,
+    query_encoder: Encoder | None = None,
+    trade_off: float = 0.05,
+    shortlist: int = 100,
+    seed: int = 0,
+    embed: Embed | None = None,
+    rewrite: Rewrite | None = None,
+    sketch: Sketch | None = None,
+    describe: Describe | None = None,
+    index: str = "exact",
+    room: Room | None = None,
+) -> Retriever:
+    """Build a retriever over a bank.
+
+    Args:
+        name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency, skill_distinct,
+            the oracles target_knn, target_skill and target_sketch, or one of your own (`register_retriever`).
+        bank: the examples to choose from.
+        encoder: embeds the bank, and the queries too unless `query_encoder` is given. Not needed by random, bm25 and
+            target_sketch.
+        query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
+        trade_off: λ: of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
+        shortlist: n, the number of nearest examples among which dpp and mmr choose.
+        seed: seeds random, and decides between equal sketches or skills.
+        embed: (encoder, texts) → vectors; `encoder.encode` by default.
+        rewrite: gives the skills of inputs, for skill_*.
+        sketch: the sketch of an output, for target_sketch.
+        describe: the skill that an output shows, for target_skill.
+        index: "exact" or "approximate", how the nearest vectors are found.
+        room: the token budget of each query's prompt and the costs of the bank's examples. With it, dpp chooses the
+            set of greatest log det that fits (`ceil_jax.dpp.budgeted`).
+
+    Returns:
+        The retriever.
+
+    Raises:
+        UserError: an unknown name or index, λ of 0 or less for dpp, or no encoder, rewrite, sketch or description
+            where one is needed.
+
+    Example:
+        >>> from ceil_jax import Example, build_retriever
+        >>> bank = [Example("1", "a dull film", "bad"), Example("2", "great fun", "good")]
+        >>> [[pick]] = build_retriever("bm25", bank).retrieve([Example("3", "what fun", "")], k=1)
+        >>> pick.id
+        '2'
+    """
+    build, needs, _ = retriever_named(name)
+    if needs.sketch and sketch is None:
+        raise UserError(f"retriever {name!r} needs a sketch, which SQL and COGS tasks have; try target_knn")
+    if needs.encoder and encoder is None:
+        raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
+    if index not in INDEXES:
+        raise unknown_name("index", index, INDEXES)
+    if needs.description and describe is None:
+        raise UserError(
+            f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
+        )
+    if needs.skills != "none" and rewrite is None:
+        raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
+    if needs.trade_off == "tunable":
+        check_trade_off(trade_off)
+    given = Given(
+        encoder=encoder,
+        query_encoder=query_encoder,
+        trade_off=trade_off,
+        shortlist=shortlist,
+        seed=seed,
+        embed=embed or (lambda encoder, texts: encoder.encode(texts)),
+        rewrite=rewrite,
+        sketch=sketch,
+        describe=describe,
+        index=index,
+        room=room,
+    )
+    return build(bank, given)

@@ -1,0 +1,93 @@
+"""Skill-KNN's retrievers, which compare skills, and the oracles, which look at the queries' gold outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from ceil_jax.retrieval.embedded_bank import View
+from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved, Retriever
+from ceil_jax.retrieval.retrievers import DenseRetriever, check_size
+from ceil_jax.skills.similarity import Similarity, base, consistency, distinctiveness
+from ceil_jax.tasks.draws import text_rng
+from ceil_jax.tasks.example import Example
+
+
+def build_skill(name: str, similarity: Similarity, bank: Sequence[Example], given: Given) -> Retriever:
+    """Build Skill-KNN: the nearest skills by one of its similarities."""
+    rewrite = given.rewrite
+    assert rewrite is not None, "declared in Needs"
+    view = View(lambda examples: list(rewrite([x.input for x in examples])), similarity, shared=True)
+    return DenseRetriever(name, bank, given, view)
+
+
+def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
+    """Build target-KNN (oracle): the nearest outputs."""
+    view = View(lambda examples: [(example.output,) for example in examples])
+    return DenseRetriever("target_knn", bank, given, view)
+
+
+def build_target_skill(bank: Sequence[Example], given: Given) -> Retriever:
+    """Build Skill-KNN on the skills that gold outputs show (oracle)."""
+    describe = given.describe
+    assert describe is not None, "declared in Needs"
+    view = View(lambda examples: [(describe(example.output),) for example in examples], shared=True)
+    return DenseRetriever("target_skill", bank, given, view)
+
+
+class TargetSketch:
+    """The largest overlap with the sketch of the query's gold output (oracle).
+
+    Equal overlaps are ordered by the least that the example has besides, then by a seeded draw. (The paper names the
+    overlap and no more. Ties are many, such as all of `SELECT COUNT(*)`, and neighbours in a bank are often
+    paraphrases of one question, hence the draw.)
+    """
+
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        assert given.sketch is not None, "declared in Needs"
+        self.name, self.bank = "target_sketch", bank
+        self._sketch, self._seed = given.sketch, given.seed
+        self._sketches = [given.sketch(example.output) for example in bank]
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        check_size(self.bank, k)
+        chosen = []
+        for query in queries:
+            wanted = self._sketch(query.output)
+            overlap = np.array([len(wanted & sketch) for sketch in self._sketches])
+            beside = np.array([len(sketch - wanted) for sketch in self._sketches])
+            draw = text_rng(query.id, self._seed).permutation(len(overlap))
+            best = np.lexsort((draw, beside, -overlap))[: k + 1]
+            others = [int(i) for i in best if self.bank[i].id != query.id]
+            chosen.append(
+                [Retrieved(self.bank[i].id, i, float(overlap[i]), float(overlap[i])) for i in others[:k]]
+            )
+        return chosen
+
+
+_ONE = Needs(encoder=True, skills="one", text=False)
+_ALL = Needs(encoder=True, skills="all", text=False)
+
+RETRIEVERS = {
+    "skill_base": Registered(partial(build_skill, "skill_base", base), _ONE, "Skill-KNN"),
+    "skill_consistency": Registered(
+        partial(build_skill, "skill_consistency", consistency), _ALL, "Skill-KNN, consistency"
+    ),
+    "skill_distinct": Registered(
+        partial(build_skill, "skill_distinct", distinctiveness), _ALL, "Skill-KNN, distinctiveness"
+    ),
+    "target_knn": Registered(
+        build_target_knn, Needs(encoder=True, gold_outputs=True, text=False), "target-KNN (oracle)"
+    ),
+    "target_skill": Registered(
+        build_target_skill,
+        Needs(encoder=True, gold_outputs=True, description=True, text=False),
+        "Skill-KNN on gold skills (oracle)",
+    ),
+    "target_sketch": Registered(
+        TargetSketch, Needs(gold_outputs=True, sketch=True, text=False), "target sketch (oracle)"
+    ),
+}
+"""The retrievers of this module, for the registry."""
