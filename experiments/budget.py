@@ -14,14 +14,15 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+from drawing import lines_of
 
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.drawing import by_task, lines_of
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid, Measured
 from ceil_jax.report.plots import panels
-from ceil_jax.report.tables import Table, signed
+from ceil_jax.report.table import Table, Value, signed
 
 BUDGETS = (128, 256, 512)
 SHOTS = 50
@@ -53,28 +54,32 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     ]
 
 
-def with_counts(grid: Grid, table: Table) -> Table:
+def with_counts(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     budgets = list(dict.fromkeys(one.entry.column for one in table.measured))
-    counts = [["task", "row", *(f"{b}: {what}" for b in budgets for what in ("examples", "read"))]]
-    worth = [["task", f"{AWARE} − {CUT}", *budgets]]
-    for task in by_task(table):
+    counts: list[list[Value]] = []
+    worth: list[list[Value]] = []
+    for task in table.by_task():
         for row in ROWS:
             found = [(table.at(task, row, b), table.at(task, row.replace(AWARE, CUT), b)) for b in budgets]
             if not any(one for one, _ in found):
                 continue
-            numbers = [n for one, _ in found for n in (_prompts(grid, one) if one else (np.nan, np.nan))]
-            counts.append([task, row, *(f"{number:.1f}" for number in numbers)])
+            numbers = [n for one, _ in found for n in (_prompts(grid, one) if one else (None, None))]
+            counts.append([task, row, *numbers])
             if AWARE in row:
-                differences = [signed(a.minus(b)) if a and b else "" for a, b in found]
+                differences = [signed(a.minus(b)) if a and b else None for a, b in found]
                 worth.append([task, row.split(",")[0], *differences])
     config = table.measured[0].entry.cell.config
     title = f"{EXPERIMENT.title} ({table.measured[0].lm}, at most {SHOTS} examples, encoder {config.encoder})"
-    sections = [("What the choice is worth", worth), ("Examples and tokens a prompt, means", counts)]
+    counted = [f"{budget}: {what}" for budget in budgets for what in ("examples", "tokens read")]
+    sections = [
+        Table(["task", f"{AWARE} − {CUT}", *budgets], worth, "Gain of budget-aware MAP"),
+        Table(["task", "row", *counted], counts, "Examples and tokens per prompt, means"),
+    ]
     return replace(table, title=title, sections=sections)
 
 
 def _prompts(grid: Grid, one: Measured) -> tuple[float, float]:
-    """Mean examples and tokens of the prompts behind a number."""
+    """Return the mean numbers of examples and of tokens in the prompts behind an entry."""
     examples, tokens = [], []
     for seed in one.seeds:
         run = one.entry.cell.seeded(seed).essential()
@@ -88,8 +93,8 @@ def _prompts(grid: Grid, one: Measured) -> tuple[float, float]:
     return float(np.mean(examples)), float(np.mean(tokens))
 
 
-def draw(table: Table):
-    tasks = by_task(table)
+def draw(table: ExperimentTable):
+    tasks = table.by_task()
     figure, axes = panels(len(tasks))
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
         lines_of(panel, members, "tokens a prompt", lambda one: one.entry.cell.config.token_budget)

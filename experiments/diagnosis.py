@@ -14,14 +14,17 @@
 """
 
 import sys
+from dataclasses import replace
+
+from drawing import points
 
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.diagnosis import diagnose, lines
-from ceil_jax.report.drawing import points
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.tables import Table
+from ceil_jax.report.table import Table
 
 ROWS = ("random", "bm25", "topk", "epr", "ceil_topk", "ceil")
 
@@ -30,7 +33,7 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [Entry(METHODS[method].label, config.task, Cell(config, method)) for method in ROWS]
 
 
-def with_diagnosis(grid: Grid, table: Table) -> Table:
+def with_diagnosis(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     found = {}
     for one in table.measured:
         if one.entry.cell.method == "ceil":
@@ -38,7 +41,8 @@ def with_diagnosis(grid: Grid, table: Table) -> Table:
             config = one.entry.cell.config
             found[one.entry.task] = diagnose(grid.pipeline(config), ROWS)
     note = "Diagnosis: of the run whose seed is --seed, on what --signal ranks by."
-    return Table(table.title, table.measured, table.failed, [note], [("Diagnosis", lines(found))])
+    header, *rows = lines(found)
+    return replace(table, notes=[note], sections=[Table(header, rows, "Diagnosis")])
 
 
 EXPERIMENT = Experiment(

@@ -17,9 +17,9 @@ import numpy as np
 
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Measured
 from ceil_jax.report.plots import draw_matrix, panels
-from ceil_jax.report.tables import Table
 
 ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"
 ANSWERED, UNTRAINED = "answered by", "not trained"
@@ -41,7 +41,7 @@ def entries(config: RunConfig, options: Options) -> list[Entry]:
     return found
 
 
-def draw(table: Table):
+def draw(table: ExperimentTable):
     maps: dict[str, list[Measured]] = {}
     for one in table.measured:
         across_lms = one.entry.column.startswith(ANSWERED)

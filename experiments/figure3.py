@@ -10,13 +10,14 @@ same scored subsets; top-k has no λ and is a horizontal line.
 import sys
 from dataclasses import replace
 
+from drawing import lines_of
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.drawing import by_task, lines_of
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry
 from ceil_jax.report.plots import panels
-from ceil_jax.report.tables import Table
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
@@ -42,8 +43,8 @@ def _with_trade_off(config: RunConfig, value: float) -> RunConfig:
     return replace(config, trade_off=value, ceil=replace(config.ceil, trade_off=value))
 
 
-def draw(table: Table):
-    tasks = by_task(table)
+def draw(table: ExperimentTable):
+    tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     for above, below, (task, members) in zip(
         axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True

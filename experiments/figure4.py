@@ -6,17 +6,26 @@ Of every example that CEIL chooses with a shortlist of 800 (or the whole bank, w
 similarity to the query. Top-k would take ranks 1 to K alone.
 """
 
+from __future__ import annotations
+
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import by_task
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.latency import chosen_ranks
-from ceil_jax.report.plots import draw_ranks, panels
-from ceil_jax.report.tables import Table
+from ceil_jax.report.plots import PALETTE, panels
+from ceil_jax.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHORTLIST = 800
 EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, SHORTLIST + 1)
@@ -30,15 +39,16 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     ]
 
 
-def with_ranks(grid: Grid, table: Table) -> Table:
-    lines = [["task", "method", "examples chosen", *(_name(i) for i in range(len(EDGES) - 1))]]
+def with_ranks(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    header = ["task", "method", "examples chosen", *(_name(i) for i in range(len(EDGES) - 1))]
+    rows = []
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0]).essential()
         ranks = chosen_ranks(grid.pipeline(cell.config), cell.method)
         bins = Counter(next(i for i in range(len(EDGES) - 1) if rank < EDGES[i + 1]) for rank in ranks)
-        shares = [f"{100 * bins[i] / len(ranks):.1f}" for i in range(len(EDGES) - 1)]
-        lines.append([one.entry.task, one.entry.row, str(len(ranks)), *shares])
-    return replace(table, sections=[("Share of the chosen examples by rank, %", lines)])
+        shares = [100 * bins[i] / len(ranks) for i in range(len(EDGES) - 1)]
+        rows.append([one.entry.task, one.entry.row, len(ranks), *shares])
+    return replace(table, sections=[Table(header, rows, "Share of the chosen examples by rank, %")])
 
 
 def _name(i: int) -> str:
@@ -46,15 +56,28 @@ def _name(i: int) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def draw(table: Table):
-    [(_, (header, *lines))] = table.sections
-    tasks = by_task(table)
+def draw(table: ExperimentTable):
+    [ranks] = table.sections
+    tasks = table.by_task()
     figure, axes = panels(len(tasks), 6.0, 4.0)
     for panel, task in zip(axes, tasks, strict=True):
-        shares = {line[1]: [float(share) for share in line[3:]] for line in lines if line[0] == task}
-        draw_ranks(panel, header[3:], shares)
+        shares = {method: values for where, method, _, *values in ranks.rows if where == task}
+        draw_ranks(panel, ranks.header[3:], shares)
         panel.set_title(task, fontsize="medium")
     return figure
+
+
+def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
+    """Draw histograms side by side: for each method, the share (%) of its examples in each bin of ranks."""
+    width = 0.8 / len(shares)
+    for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
+        at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width
+        axes.bar(at, values, width, color=colour, label=name)
+    axes.set_xticks(range(len(bins)), bins, rotation=40, ha="right")
+    axes.set_xlabel("rank by similarity to the query")
+    axes.set_ylabel("share of the chosen examples, %")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize="x-small")
 
 
 EXPERIMENT = Experiment("figure4", "Figure 4: ranks of the MAP set", entries, draw, with_ranks)

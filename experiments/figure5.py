@@ -14,10 +14,10 @@ import numpy as np
 
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import by_task
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.plots import draw_lines, panels
-from ceil_jax.report.tables import Table
+from ceil_jax.report.table import Number, Table
 from ceil_jax.training.loop import QUALITY
 
 
@@ -25,8 +25,9 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [Entry("EPR", config.task, Cell(config, "epr")), Entry("CEIL", config.task, Cell(config, "ceil"))]
 
 
-def with_histories(grid: Grid, table: Table) -> Table:
-    lines = [["task", "method", "step", "share of the steps", "τ", "lowest seed", "highest seed"]]
+def with_histories(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    header = ["task", "method", "step", "share of the steps", "τ", "lowest seed", "highest seed"]
+    lines = []
     for one in table.measured:
         histories = []
         for seed in one.seeds:
@@ -37,22 +38,21 @@ def with_histories(grid: Grid, table: Table) -> Table:
             taus = [row[QUALITY] for row in rows]
             step = rows[0]["step"]
             lines.append(
-                [one.entry.task, one.entry.row, str(int(step)), f"{step / last:.3f}"]
-                + [f"{number:.3f}" for number in (float(np.mean(taus)), min(taus), max(taus))]
+                [one.entry.task, one.entry.row, int(step)]
+                + [Number(number, 3) for number in (step / last, float(np.mean(taus)), min(taus), max(taus))]
             )
-    return replace(table, sections=[("Held-out ranking", lines)])
+    return replace(table, sections=[Table(header, lines, "Held-out ranking")])
 
 
-def draw(table: Table):
-    [(_, (_, *lines))] = table.sections
-    tasks = by_task(table)
+def draw(table: ExperimentTable):
+    [ranking] = table.sections
+    tasks = table.by_task()
     figure, axes = panels(len(tasks))
     for panel, task in zip(axes, tasks, strict=True):
         series: dict[str, list[tuple[float, float, float, float]]] = {}
-        for where, method, _, share, *numbers in lines:
+        for where, method, _, *numbers in ranking.rows:
             if where == task:
-                tau, low, high = map(float, numbers)
-                series.setdefault(method, []).append((float(share), tau, low, high))
+                series.setdefault(method, []).append(tuple(number.value for number in numbers))
         draw_lines(
             panel,
             series,

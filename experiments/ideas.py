@@ -24,11 +24,13 @@
 import sys
 from dataclasses import replace
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import points
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.tables import Table, signed
+from ceil_jax.report.table import Table, signed
 from ceil_jax.tasks import task_spec
 
 PAPER = "CEIL as in the papers"
@@ -59,13 +61,13 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     return [*found, Entry("CEIL's encoder, top-k", config.task, Cell(config, "ceil_topk"))]
 
 
-def with_differences(_: Grid, table: Table) -> Table:
-    lines = [["task", "change", f"− {PAPER}"]]
+def with_differences(_: Grid, table: ExperimentTable) -> ExperimentTable:
+    rows = []
     for one in table.measured:
         paper = table.at(one.entry.task, PAPER, one.entry.column)
         if paper is not None and one is not paper:
-            lines.append([one.entry.task, one.entry.row, signed(one.minus(paper))])
-    return replace(table, sections=[("What each is worth", lines)])
+            rows.append([one.entry.task, one.entry.row, signed(one.minus(paper))])
+    return replace(table, sections=[Table(["task", "change", f"− {PAPER}"], rows, "Gain of each change")])
 
 
 EXPERIMENT = Experiment("ideas", "Changes to CEIL", entries, points, with_differences)

@@ -11,10 +11,11 @@ Expected: within a point of the retriever of its own, and for a task never seen 
 import sys
 from dataclasses import replace
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import points
 from ceil_jax.report.grid import Cell, Entry
 
 

@@ -10,13 +10,14 @@ bert-base, ours with --encoder.
 import sys
 from dataclasses import replace
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.drawing import points
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.results import costs_of
-from ceil_jax.report.tables import Table
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
@@ -31,8 +32,8 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     ]
 
 
-def with_costs(grid: Grid, table: Table) -> Table:
-    return replace(table, sections=[("What it took, means over tasks", costs_of(grid, table.measured))])
+def with_costs(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    return replace(table, sections=[costs_of(grid, table.measured)])
 
 
 EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points, with_costs)

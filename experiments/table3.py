@@ -10,10 +10,11 @@ smcalflow_cs.16c smcalflow_cs.32c.
 
 import sys
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.drawing import points
 from ceil_jax.report.grid import Cell, Entry
 
 ROWS = ("random", "bm25", "topk", "dpp", "epr", "ceil")

@@ -11,11 +11,13 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import points
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.tables import Table
+from ceil_jax.report.table import Number, Table
 from ceil_jax.training.scoring import top_subset_mrr
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
@@ -38,16 +40,16 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     ]
 
 
-def with_mrr(grid: Grid, table: Table) -> Table:
-    lines = [["task", "candidates", "subsets", "queries", "MRR of the top-k subset"]]
+def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    header = ["task", "candidates", "subsets", "queries", "MRR of the top-k subset"]
+    rows = []
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
         training = grid.pipeline(cell.config)
         scores = training.signal(training.ceil_scores.rows)
         queries, count = scores.shape
-        mrr = f"{top_subset_mrr(scores):.3f}"
-        lines.append([one.entry.task, one.entry.row, str(count), str(queries), mrr])
-    return replace(table, sections=[("Mean reciprocal rank", lines)])
+        rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
+    return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])
 
 
 EXPERIMENT = Experiment("table4", "Table 4: candidates of CEIL", entries, points, with_mrr)

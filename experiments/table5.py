@@ -11,9 +11,10 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import points
 from ceil_jax.report.grid import Cell, Entry
 
 STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}

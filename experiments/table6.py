@@ -8,9 +8,10 @@ set of the DPP. All six numbers are Table 2's.
 
 import sys
 
+from drawing import points
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import points
 from ceil_jax.report.grid import Cell, Entry
 
 ROWS = {"base encoder": ("topk", "dpp"), "EPR": ("epr", "epr_map"), "CEIL": ("ceil_topk", "ceil")}

@@ -10,13 +10,15 @@ Paper (SST-5 validation, 1,101 queries): MAP adds about 6 s to top-k at n = 100 
 import sys
 from dataclasses import replace
 
+from drawing import lines_of
+
 from ceil_jax.cli.experiment import Experiment, Options
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.drawing import by_task, lines_of
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.latency import measure_latency
 from ceil_jax.report.plots import draw_lines, panels
-from ceil_jax.report.tables import Table
+from ceil_jax.report.table import Number, Table
 
 SHORTLISTS = (50, 100, 200, 400, 800)
 
@@ -28,35 +30,36 @@ def entries(config: RunConfig, _: Options) -> list[Entry]:
     return found
 
 
-def with_latencies(grid: Grid, table: Table) -> Table:
-    lines = [["task", "n", "queries", "bank", "encode, s", "shortlist, s", "MAP, s", "ms a query"]]
+def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    header = ["task", "n", "queries", "bank", "encode, s", "shortlist, s", "MAP, s", "ms per query"]
+    rows = []
     for one in table.measured:
         cell = one.entry.cell
         if cell.method == "ceil":
             seconds = measure_latency(grid.pipeline(cell.seeded(one.seeds[0]).config), "ceil")
             total = 1000 * (seconds.encode + seconds.shortlist + seconds.map) / seconds.queries
-            lines.append(
-                [one.entry.task, str(cell.config.shortlist), str(seconds.queries), str(seconds.bank)]
-                + [f"{number:.3f}" for number in (seconds.encode, seconds.shortlist, seconds.map, total)]
+            rows.append(
+                [one.entry.task, cell.config.shortlist, seconds.queries, seconds.bank]
+                + [Number(number, 3) for number in (seconds.encode, seconds.shortlist, seconds.map, total)]
             )
-    return replace(table, sections=[("Latency", lines)])
+    return replace(table, sections=[Table(header, rows, "Latency")])
 
 
-def draw(table: Table):
-    tasks = by_task(table)
+def draw(table: ExperimentTable):
+    tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
-    [(_, (_, *lines))] = table.sections
+    [latency] = table.sections
     for above, below, (task, members) in zip(
         axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
     ):
         sizes = [one for one in members if one.entry.cell.method == "ceil"]
         lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
-        timed = [line for line in lines if line[0] == task]
+        timed = [row for row in latency.rows if row[0] == task]
         series = {
-            name: [(float(line[1]), *[1000 * float(line[at]) / int(line[2])] * 3) for line in timed]
+            name: [(row[1], *[1000 * row[at].value / row[2]] * 3) for row in timed]
             for name, at in (("encode", 4), ("shortlist", 5), ("MAP", 6))
         }
-        draw_lines(below, series, "shortlist n", "ms a query", log=True)
+        draw_lines(below, series, "shortlist n", "ms per query", log=True)
         above.set_title(task, fontsize="medium")
     return figure
 

@@ -17,8 +17,8 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.records import read_records
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
-from ceil_jax.report.page_tables import tables
 from ceil_jax.report.plots import BLUE, GREY, draw_points
+from ceil_jax.report.run_tables import tables
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 
@@ -52,17 +52,15 @@ print("\n".join(trouble) or "nothing is damaged")
 # %%
 table = tables(records)[0]
 print(table.lead)
-print("\t".join(table.header))
-for line in table.cells():
-    print("\t".join(line))
+print(table.table().text())
 
-figure, axes = plt.subplots(figsize=(7, 2 + 0.4 * len(table.lines)))
+figure, axes = plt.subplots(figsize=(7, 2 + 0.4 * len(table.rows)))
 draw_points(
     axes,
-    [line.label for line in table.lines],
-    [line.interval for line in table.lines],
-    [line.paper for line in table.lines],
-    f"{table.lines[0].record.metric}, % (n = {len(table.lines[0].scores)})",
+    [line.label for line in table.rows],
+    [line.interval for line in table.rows],
+    [line.paper for line in table.rows],
+    f"{table.rows[0].record.metric}, % (n = {len(table.rows[0].scores)})",
 )
 
 # %% [markdown]
@@ -72,14 +70,14 @@ draw_points(
 # its interval is narrower than two separate ones suggest. An interval that holds 0 shows no difference.
 
 # %%
-ours, theirs = table.lines[-1], table.lines[0]
+ours, theirs = table.rows[-1], table.rows[0]
 difference = bootstrap_interval(ours.scores - theirs.scores).percent()
 print(
     f"{ours.label} − {theirs.label}: {difference.mean:+.1f} points ({difference.low:+.1f} to {difference.high:+.1f})"
 )
 
 figure, axes = plt.subplots(figsize=(7, 3.2))
-pairs = [(line, bootstrap_interval(line.scores - theirs.scores).percent()) for line in table.lines[1:]]
+pairs = [(line, bootstrap_interval(line.scores - theirs.scores).percent()) for line in table.rows[1:]]
 for place, (_, interval) in enumerate(pairs):
     reach = [[interval.mean - interval.low], [interval.high - interval.mean]]
     axes.errorbar(interval.mean, place, xerr=reach, fmt="o", color=BLUE, capsize=3)
@@ -95,7 +93,7 @@ axes.set(
 # A record's rows hold what stood in the prompt, in prompt order, with relevance and gain.
 
 # %%
-rows = {line.record.method: {row["id"]: row for row in line.record.rows()} for line in table.lines}
+rows = {line.record.method: {row["id"]: row for row in line.record.rows()} for line in table.rows}
 ids = list(rows[theirs.record.method])
 differing = [
     i for i in ids if rows[ours.record.method][i]["prediction"] != rows[theirs.record.method][i]["prediction"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ceil_jax.errors import UserError
+from ceil_jax.report.table import Table
 from ceil_jax.tasks.assets import ASSETS, cache_path
 
 PROBES = {
@@ -61,17 +62,19 @@ def examine(runs: Path) -> list[Finding]:
 
 
 def page(findings: list[Finding]) -> str:
-    """The findings as a table, and what to do about those that are not as they should be."""
-    width = max(len(finding.what) for finding in findings)
+    """Return the findings as a table, and what to do about those that are not as they should be."""
     marks = {"ok": " ", "missing": "-", "broken": "!"}
-    lines = [f"{marks[f.state]} {f.what.ljust(width)}  {f.found}" for f in findings]
-    todo = [f"  {f.what}: {f.next}" for f in sorted(findings, key=lambda f: f.state != "broken") if f.next]
-    if any(f.state == "missing" for f in findings):
-        lines += [
-            "",
-            "- is not there, and needed only by who uses it; pip install 'ceil-jax[NAME]' adds an extra",
-        ]
-    return "\n".join([*lines, "", *(["what to do next:", *todo] if todo else ["nothing to do"])])
+    rows = [[f"{marks[one.state]} {one.what}", one.found] for one in findings]
+    parts = [Table(["  what", "found"], rows).text()]
+    if any(one.state == "missing" for one in findings):
+        parts.append(
+            "- is not installed and needed only for some uses; pip install 'ceil-jax[NAME]' adds an extra"
+        )
+    todo = [
+        f"  {f.what.strip()}: {f.next}" for f in sorted(findings, key=lambda f: f.state != "broken") if f.next
+    ]
+    parts.append("\n".join(["what to do next:", *todo]) if todo else "nothing to do")
+    return "\n\n".join(parts)
 
 
 PACKAGES = ("ceil-jax", "jax", "flax", "transformers", "datasets", "torch")

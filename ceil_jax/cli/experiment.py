@@ -13,10 +13,10 @@ import tyro
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.plots import image
 from ceil_jax.report.results import keep, lines_of
-from ceil_jax.report.tables import Table
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.stage import Stage
@@ -55,8 +55,8 @@ class Experiment:
     title: str
     entries: Callable[[RunConfig, Options], list[Entry]]
     """The numbers it wants of one task's configuration; the options name the other tasks and LMs."""
-    draw: Callable[[Table], Figure]
-    more: Callable[[Grid, Table], Table] | None = None
+    draw: Callable[[ExperimentTable], Figure]
+    more: Callable[[Grid, ExperimentTable], ExperimentTable] | None = None
     """What is measured besides, such as latencies, from runs that are finished."""
 
     def run(self, config: RunConfig, options: Options) -> Path:
@@ -81,7 +81,7 @@ class Experiment:
         lm = measured[0].lm
         shots = config.shots
         title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"
-        table = Table(title, measured, failed)
+        table = ExperimentTable(title, measured, failed)
         if self.more is not None:
             table = self.more(grid, table)
         folder = (
@@ -124,7 +124,7 @@ def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
     return [entry for entry in entries if not methods or entry.cell.method in methods]
 
 
-def write(folder: Path, name: str, table: Table, figure: Figure) -> None:
+def write(folder: Path, name: str, table: ExperimentTable, figure: Figure) -> None:
     """The table as Markdown and CSV, the figure as PNG and PDF, each file whole or not at all."""
     with held(folder):
         stage = Stage(folder)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ceil_jax.report.page_tables import Table
+from ceil_jax.report.run_tables import RunTable
 
 _LONGEST = 1500
 """Characters of a text that are shown."""
@@ -20,14 +20,14 @@ class Browsable(NamedTuple):
     note: str
 
 
-def browsable(tables: Sequence[Table], megabytes: float) -> Browsable:
+def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
     """The first queries of every run, as many as fit in `megabytes`; all where they do.
 
     The form is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
     [[example, relevance, gain], …]] and a text is [id, input, output]; queries and examples are places in
     `texts`. What is not finite is null.
     """
-    longest = max((len(table.lines[0].scores) for table in tables), default=0)
+    longest = max((len(table.rows[0].scores) for table in tables), default=0)
     count, content = longest, _json([_table(table, longest) for table in tables])
     while len(content) > megabytes * 1e6 and count > 1:
         # sizes grow a little slower than the number of queries, for texts are shared
@@ -42,9 +42,9 @@ def browsable(tables: Sequence[Table], megabytes: float) -> Browsable:
     return Browsable(content, note)
 
 
-def _table(table: Table, count: int) -> dict[str, Any]:
+def _table(table: RunTable, count: int) -> dict[str, Any]:
     stored = json.loads(
-        (table.lines[0].record.root / table.lines[0].record.texts / "texts.json").read_text("utf-8")
+        (table.rows[0].record.root / table.rows[0].record.texts / "texts.json").read_text("utf-8")
     )
     texts: list[list[str]] = []
     places: dict[tuple[str, str], int] = {}
@@ -56,7 +56,7 @@ def _table(table: Table, count: int) -> dict[str, Any]:
         return places[kind, id]
 
     runs = []
-    for line in table.lines:
+    for run in table.rows:
         rows = [
             [
                 place("queries", row["id"]),
@@ -64,10 +64,10 @@ def _table(table: Table, count: int) -> dict[str, Any]:
                 _cut(row["prediction"]),
                 [[place("bank", id), *map(_finite, numbers)] for id, *numbers in row["examples"]],
             ]
-            for row, score in zip(line.record.rows()[:count], line.scores[:count], strict=True)
+            for row, score in zip(run.record.rows()[:count], run.scores[:count], strict=True)
         ]
-        runs.append({"label": line.label, "rows": rows})
-    return {"title": f"{table.title}, {table.lines[0].record.lm}", "texts": texts, "runs": runs}
+        runs.append({"label": run.label, "rows": rows})
+    return {"title": f"{table.title}, {table.rows[0].record.lm}", "texts": texts, "runs": runs}
 
 
 def _finite(number: float) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +10,7 @@ from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, pai
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.table import Number, Span, Table, signed
 from ceil_jax.store.rows import Cost
 
 
@@ -61,38 +60,50 @@ class Comparison:
     note: str = ""
     """What a reader of the numbers should know."""
 
+    def table(self) -> Table:
+        """The methods, their scores and what they cost."""
+        return Table(
+            ["method", "score", "95 % interval", *COST_COLUMNS],
+            [
+                [
+                    *(row.label, row.value, Span(row.interval)),
+                    *(row.training_tokens, row.answering_tokens, Number(row.seconds, 0)),
+                ]
+                for row in self.rows
+            ],
+        )
+
     def text(self) -> str:
-        """The table for a terminal."""
-        lines = aligned([_HEADER, *(_cells(row) for row in self.rows)])
-        # `len(query)` stands with every number: an accuracy without its n says little
-        head = f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}"
-        out = [head, "", *lines, ""]
-        out += [f"{d.better} − {d.worse}: {_signed(d.interval)} points" for d in self.differences]
-        costs = [
-            [stage, f"{cost.seconds:.1f} s", f"{cost.tokens:,}" if cost.tokens else ""]
-            for stage, cost in self.costs.items()
+        """Return the comparison for a terminal: scores, paired differences and the cost of every stage."""
+        stages = [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in self.costs.items()]
+        differences = [
+            f"{one.better} − {one.worse}: {signed(one.interval)} points" for one in self.differences
         ]
-        out += ["", *aligned([["stage", "seconds", "LM tokens"], *costs])]
-        out += ["", self.note] if self.note else []
-        return "\n".join(out)
+        return "\n".join(
+            [
+                # the number of queries stands with every score: an accuracy without its n says little
+                f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}",
+                *("", self.table().text(), "", *differences),
+                *("", Table(["stage", "seconds", "LM tokens"], stages).text()),
+                *(["", self.note] if self.note else []),
+            ]
+        )
 
     def markdown(self) -> str:
-        """The table for a README."""
-        lines = [_HEADER, ["---", *["---:"] * (len(_HEADER) - 1)], *(_cells(row) for row in self.rows)]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        """Return the table of methods as Markdown."""
+        return self.table().markdown()
 
     def csv(self) -> str:
-        """The table for a program."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        for row in self.rows:
-            writer.writerow(
-                [self.task, row.method, self.metric, self.lm, self.queries]
-                + [f"{number:.3f}" for number in (row.value, row.interval.low, row.interval.high)]
-                + [row.training_tokens, row.answering_tokens, f"{row.seconds:.1f}"]
-            )
-        return out.getvalue()
+        """Return the table of methods for a program: a line for each method."""
+        rows = [
+            [
+                *(self.task, row.method, self.metric, self.lm, self.queries),
+                *(Number(number, 3) for number in (row.value, row.interval.low, row.interval.high)),
+                *(row.training_tokens, row.answering_tokens, Number(row.seconds)),
+            ]
+            for row in self.rows
+        ]
+        return Table(_CSV_COLUMNS, rows).csv()
 
 
 def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
@@ -140,44 +151,10 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
     )
 
 
-_COLUMNS = [
-    "task",
-    "method",
-    "metric",
-    "lm",
-    "n",
-    "value",
-    "low",
-    "high",
-    "training_tokens",
-    "answering_tokens",
-    "seconds",
-]
-_HEADER = ["method", "score", "95 % interval", "LM tokens to prepare", "LM tokens to answer", "seconds"]
+COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
+"""What a table of methods says of their costs."""
 
-
-def _cells(row: Row) -> list[str]:
-    return [
-        row.label,
-        f"{row.value:.1f}",
-        f"{row.interval.low:.1f} to {row.interval.high:.1f}",
-        f"{row.training_tokens:,}",
-        f"{row.answering_tokens:,}",
-        f"{row.seconds:.0f}",
-    ]
-
-
-def _signed(interval: Interval) -> str:
-    return f"{interval.mean:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
-
-
-def aligned(table: list[list[str]]) -> list[str]:
-    """Columns of equal width: the first to the left, the others to the right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(w) if i else cell.ljust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in table
-    ]
+_CSV_COLUMNS = (
+    *("task", "method", "metric", "lm", "n", "value", "low", "high"),
+    *("training_tokens", "answering_tokens", "seconds"),
+)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ceil_jax.report.browser import browsable
 from ceil_jax.report.chart import scores_chart
-from ceil_jax.report.page_tables import Table
+from ceil_jax.report.run_tables import RunTable
+from ceil_jax.report.table import Number, Table, signed
 from ceil_jax.store.rows import Cost
 
 
@@ -24,7 +25,7 @@ class Figure(NamedTuple):
 
 def render(
     title: str,
-    tables: Sequence[Table],
+    tables: Sequence[RunTable],
     *,
     figures: Sequence[Figure] = (),
     costs: Mapping[str, Cost],
@@ -52,9 +53,11 @@ def render(
         notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in shown),
         tables="".join(map(_section, tables)),
         figures="".join(map(_figure, figures)),
-        costs=_table(
-            ["stage", "seconds", "LM tokens"],
-            [[s, f"{c.seconds:,.1f}", f"{c.tokens:,}" if c.tokens else ""] for s, c in costs.items()],
+        costs=_wide(
+            Table(
+                ["stage", "seconds", "LM tokens"],
+                [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in costs.items()],
+            )
         ),
         data=data.content,
         script=script,
@@ -65,23 +68,22 @@ def _beside(file: str) -> str:
     return resources.files(__package__).joinpath(file).read_text("utf-8")
 
 
-def _section(table: Table) -> str:
+def _section(table: RunTable) -> str:
     differences = "".join(
-        f"<li>{html.escape(d.run)} − {html.escape(d.against)}: {d.interval.mean:+.1f} points "
-        f"({d.interval.low:+.1f} to {d.interval.high:+.1f})</li>"
-        for d in table.differences
+        f"<li>{html.escape(f'{one.better} − {one.worse}')}: {signed(one.interval)} points</li>"
+        for one in table.differences
     )
     paper = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
     parts = [
         f"<section><h2>{html.escape(table.title)}</h2><p>{html.escape(table.lead)}</p>",
-        _table(table.header, table.cells()),
+        _wide(table.table()),
         scores_chart(table),
     ]
-    if any(line.paper is not None for line in table.lines) or paper:
-        others = f" Its other rows: {html.escape(paper)}." if paper else ""
+    if any(row.paper is not None for row in table.rows) or paper:
+        others = f" Its other rows are {html.escape(paper)}." if paper else ""
         parts.append(
-            "<p>paper, and the hollow diamonds: CEIL (Ye et al., 2023), Table 2, with GPT-Neo 2.7B, BERT-base "
-            f"encoders and up to 50 examples.{others}</p>"
+            "<p>The column “paper” and the hollow diamonds are from CEIL (Ye et al., 2023), Table 2, "
+            f"with GPT-Neo 2.7B, BERT-base encoders and up to 50 examples.{others}</p>"
         )
     if differences:
         parts.append(
@@ -97,12 +99,9 @@ def _figure(figure: Figure) -> str:
     return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def _wide(table: Table) -> str:
+    """Return the table in a box that scrolls sideways on a narrow screen."""
+    return f'<div class="wide">{table.html()}</div>'
 
 
 _PAGE = """<!doctype html>

@@ -179,16 +179,3 @@ def draw_matrix(
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
     axes.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
     axes.set_yticks(range(len(rows)), rows)
-
-
-def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
-    """Histograms side by side: of each method's chosen examples, the share (%) in each bin of ranks."""
-    width = 0.8 / len(shares)
-    for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
-        at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width
-        axes.bar(at, values, width, color=colour, label=name)
-    axes.set_xticks(range(len(bins)), bins, rotation=40, ha="right")
-    axes.set_xlabel("rank by similarity to the query")
-    axes.set_ylabel("share of the chosen examples, %")
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize="x-small")

@@ -19,7 +19,7 @@ from ceil_jax.metrics.bootstrap import (
     paired,
 )
 from ceil_jax.report.results import read_results, unpacked
-from ceil_jax.report.tables import markdown_table, signed
+from ceil_jax.report.table import Number, Table, signed
 
 Line = dict[str, Any]
 
@@ -84,28 +84,24 @@ def _table(title: str, lines: Sequence[Line], minus: Sequence[str]) -> Iterable[
         full = by_task and len(there) == len(columns) > 1
         return averaged_interval(there).percent() if full else None
 
-    means = {row: averaged([samples.get((row, column)) for column in columns]) for row in rows}
-    body = [
-        [row, *(_value(places.get((row, column))) for column in columns), _mean(means[row])] for row in rows
-    ]
-    yield from (*markdown_table(_without_empty([["", *columns, "mean (95 % interval)"], *body])), "")
+    means = [averaged([samples.get((row, column)) for column in columns]) for row in rows]
+    values = Table.crossed({place: _value(runs) for place, runs in places.items()})
+    yield values.with_column("mean (95 % interval)", [_mean(mean) for mean in means]).markdown()
     for other in minus:
         pairs = {
             row: [_pair(title, places, samples, row, other, column) for column in columns]
             for row in rows
             if row != other
         }
-        body = [
-            [row, *map(_difference, found), signed(averaged(found))]
-            for row, found in pairs.items()
-            if any(found)
-        ]
-        if body:
-            yield from (f"## Less {other}", "")
-            yield from (*markdown_table(_without_empty([["", *columns, "mean"], *body])), "")
-    yield from ("## What the first seed took, shared work included: LM tokens, seconds", "")
-    took = [[row, *(_cost(places.get((row, column))) for column in columns)] for row in rows]
-    yield from (*markdown_table([["", *columns], *took]), "")
+        pairs = {row: found for row, found in pairs.items() if any(found)}
+        if pairs:
+            body = [[row, *map(_difference, found)] for row, found in pairs.items()]
+            less = Table(["", *columns], body, f"Less {other}")
+            yield less.with_column("mean", [signed(averaged(found)) for found in pairs.values()]).markdown()
+    costs = {place: _cost(runs) for place, runs in places.items()}
+    yield Table.crossed(
+        costs, "What the first seed took, shared work included: LM tokens, seconds"
+    ).markdown()
     where = sorted({f"{line['device']}, {line['date']}" for line in lines})
     asked = [_queries(places, column) for column in columns] if by_task else [str(lines[0]["n"])]
     yield from (f"Queries: {', '.join(asked)}. {'; '.join(where)}.", "")
@@ -137,25 +133,20 @@ def _pair(
     return paired(ours, theirs)
 
 
-def _difference(pair: Sample | None) -> str:
-    return "" if pair is None else signed(bootstrap_interval(*pair).percent())
+def _difference(pair: Sample | None) -> Number | None:
+    return None if pair is None else signed(bootstrap_interval(*pair).percent())
 
 
-def _value(runs: Sequence[Line] | None) -> str:
-    if not runs:
-        return ""
+def _value(runs: Sequence[Line]) -> Number:
     values = [line["value"] for line in runs]
-    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{spread}"
+    return Number(float(np.mean(values)), sd=float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
 
-def _mean(interval: Interval | None) -> str:
-    return "" if interval is None else f"{interval.mean:.1f} ({interval.low:.1f} to {interval.high:.1f})"
+def _mean(interval: Interval | None) -> Number | None:
+    return None if interval is None else Number(interval.mean, interval=interval)
 
 
-def _cost(runs: Sequence[Line] | None) -> str:
-    if not runs:
-        return ""
+def _cost(runs: Sequence[Line]) -> str:
     elsewhere = " + training elsewhere" if runs[0].get("trained_by") else ""
     return f"{runs[0]['tokens']:,}, {runs[0]['seconds']:,.0f}{elsewhere}"
 
@@ -163,8 +154,3 @@ def _cost(runs: Sequence[Line] | None) -> str:
 def _queries(places: dict[tuple[str, str], list[Line]], column: str) -> str:
     [first, *_] = [runs[0] for (_, of), runs in places.items() if of == column]
     return f"{first['n']} of {column}"
-
-
-def _without_empty(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Without a last column in which nothing stands."""
-    return [list(line) if any(other[-1] for other in lines[1:]) else list(line[:-1]) for line in lines]

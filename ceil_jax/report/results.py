@@ -25,8 +25,10 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.records import Record, beyond_default, read_record
+from ceil_jax.report.compare import COST_COLUMNS
 from ceil_jax.report.grid import Cell, Grid, Measured
 from ceil_jax.report.machine import device
+from ceil_jax.report.table import Number, Table
 from ceil_jax.store.locking import held
 from ceil_jax.store.stage import Stage
 
@@ -85,9 +87,12 @@ def unpacked(value: str | list[Any]) -> np.ndarray:
     return np.array(rows, np.float64)
 
 
-def costs_of(grid: Grid, measured: Sequence[Measured]) -> list[list[str]]:
-    """A table of what each row took with the first seed, the mean over tasks: LM tokens before the first query and to
-    answer all, and the seconds of both; what rows share is counted in each of them."""
+def costs_of(grid: Grid, measured: Sequence[Measured]) -> Table:
+    """Return what each row cost with the first seed, means over tasks.
+
+    LM tokens before the first query and to answer all queries, and the seconds of both. Work that rows share is
+    counted in each of them.
+    """
     rows: dict[str, list[tuple[float, float, float]]] = {}
     for one in measured:
         *_, found = _run(grid, one, one.seeds[0])
@@ -95,9 +100,10 @@ def costs_of(grid: Grid, measured: Sequence[Measured]) -> list[list[str]]:
         rows.setdefault(one.entry.row, []).append(
             (before.tokens, after.tokens, before.seconds + after.seconds)
         )
-    means = {row: np.mean(numbers, axis=0) for row, numbers in rows.items()}
-    header = ["", "LM tokens to prepare", "LM tokens to answer", "seconds"]
-    return [header, *([row, *(f"{number:,.0f}" for number in mean)] for row, mean in means.items())]
+    body = [
+        [row, *(Number(mean, 0) for mean in np.mean(costs, axis=0).tolist())] for row, costs in rows.items()
+    ]
+    return Table(["", *COST_COLUMNS], body, "Cost, means over tasks")
 
 
 def _run(grid: Grid, one: Measured, seed: int) -> tuple[Cell, Evaluation, Record]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ceil_jax.report.compare import aligned
 from ceil_jax.report.rates import ONE_H100, TWO_CORES, WRITING, Machine
+from ceil_jax.report.table import Table, Value
 
 
 @dataclass
@@ -38,11 +38,11 @@ class Plan:
     def text(self) -> str:
         """The list, and what it adds up to on two kinds of machine."""
         header = ["stage", "task", "state", "LM tokens read", "written", "2 cores", "H100 (est.)"]
-        lines = [
-            [work.what, work.task, "on disk", "", "", "", ""]
+        lines: list[list[Value]] = [
+            [work.what, work.task, "on disk", None, None, None, None]
             if work.done
             else [
-                *(work.what, work.task, "would run", f"{work.read:,.0f}", f"{work.written:,.0f}"),
+                *(work.what, work.task, "would run", round(work.read), round(work.written)),
                 *(duration(work.seconds(machine)) for machine in (TWO_CORES, ONE_H100)),
             ]
             for work in self.stages.values()
@@ -50,7 +50,7 @@ class Plan:
         rest = [work for work in self.stages.values() if not work.done]
         read, written = (sum(getattr(work, name) for work in rest) for name in ("read", "written"))
         out = [
-            *aligned([header, *lines]),
+            Table(header, lines).text(),
             "",
             f"{len(self.stages) - len(rest)} stages on disk, {len(rest)} would run: about {read:,.0f} LM tokens to "
             f"read and {written:,.0f} to write",

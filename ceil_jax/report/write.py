@@ -15,7 +15,7 @@ from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.closeup import closeup
 from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import Figure, render
-from ceil_jax.report.page_tables import tables
+from ceil_jax.report.run_tables import tables
 from ceil_jax.store.locking import disk_errors, held
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage

@@ -19,7 +19,7 @@ from ceil_jax.tasks import task_spec
 if TYPE_CHECKING:
     from ceil_jax.pipeline.models import Models
     from ceil_jax.pipeline.run import Pipeline
-    from skill_knn.table import SkillTable
+    from skill_knn.comparison import SkillComparison
 
 Config = Annotated[RunConfig, tyro.conf.arg(name="")]
 
@@ -55,7 +55,7 @@ class SkillOptions:
     def run(self, name: str) -> None:
         """Print and write a table a task."""
         from ceil_jax.pipeline.models import Models
-        from skill_knn.table import compare_skills, csv_of
+        from skill_knn.comparison import compare_skills, csv_of
 
         models, tables = Models(), []
         for task in self.tasks:
@@ -162,7 +162,7 @@ def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[
     return Pipeline(replace(config, task=task), loaded, models)
 
 
-def _drawn(tables: Sequence[SkillTable]) -> bytes:
+def _drawn(tables: Sequence[SkillComparison]) -> bytes:
     """Scores with their intervals, or sketch overlaps where nothing was answered, a panel a task."""
     from ceil_jax.report.plots import draw_points, image, panels
 

@@ -10,7 +10,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Pipeline
-from ceil_jax.report.tables import markdown_table
+from ceil_jax.report.table import Table, Value
 from skill_knn.analysis import recall_at
 
 RANKS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -68,13 +68,14 @@ def recall_table(pipeline: Pipeline, methods: Sequence[str], count: int, tempera
         return metric.per_example(answers, [task.validation[owner] for owner in owners]) > 0
 
     ranks = [n for n in RANKS if n <= count]
-    lines = [["method", "greedy", *(f"recall@{n}" for n in ranks)]]
+    rows: list[list[Value]] = []
     for method in methods:
         found = recall_at(sample(pipeline, method, count, temperature), right, ranks)
         greedy = 100 * pipeline.evaluate(method).value
-        lines.append([METHODS[method].label, f"{greedy:.1f}", *(f"{found[n]:.1f}" for n in ranks)])
+        rows.append([METHODS[method].label, greedy, *(found[n] for n in ranks)])
     title = (
         f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples at temperature "
         f"{temperature:g}, {pipeline.lm.name}"
     )
-    return "\n".join([title, "", *markdown_table(lines), ""])
+    table = Table(["method", "greedy", *(f"recall@{n}" for n in ranks)], rows)
+    return f"{title}\n\n{table.markdown()}"

@@ -37,7 +37,7 @@ def test_a_new_machine(here, capsys):
     assert main(["doctor", "--out", str(here / "runs")]) == 0
     printed = capsys.readouterr().out
     assert "what to do next:" in printed
-    assert "\n- is not there, and needed only by who uses it; pip install 'ceil-jax[NAME]'" in printed
+    assert "\n- is not installed and needed only for some uses; pip install 'ceil-jax[NAME]'" in printed
     assert not (here / "cache").exists() and not (here / "runs").exists()
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from skill_knn.command import SkillOptions, main
+from skill_knn.comparison import compare_skills, csv_of, score_of
 from skill_knn.figure import draw_spaces
 from skill_knn.recall import recall_table, sample
-from skill_knn.table import compare_skills, csv_of, score_of
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
@@ -164,7 +164,7 @@ def test_what_a_user_can_mend(config, tmp_path):
 def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
     pipeline = Pipeline(config, TASK)
     table = compare_skills(pipeline, ["random", "topk", *SKILL_METHODS, "target_skill"], seeds=3)
-    rows = {row.method: row for row in table.rows}
+    rows = {row.method: row for row in table.results}
     assert {method: row.repeats for method, row in rows.items()} == {
         "random": 3,
         "topk": 1,
@@ -199,7 +199,7 @@ def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
 def test_a_table_without_answers_asks_for_rewrites_only(config, asked, monkeypatch):
     monkeypatch.setattr(Pipeline, "answers", None)
     table = compare_skills(Pipeline(config, TASK), ["topk", "skill_base"], answer=False)
-    assert [row.score for row in table.rows] == [None, None]
+    assert [row.score for row in table.results] == [None, None]
     assert "exact_match" not in table.text()
     assert len(asked) == 2 * 36
     with pytest.raises(UserError, match="neither SQL nor COGS"):

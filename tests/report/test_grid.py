@@ -17,9 +17,9 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import TRAINED
 from ceil_jax.report.dry_run import plan
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid, summary
 from ceil_jax.report.results import costs_of, lines_of, unpacked
-from ceil_jax.report.tables import Table
 from ceil_jax.tasks.example import Example
 
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -100,7 +100,7 @@ def test_a_task_that_fails_leaves_the_others(runs):
     measured, failed = grid.run(entries, (0,))
     assert [one.entry.task for one in measured] == ["films"]
     assert failed == {"broken": "broken: no file"}
-    assert "broken has no numbers: broken: no file" in Table("t", measured, failed).markdown()
+    assert "broken has no numbers: broken: no file" in ExperimentTable("t", measured, failed).markdown()
 
 
 def test_encoders_of_another_run(runs):
@@ -189,7 +189,7 @@ def test_corpus_metrics_are_resampled_as_such():
 
 
 def test_a_table_in_markdown_and_csv():
-    table = Table(
+    table = ExperimentTable(
         "Films", [measured_as("epr", [1, 0, 0, 0]), measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])]
     )
     text = table.markdown()
@@ -210,12 +210,12 @@ def test_rows_that_all_tasks_have_are_averaged():
 
     both = [of(task, "epr", [1, 0, 0, 0]) for task in ("films", "shows")]
     both += [of("films", "ceil", [1, 1, 0, 0]), of("shows", "ceil", [1, 1, 1, 1], [1, 1, 1, 0])]
-    text = Table("Both", [*both, of("films", "topk", [0, 0, 0, 0])]).markdown()
+    text = ExperimentTable("Both", [*both, of("films", "topk", [0, 0, 0, 0])]).markdown()
     averages = text[text.index("## Mean over the 2 tasks") : text.index("## Every number")]
     assert "| epr | 25.0 |" in averages
     assert "| ceil | 68.8 |" in averages and "+43.8 (" in averages
     assert "topk" not in averages
-    assert "Mean over" not in Table("One", both[:1]).markdown()
+    assert "Mean over" not in ExperimentTable("One", both[:1]).markdown()
 
 
 def wanted(config):
@@ -308,9 +308,9 @@ def test_every_run_behind_a_table_is_recorded(runs):
     # EPR's tokens are part of what CEIL took
     assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
 
-    header, *costs = costs_of(grid, measured)
-    assert len(header) == 4 and [row for row, *_ in costs] == [one.entry.row for one in measured]
-    tokens = [sum(int(number.replace(",", "")) for number in cells[1:3]) for cells in costs]
+    costs = costs_of(grid, measured)
+    assert len(costs.header) == 4 and [row for row, *_ in costs.rows] == [one.entry.row for one in measured]
+    tokens = [sum(number.value for number in cells[1:3]) for cells in costs.rows]
     assert tokens == [lines[place]["tokens"] for place in (0, 1, 3)]
 
 
@@ -350,8 +350,8 @@ def test_mistakes_are_one_line(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("name", "methods", "rows", "besides"),
     [
-        ("table2", ["topk", "random"], ["random", "dense top-k"], "What it took"),
-        ("budget", ["dpp"], ["DPP-MAP, cut", "DPP-MAP, budget-aware"], "Examples and tokens a prompt"),
+        ("table2", ["topk", "random"], ["random", "dense top-k"], "Cost, means over tasks"),
+        ("budget", ["dpp"], ["DPP-MAP, cut", "DPP-MAP, budget-aware"], "Examples and tokens per prompt"),
     ],
 )
 def test_a_table_of_some_of_its_methods(name, methods, rows, besides, runs, monkeypatch, capsys):

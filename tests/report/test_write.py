@@ -11,7 +11,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import measure
 from ceil_jax.pipeline.records import read_records, record
-from ceil_jax.report.page_tables import tables
+from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import report
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.store import Store
@@ -80,15 +80,15 @@ def data(page: str) -> list[dict]:
 
 def test_tables_stand_beside_the_papers_numbers(runs):
     [table] = tables(read_records(runs)[0])
-    assert [line.label for line in table.lines] == ["BM25", "dense top-k"]
-    assert [line.record.value for line in table.lines] == [75.0, 25.0]
+    assert [line.label for line in table.rows] == ["BM25", "dense top-k"]
+    assert [line.record.value for line in table.rows] == [75.0, 25.0]
     # CEIL's Table 2, SST-5
-    assert [line.paper for line in table.lines] == [36.06, 37.24]
+    assert [line.paper for line in table.rows] == [36.06, 37.24]
     assert table.paper["CEIL"] == 47.05
     [difference] = table.differences
-    assert (difference.run, difference.against, difference.interval.mean) == ("BM25", "dense top-k", 50.0)
-    assert table.cells()[0][:2] == ["BM25", "75.0"]
-    assert table.cells()[0][-3:] == ["30", "40", "3"]
+    assert (difference.better, difference.worse, difference.interval.mean) == ("BM25", "dense top-k", 50.0)
+    assert table.table().lines()[1][:2] == ["BM25", "75.0"]
+    assert table.table().lines()[1][-3:] == ["30", "40", "3"]
 
 
 def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
@@ -100,8 +100,8 @@ def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
     for method, predictions in answers.items():
         keep(tmp_path, method, predictions, task=task)
     [table] = tables(read_records(tmp_path)[0])
-    bm25, topk = table.lines
-    for line in table.lines:
+    bm25, topk = table.rows
+    for line in table.rows:
         assert line.interval.mean == pytest.approx(line.record.value)
         assert abs(line.record.value - 100 * line.scores.mean()) > 5
     [difference] = table.differences
@@ -115,7 +115,7 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
     # the loss is nothing to BM25: the same predictions are one row
     keep(runs, "bm25", ["good", "good", "good", HOSTILE[0]], RunConfig(ceil=CEILConfig(loss="info_nce")))
     [table] = tables(read_records(runs)[0])
-    labels = [line.label for line in table.lines]
+    labels = [line.label for line in table.rows]
     assert labels[:2] == ["BM25", "dense top-k"]
     assert sorted(labels[2:]) == ["CEIL, ceil.loss info_nce", "CEIL, ceil.loss pairwise"]
 

@@ -1,4 +1,4 @@
-"""Evaluations of the same queries side by side: scores, intervals, the paper's numbers, paired differences."""
+"""Tables of evaluations that are on record: scores, intervals, the paper's numbers and paired differences."""
 
 from __future__ import annotations
 
@@ -10,83 +10,68 @@ import numpy as np
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, paired
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.records import Record
+from ceil_jax.report.compare import COST_COLUMNS, Difference
+from ceil_jax.report.table import Number, Span, Table
 from ceil_jax.tasks import TASKS
 
-AGAINST = ("epr", "topk")
-"""The methods that every other is compared with."""
+BASELINES = ("epr", "topk")
+"""The methods that every other method is compared with."""
 
 
-class Line(NamedTuple):
+class RunRow(NamedTuple):
     """One run in a table."""
 
     record: Record
     label: str
     """The method, and the settings in which it differs from the other runs of that method."""
     scores: np.ndarray
-    """float [N]."""
+    """float [N]: the metric of each query."""
     interval: Interval
-    """Of the metric over all queries, in percent."""
+    """The metric over all queries with its interval, in percent."""
     paper: float | None
-    """What CEIL's Table 2 says of such a method."""
+    """The number of such a method in CEIL's Table 2."""
 
 
-class Difference(NamedTuple):
-    """How much better one run is than another on the same queries."""
-
-    run: str
-    against: str
-    interval: Interval
-    """In percentage points."""
-
-
-class Table(NamedTuple):
+class RunTable(NamedTuple):
     """Runs that answered the same queries from the same bank with the same LM."""
 
     title: str
     lead: str
-    lines: tuple[Line, ...]
+    """A sentence on metric, queries, bank and models."""
+    rows: tuple[RunRow, ...]
     differences: tuple[Difference, ...]
     paper: Mapping[str, float]
-    """The paper's other rows."""
+    """The paper's numbers of methods that the table does not have."""
 
-    @property
-    def header(self) -> list[str]:
-        """The columns' names."""
-        return ["method", "score", "95 % interval", *["paper"] * self._has_paper, *self._more, *_COSTS]
-
-    @property
-    def _has_paper(self) -> bool:
-        return any(line.paper is not None for line in self.lines)
-
-    @property
-    def _more(self) -> list[str]:
-        return list(self.lines[0].record.more)
-
-    def cells(self) -> list[list[str]]:
-        """A row of text a run."""
-        return [
+    def table(self) -> Table:
+        """The rows, with a column for the paper's numbers and for further metrics where there are any."""
+        more = list(self.rows[0].record.more)
+        table = Table(
+            ["method", "score", "95 % interval"],
+            [[row.label, row.record.value, Span(row.interval)] for row in self.rows],
+        ).with_column("paper", [row.paper for row in self.rows])
+        return Table(
+            [*table.header, *more, *COST_COLUMNS],
             [
-                line.label,
-                f"{line.record.value:.1f}",
-                f"{line.interval.low:.1f} to {line.interval.high:.1f}",
-                *["" if line.paper is None else f"{line.paper:.1f}"] * self._has_paper,
-                *(f"{line.record.more[name]:.1f}" for name in self._more),
-                f"{line.record.preparing.tokens:,}",
-                f"{line.record.answering.tokens:,}",
-                f"{line.record.preparing.seconds + line.record.answering.seconds:.0f}",
-            ]
-            for line in self.lines
-        ]
+                [
+                    *cells,
+                    *(row.record.more[name] for name in more),
+                    *(row.record.preparing.tokens, row.record.answering.tokens),
+                    Number(row.record.preparing.seconds + row.record.answering.seconds, 0),
+                ]
+                for cells, row in zip(table.rows, self.rows, strict=True)
+            ],
+        )
 
 
-_COSTS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
+def tables(records: Sequence[Record]) -> list[RunTable]:
+    """Return a table for each set of queries, bank, metric and LM, its rows in the order of METHODS.
 
+    A method has one row for all runs with the same predictions: their settings differ only where the method does
+    not depend on them.
 
-def tables(records: Sequence[Record]) -> list[Table]:
-    """One table for each set of queries, bank, metric and LM, its rows in the order of METHODS.
-
-    A method that was run twice with the same predictions (its settings differ where it does not look) is one
-    row.
+    Args:
+        records: evaluations, as `read_records` returns them.
     """
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
@@ -94,45 +79,45 @@ def tables(records: Sequence[Record]) -> list[Table]:
     return [_table(groups[key]) for key in sorted(groups)]
 
 
-def _table(found: Sequence[Record]) -> Table:
+def _table(found: Sequence[Record]) -> RunTable:
     order = {name: place for place, name in enumerate(METHODS)}
     distinct = {(record.method, record.metrics): record for record in reversed(found)}
     records = sorted(distinct.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name))
     paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
-    lines = []
+    rows = []
     for record, label in zip(records, _labels(records), strict=True):
         interval = bootstrap_interval(*record.sample()).percent()
-        lines.append(Line(record, label, record.scores(), interval, paper.get(_paper_name(record))))
-    first = lines[0].record
+        rows.append(RunRow(record, label, record.scores(), interval, paper.get(_paper_name(record))))
+    first = rows[0].record
     shots = sorted({record.config["shots"] for record in records})
     encoders = sorted({record.config["encoder"] for record in records})
     lead = (
-        f"{first.metric} in percent on {len(lines[0].scores):,} held-out queries; {first.lm}; at most "
+        f"{first.metric} in percent on {len(rows[0].scores):,} held-out queries; {first.lm}; at most "
         f"{' or '.join(map(str, shots))} examples from a bank of {first.bank:,}; encoder {' or '.join(encoders)}"
     )
-    shown = {_paper_name(line.record) for line in lines}
+    shown = {_paper_name(row.record) for row in rows}
     others = {name: value for name, value in paper.items() if name not in shown}
-    return Table(first.task, lead, tuple(lines), _differences(lines), others)
+    return RunTable(first.task, lead, tuple(rows), _differences(rows), others)
 
 
-def _differences(lines: Sequence[Line]) -> tuple[Difference, ...]:
-    """Of every run against every run of the methods in AGAINST, on the same queries."""
+def _differences(rows: Sequence[RunRow]) -> tuple[Difference, ...]:
+    """Return every run minus every run of the BASELINES."""
     return tuple(
         Difference(
-            line.label,
+            row.label,
             base.label,
-            bootstrap_interval(*paired(line.record.sample(), base.record.sample())).percent(),
+            bootstrap_interval(*paired(row.record.sample(), base.record.sample())).percent(),
         )
-        for method in AGAINST
-        for base in lines
+        for method in BASELINES
+        for base in rows
         if base.record.method == method
-        for line in lines
-        if line is not base and line.record.method not in AGAINST[: AGAINST.index(method)]
+        for row in rows
+        if row is not base and row.record.method not in BASELINES[: BASELINES.index(method)]
     )
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
-    """`CEIL`, or where there are several of it `CEIL, ceil.loss info_nce`."""
+    """Return a label for each run: `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several of it."""
     settings = [_flat(record.config) for record in records]
     labels = []
     for record, own in zip(records, settings, strict=True):
@@ -155,7 +140,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _paper_name(record: Record) -> str:
-    """The row of CEIL's Table 2 that a method stands for; its encoders there are of BERT's size."""
+    """Return the row of CEIL's Table 2 that the method corresponds to; its encoders are of BERT's size."""
     if record.method == "topk":
         encoder = record.config["encoder"].lower()
         return next((n for n in ("Contriever", "SimCSE") if n.lower() in encoder), "BERT")

@@ -1,29 +1,22 @@
-"""Tables to figures, a panel a task."""
+"""Figures that several experiments share: a panel for each task of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Measured
 from ceil_jax.report.plots import draw_lines, draw_points, panels
-from ceil_jax.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def by_task(table: Table) -> dict[str, list[Measured]]:
-    found: dict[str, list[Measured]] = {}
-    for one in table.measured:
-        found.setdefault(one.entry.task, []).append(one)
-    return found
-
-
-def points(table: Table) -> Figure:
-    """Every entry as a point with its interval, and the paper's."""
-    tasks = by_task(table)
+def points(table: ExperimentTable) -> Figure:
+    """Draw every entry as a point with its interval, and the paper's number beside it."""
+    tasks = table.by_task()
     most = max(map(len, tasks.values()))
     figure, axes = panels(len(tasks), 5.2, 1.6 + 0.36 * most)
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
@@ -36,7 +29,7 @@ def points(table: Table) -> Figure:
             labels,
             [one.interval for one in members],
             [one.entry.paper for one in members],
-            f"{members[0].metric}, % (n = {members[0].queries})",
+            _metric(members),
         )
         panel.set_title(task, fontsize="medium")
     return figure
@@ -49,9 +42,20 @@ def lines_of(
     x: Callable[[Measured], Any],
     names: Sequence[str] = (),
 ) -> None:
-    """Rows as series over a number of theirs; `names` as for `draw_lines`."""
+    """Draw each row of a task's table as a line over a number of its entries, on a logarithmic axis.
+
+    Args:
+        axes: the panel.
+        members: the task's entries.
+        xlabel: the label of the horizontal axis.
+        x: an entry's place on the horizontal axis.
+        names: the rows of all panels, as for `draw_lines`.
+    """
     series: dict[str, list[tuple[float, float, float, float]]] = {}
     for one in members:
         series.setdefault(one.entry.row, []).append((x(one), *one.interval))
-    one = members[0]
-    draw_lines(axes, series, xlabel, f"{one.metric}, % (n = {one.queries})", log=True, names=names)
+    draw_lines(axes, series, xlabel, _metric(members), log=True, names=names)
+
+
+def _metric(members: Sequence[Measured]) -> str:
+    return f"{members[0].metric}, % (n = {members[0].queries})"

@@ -1,0 +1,172 @@
+"""A table of typed cells and its four renderings: Markdown, CSV, aligned text and HTML.
+
+Every table that the project prints or writes is a `Table`, so that a number, an interval and an empty place look
+the same everywhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ceil_jax.metrics.bootstrap import Interval
+
+
+@dataclass(frozen=True)
+class Number:
+    """A measured number: `43.2 ± 0.6 (paper 42.8)` or `+1.5 (-0.5 to +3.5)`."""
+
+    value: float
+    digits: int = 1
+    """Digits after the decimal point, of all its parts."""
+    signed: bool = False
+    """Write the sign of positive numbers too, as differences have it."""
+    sd: float | None = None
+    """Standard deviation."""
+    interval: Interval | None = None
+    """Confidence interval around the value."""
+    paper: float | None = None
+    """The value that a paper reports."""
+
+    def __str__(self) -> str:
+        parts = [self._write(self.value)]
+        if self.sd is not None:
+            parts.append(f"± {self.sd:.{self.digits}f}")
+        if self.interval is not None:
+            parts.append(f"({self._write(self.interval.low)} to {self._write(self.interval.high)})")
+        if self.paper is not None:
+            parts.append(f"(paper {self.paper:.{self.digits}f})")
+        return " ".join(parts)
+
+    def _write(self, number: float) -> str:
+        return f"{number:{'+' if self.signed else ''},.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """The two ends of an interval, `12.0 to 60.0`."""
+
+    interval: Interval
+    digits: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.interval.low:.{self.digits}f} to {self.interval.high:.{self.digits}f}"
+
+
+Value: TypeAlias = str | int | float | Number | Span | None
+"""A text, a whole number (`12,345`), a number with one decimal, one with its spread, an interval, or nothing."""
+
+
+def signed(interval: Interval | None, digits: int = 1) -> Number | None:
+    """A signed difference with its interval; None for None.
+
+    Args:
+        interval: the difference and its two ends.
+        digits: digits after the decimal point.
+    """
+    return None if interval is None else Number(interval.mean, digits, signed=True, interval=interval)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header and rows of cells. The first column names the rows."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    title: str = ""
+
+    @staticmethod
+    def crossed(cells: Mapping[tuple[str, str], Value], title: str = "") -> Table:
+        """Cells by (row, column), rows and columns in the order in which they first appear.
+
+        Args:
+            cells: the places that have a value; the others stay empty.
+            title: the table's heading.
+        """
+        rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
+        body: list[list[Value]] = [[row, *(cells.get((row, column)) for column in columns)] for row in rows]
+        return Table(["", *columns], body, title)
+
+    def with_column(self, name: str, cells: Iterable[Value]) -> Table:
+        """The table with a further column, or unchanged where all of its cells are empty."""
+        added = list(cells)
+        if all(cell is None for cell in added):
+            return self
+        rows = [[*row, cell] for row, cell in zip(self.rows, added, strict=True)]
+        return Table([*self.header, name], rows, self.title)
+
+    def lines(self) -> list[list[str]]:
+        """The header and the rows as text for a reader."""
+        return [list(self.header), *([_written(cell) for cell in row] for row in self.rows)]
+
+    def markdown(self, level: int = 2) -> str:
+        """A Markdown table, under its title as a heading of this level; ends in a newline."""
+        rule = ["---" if left else "---:" for left in self._left()]
+        header, *body = (
+            [cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()
+        )
+        heading = f"{'#' * level} {self.title}\n\n" if self.title else ""
+        return heading + "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *body))
+
+    def csv(self) -> str:
+        """Comma-separated values: whole numbers without separators of thousands, nothing for an empty cell."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows([_plain(cell) for cell in row] for row in self.rows)
+        return out.getvalue()
+
+    def text(self) -> str:
+        """Columns of equal width for a terminal: texts to the left, numbers to the right."""
+        lines, left = self.lines(), self._left()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if flush else cell.rjust(width)
+                for cell, width, flush in zip(line, widths, left, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+    def html(self) -> str:
+        """A `<table>` element; what cells contain stays text."""
+        header, *body = self.lines()
+        kinds = [' class="text"' if left else "" for left in self._left()]
+        head = "".join(
+            f'<th scope="col"{kind}>{html.escape(cell)}</th>'
+            for cell, kind in zip(header, kinds, strict=True)
+        )
+        rows = "".join(
+            "<tr>"
+            + "".join(f"<td{kind}>{html.escape(cell)}</td>" for cell, kind in zip(line, kinds, strict=True))
+            + "</tr>"
+            for line in body
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def _left(self) -> list[bool]:
+        """Whether each column is flush left: the first one, and those that hold texts alone."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
+        return [
+            place == 0 or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
+            for place, column in enumerate(columns)
+        ]
+
+
+def _written(cell: Value) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return str(Number(cell)) if isinstance(cell, float) else str(cell)
+
+
+def _plain(cell: Value) -> str:
+    """The cell for a program."""
+    if isinstance(cell, Number) and cell.sd is cell.interval is cell.paper is None:
+        return f"{cell.value:.{cell.digits}f}"
+    return str(cell) if isinstance(cell, int) else _written(cell)

@@ -1,0 +1,224 @@
+"""Skill-KNN beside other retrievers: scores, and measures of the examples each of them selects.
+
+Methods that depend on a random draw or an order of demonstrations are repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import Evaluation
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.report.table import Number, Span, Table, Value
+from ceil_jax.skills.sketches import SKETCHES
+from ceil_jax.tasks.example import Task
+from skill_knn.analysis import Selected, mean_selected, selected
+
+
+class RepeatedScore(NamedTuple):
+    """A metric over the repeats of a method, in percent."""
+
+    mean: float
+    sd: float
+    """Standard deviation over repeats (n − 1 in the denominator); 0 for one repeat."""
+    interval: Interval
+    """95 % bootstrap interval over queries of each query's mean over repeats."""
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method on one task."""
+
+    method: str
+    label: str
+    repeats: int
+    score: RepeatedScore | None
+    """None where the LM did not answer."""
+    selected: Selected
+
+
+@dataclass(frozen=True)
+class SkillComparison:
+    """Several methods on one task."""
+
+    task: Task
+    lm: str
+    shots: int
+    encoder: str
+    answered: bool
+    """Whether the LM answered the queries; without, only the selected examples are measured."""
+    results: tuple[MethodResult, ...]
+    notes: tuple[str, ...]
+    """How many rewrites failed, and what rewriting cost."""
+
+    def table(self) -> Table:
+        """A row for each method; measures that the task does not have are left out."""
+        measured = [
+            name
+            for name in _MEASURES
+            if not all(np.isnan(getattr(one.selected, name)) for one in self.results)
+        ]
+        scored = [f"{self.task.metric} %", "± sd", "95 % interval"] if self.answered else []
+        rows: list[list[Value]] = []
+        for one in self.results:
+            several = one.repeats > 1
+            row: list[Value] = [one.label, one.repeats if several else None]
+            if one.score is not None:
+                row += [one.score.mean, one.score.sd if several else None, Span(one.score.interval)]
+            rows.append([*row, *(float(getattr(one.selected, name)) for name in measured)])
+        return Table(["method", "repeats", *scored, *(_MEASURES[name] for name in measured)], rows)
+
+    def title(self) -> str:
+        """Return the task, its sizes and the models, for a line above the table."""
+        return (
+            f"{self.task.name}: {len(self.task.validation):,} queries, bank of {len(self.task.train):,}, "
+            f"{self.shots} examples; {self.encoder} compares"
+            + (f", {self.lm} answers" if self.answered else "")
+        )
+
+    def markdown(self) -> str:
+        """Return title, table and notes as Markdown."""
+        return "\n\n".join([self.title(), self.table().markdown().rstrip(), *self.notes]) + "\n"
+
+    def text(self) -> str:
+        """Return title, table and notes for a terminal."""
+        return "\n".join([self.title(), "", self.table().text(), "", *self.notes])
+
+    def points(self) -> tuple[list[str], list[tuple[float, float, float]], str]:
+        """Return a figure's labels, its values as (value, low, high), and the label of its axis.
+
+        The values are scores, or sketch overlaps where the LM did not answer.
+        """
+        labels = [one.label for one in self.results]
+        if not self.answered:
+            overlaps = [one.selected.overlap for one in self.results]
+            return labels, [(value, value, value) for value in overlaps], _MEASURES["overlap"]
+        scores = [one.score for one in self.results if one.score is not None]
+        values = [(score.mean, score.interval.low, score.interval.high) for score in scores]
+        return labels, values, f"{self.task.metric}, % (n = {len(self.task.validation)})"
+
+
+def csv_of(comparisons: Sequence[SkillComparison]) -> str:
+    """Return a CSV file with a line for each task and method, and every measure."""
+    header = [
+        *("task", "lm", "encoder", "shots", "bank", "queries", "method", "repeats"),
+        *("metric", "mean", "sd", "low", "high", *_MEASURES),
+    ]
+    rows: list[list[Value]] = []
+    for found in comparisons:
+        task = found.task
+        for one in found.results:
+            score = one.score
+            numbers = (score.mean, score.sd, score.interval.low, score.interval.high) if score else ()
+            rows.append(
+                [
+                    *(task.name, found.lm, found.encoder, found.shots, len(task.train), len(task.validation)),
+                    *(one.method, one.repeats, task.metric if score else None),
+                    *([Number(number, 3) for number in numbers] or [None] * 4),
+                    *(Number(getattr(one.selected, name), 3) for name in _MEASURES),
+                ]
+            )
+    return Table(header, rows).csv()
+
+
+_MEASURES = {
+    "overlap": "sketch overlap %",
+    "databases": "databases",
+    "tables": "tables in SQL",
+    "length": "answer length",
+}
+
+
+def compare_skills(
+    pipeline: Pipeline, methods: Sequence[str], *, seeds: int = 3, answer: bool = True
+) -> SkillComparison:
+    """Run every method on the pipeline's task: random with several seeds, Skill-KNN's base with each order.
+
+    Args:
+        pipeline: a run on a SQL or COGS task.
+        methods: names in METHODS, the rows of the table.
+        seeds: how many seeds random is run with: the run's own and those that follow it.
+        answer: let the LM answer the queries; without, it only rewrites inputs as skills.
+
+    Raises:
+        UserError: the task has no sketch.
+    """
+    task, config = pipeline.task, pipeline.config
+    if task.language not in SKETCHES:
+        raise UserError(f"{task.name} is neither SQL nor COGS: compare on it with ceil-jax compare")
+    measure = partial(
+        selected, task.validation, bank=task.train, language=task.language, sketch=SKETCHES[task.language]
+    )
+    results = []
+    for method in methods:
+        evaluations: list[Evaluation] = []
+        choices: list[Selected] = []
+        for repeat in repeats(pipeline, method, seeds):
+            choices.append(measure(repeat.retrieve(method, task.validation)))
+            if answer:
+                evaluations.append(repeat.evaluate(method))
+        results.append(
+            MethodResult(
+                method,
+                METHODS[method].label,
+                len(choices),
+                score_of(evaluations) if evaluations else None,
+                mean_selected(choices),
+            )
+        )
+    return SkillComparison(
+        task,
+        pipeline.lm.name if answer else "",
+        config.shots,
+        config.encoder,
+        answer,
+        tuple(results),
+        tuple(_notes(pipeline, methods)),
+    )
+
+
+def repeats(pipeline: Pipeline, method: str, seeds: int) -> Iterator[Pipeline]:
+    """Yield the runs of a method: one for each seed of random or order of Skill-KNN's base, else the given one."""
+    config = pipeline.config
+    variants: dict[str, Callable[[], list[RunConfig]]] = {
+        "random": lambda: [replace(config, data_seed=config.data_seed + i) for i in range(seeds)],
+        "skill_base": lambda: [
+            replace(config, skills=replace(config.skills, order=order))
+            for order in range(config.skills.orders)
+        ],
+    }
+    if method not in variants:
+        yield pipeline
+        return
+    for variant in variants[method]():
+        repeat = Pipeline(variant, pipeline.task, pipeline.models)
+        if pipeline.inputs.orders(method):
+            repeat.inputs.rewriter = pipeline.inputs.rewriter
+        yield repeat
+
+
+def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
+    """Return the score of a method from its evaluations on the same queries, one for each repeat."""
+    values = 100 * np.array([evaluation.value for evaluation in evaluations])
+    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    by_query = 100 * np.mean([evaluation.scores for evaluation in evaluations], axis=0)
+    return RepeatedScore(float(values.mean()), sd, bootstrap_interval(by_query))
+
+
+def _notes(pipeline: Pipeline, methods: Sequence[str]) -> Iterator[str]:
+    """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
+    if not any(pipeline.inputs.orders(method) for method in methods):
+        return
+    costs = pipeline.inputs.rewriter.costs
+    seconds, tokens = sum(cost.seconds for cost in costs), sum(cost.tokens for cost in costs)
+    yield pipeline.inputs.report(methods)
+    yield f"Rewriting bank and queries took {seconds:,.0f} s and {tokens:,} LM tokens."

@@ -1,0 +1,74 @@
+"""One table in four renderings."""
+
+from html.parser import HTMLParser
+
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.report.table import Number, Span, Table, signed
+
+TABLE = Table(
+    ["method", "metric", "score", "95 % interval", "tokens", "− EPR"],
+    [
+        ["a | <b>", "lf_em", Number(43.25, sd=0.6, paper=42.8), Span(Interval(0, 1.25, 60)), 12345, None],
+        ["EPR", None, 7.0, None, 9, signed(Interval(1.5, -0.5, 3.5))],
+    ],
+    "Scores",
+)
+
+
+def test_markdown():
+    assert TABLE.markdown() == (
+        "## Scores\n\n"
+        "| method | metric | score | 95 % interval | tokens | − EPR |\n"
+        "| --- | --- | ---: | ---: | ---: | ---: |\n"
+        r"| a \| <b> | lf_em | 43.2 ± 0.6 (paper 42.8) | 1.2 to 60.0 | 12,345 |  |"
+        "\n| EPR |  | 7.0 |  | 9 | +1.5 (-0.5 to +3.5) |\n"
+    )
+
+
+def test_csv_has_plain_numbers():
+    table = Table(["task", "value", "n", "paper"], [["a, b", Number(1234.5, 3), 12345, None]])
+    assert table.csv() == 'task,value,n,paper\n"a, b",1234.500,12345,\n'
+
+
+def test_text_is_aligned():
+    table = Table(["stage", "state", "tokens"], [["one", "on disk", None], ["two more", "runs", 12345]])
+    assert table.text() == (
+        "stage     state    tokens\n"
+        "one       on disk\n"
+        "two more  runs     12,345"
+    )  # fmt: skip
+
+
+class Cells(HTMLParser):
+    """The text of every cell, and the elements there are."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells, self.elements = [], set()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.add(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_data(self, data):
+        self.cells[-1] += data
+
+
+def test_html_shows_the_same_cells_and_nothing_else():
+    parsed = Cells()
+    parsed.feed(TABLE.html())
+    assert parsed.cells == [cell for line in TABLE.lines() for cell in line]
+    assert parsed.elements == {"table", "thead", "tbody", "tr", "th", "td"}
+
+
+def test_places_without_a_value_stay_empty():
+    table = Table.crossed({("CEIL", "films"): 1.0, ("EPR", "shows"): 2.0})
+    assert table.lines() == [["", "films", "shows"], ["CEIL", "1.0", ""], ["EPR", "", "2.0"]]
+    assert table.with_column("mean", [None, None]) is table
+    assert table.with_column("mean", [None, 3]).lines()[2] == ["EPR", "", "2.0", "3"]
+
+
+def test_a_table_without_rows_is_its_header():
+    assert Table(["a", "b"], []).text() == "a  b"
+    assert Table(["a", "b"], []).markdown() == "| a | b |\n| --- | ---: |\n"
