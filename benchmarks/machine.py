@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ceil_jax.report.machine import processor
+from ceil_jax.pipeline.results_file import processor
 
 PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers", "sentence-transformers", "faiss-cpu", "dppy")
 

@@ -17,7 +17,7 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.results import costs_of
+from ceil_jax.report.published import costs_of
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}

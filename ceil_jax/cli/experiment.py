@@ -13,10 +13,11 @@ import tyro
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.results_file import keep
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.plots import image
-from ceil_jax.report.results import keep, lines_of
+from ceil_jax.report.published import records_of
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.stage import Stage
@@ -77,7 +78,7 @@ class Experiment:
         if not measured:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
         if options.record is not None:
-            keep(options.record, list(lines_of(grid, measured, self.name)))
+            keep(options.record, records_of(grid, measured, self.name))
         lm = measured[0].lm
         shots = config.shots
         title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"

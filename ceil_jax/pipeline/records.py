@@ -1,12 +1,15 @@
-"""What was run: for every evaluation its task, method and settings, and the texts that its rows name.
+"""Records: for every evaluation its task, method, settings, score and cost.
 
-Stages are keyed by what they depend on, so that runs share them; a stage cannot say whose it is. A record can:
+Stages are named by what they depend on, so that runs share them, and a stage cannot say which run it belongs to. A
+record can. It is kept in the folder of stages, as a stage of its own:
 
 ```
 run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions, metrics and texts
-               done.json    what it took
+               done.json    the cost
 texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 ```
+
+`results_file` publishes records as lines of a file that needs no such folder.
 """
 
 from __future__ import annotations
@@ -31,34 +34,44 @@ from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 
 FORMAT = 1
-"""Of records; a reader refuses any other."""
+"""Version of stored records; a reader refuses any other."""
 
 LATER = ("token_budget", "order", "tst")
-"""Settings that came when there were records already."""
+"""Settings that were added after the first records: left out at their defaults, so that names stay the same."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
-    """One method on one task, as it lies on disk."""
+    """One method evaluated on one task with one LM: what every record holds, wherever it is kept."""
 
-    root: Path
-    """The store it was found in."""
     name: str
-    """Of its stage: `run-hash`."""
+    """`run-hash`, by all settings."""
     task: str
     method: str
     metric: str
     lm: str
     config: Mapping[str, Any]
-    """RunConfig as JSON, without the folders that differ between machines."""
-    predictions: str
-    metrics: str
-    texts: str
-    """Names of stages."""
+    """Settings by their names in RunConfig; all of them in a folder of stages, some in a results file."""
+    queries: int
     bank: int
-    """Examples in it."""
+    """Number of examples in the bank."""
+    texts: str
+    """`texts-hash` of queries and bank; empty in the oldest results files."""
     value: float
     """The metric over all queries, in percent."""
+    cost: Cost
+    """All stages that the run needs, shared ones included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRecord(Record):
+    """A record in a folder of stages, with its predictions beside it."""
+
+    root: Path
+    """The folder of stages."""
+    predictions: str
+    metrics: str
+    """Names of stages."""
     more: Mapping[str, float]
     """The task's other metrics, in percent."""
     preparing: Cost
@@ -66,7 +79,7 @@ class Record:
     answering: Cost
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
+        """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
         lines = Journal(self.root / self.predictions / "rows.jsonl", "start").lines.values()
         return [row for line in sorted(lines, key=lambda line: line["start"]) for row in line["rows"]]
 
@@ -75,8 +88,10 @@ class Record:
         return np.load(self.root / self.metrics / "scores.npy")
 
     def sample(self) -> Sample:
-        """The queries' statistics and the metric of them together, which for BLEU is no mean of the scores; for
-        intervals."""
+        """Return the queries' statistics and the metric as a function of their sums, for bootstrap intervals.
+
+        A corpus metric such as BLEU is no mean of the scores.
+        """
         statistics = np.load(self.root / self.metrics / "statistics.npy")
         return Sample(statistics, metric_named(self.metric).from_sums)
 
@@ -94,7 +109,20 @@ def record(
     preparing: Cost,
     answering: Cost,
 ) -> str:
-    """Keep who made these stages; the record's name. What is on record already stays as it is."""
+    """Write the record of an evaluation and return its name. Existing records are left unchanged.
+
+    Args:
+        store: the folder of stages.
+        config: the run's settings.
+        task: the task, whose training examples are the bank.
+        queries: the queries that were answered.
+        method: a name in METHODS.
+        lm: the LM's name.
+        predictions: the name of the stage of predictions.
+        metrics: the name of the stage of metrics.
+        preparing: cost of all stages before any query is answered.
+        answering: cost of answering.
+    """
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     with store.stage("texts", about) as stage:
         if stage.summary is None:
@@ -102,14 +130,13 @@ def record(
             stage.write("texts.json", json.dumps(shown, ensure_ascii=False).encode())
             stage.finish({"queries": len(queries), "bank": len(task.train)}, ("texts.json",))
         texts = stage.name
-    settings = _settings(config)
     key = {
         "format": FORMAT,
         "task": task.name,
         "metric": task.metric,
         "method": method,
         "lm": lm,
-        "config": settings,
+        "config": settings_of(config),
         "predictions": predictions,
         "metrics": metrics,
         "texts": texts,
@@ -121,13 +148,13 @@ def record(
 
 
 def beyond_default(config: RunConfig, *names: str) -> dict[str, Any]:
-    """Those of the settings that differ from their defaults: only they are part of a key."""
+    """Return those of the named settings that differ from their defaults; only they are part of a key."""
     values, default = {name: getattr(config, name) for name in names}, RunConfig()
     return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
-def _settings(config: RunConfig) -> dict[str, Any]:
-    """RunConfig as JSON without what differs between machines: folders, devices, where a model is served."""
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """Return a RunConfig as JSON, without what differs between machines: folders, devices, addresses of models."""
     settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
     for name in ("out", "data_dir", "device_map", "endpoint"):
         del settings[name]
@@ -150,8 +177,12 @@ def _plain(cost: Cost) -> dict[str, float]:
     return {"seconds": round(cost.seconds, 3), "tokens": cost.tokens}
 
 
-def read_records(root: Path) -> tuple[list[Record], list[str]]:
-    """The finished evaluations of a folder of stages, by task and method, and what cannot be shown, a line each."""
+def read_records(root: Path) -> tuple[list[StoredRecord], list[str]]:
+    """Return the finished evaluations of a folder of stages, and a line about each that cannot be shown.
+
+    Args:
+        root: a folder that --out of a command named.
+    """
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         found = read_record(root, folder.name)
@@ -170,29 +201,32 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     return records, trouble
 
 
-def read_record(root: Path, name: str) -> Record | None:
-    """The record of this name; None where it is damaged, unfinished, not there or of another version."""
+def read_record(root: Path, name: str) -> StoredRecord | None:
+    """Return the record of this name; None if it is missing, damaged, unfinished or of another version."""
     try:
         return _read(root, root / name)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _read(root: Path, folder: Path) -> Record | None:
+def _read(root: Path, folder: Path) -> StoredRecord | None:
     key = json.loads((folder / "key.json").read_text("utf-8"))
     cost = Stage(folder).peek()
     measured = Stage(root / key["metrics"]).peek()
     texts = Stage(root / key["texts"]).peek()
     if key["format"] != FORMAT or cost is None or measured is None or texts is None:
         return None
-    return Record(
-        root,
-        folder.name,
+    preparing, answering = Cost(**cost["preparing"]), Cost(**cost["answering"])
+    return StoredRecord(
         **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},
         **{name: key[name] for name in ("predictions", "metrics", "texts")},
+        root=root,
+        name=folder.name,
+        queries=texts["queries"],
         bank=texts["bank"],
         value=100 * measured["value"],
         more={name: 100 * value for name, value in measured["more"].items()},
-        preparing=Cost(**cost["preparing"]),
-        answering=Cost(**cost["answering"]),
+        cost=Cost(preparing.seconds + answering.seconds, preparing.tokens + answering.tokens),
+        preparing=preparing,
+        answering=answering,
     )

@@ -10,7 +10,7 @@ from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, pai
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Pipeline
-from ceil_jax.report.table import Number, Span, Table, signed
+from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.store.rows import Cost
 
 
@@ -95,7 +95,7 @@ class Comparison:
 
     def csv(self) -> str:
         """Return the table of methods for a program: a line for each method."""
-        rows = [
+        rows: list[list[Value]] = [
             [
                 *(self.task, row.method, self.metric, self.lm, self.queries),
                 *(Number(number, 3) for number in (row.value, row.interval.low, row.interval.high)),

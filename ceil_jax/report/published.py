@@ -1,36 +1,98 @@
-"""Published runs as tables: from their file alone, without a model or data."""
+"""Published records: written from an experiment's runs, and shown as tables without a model or data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import (
-    Interval,
-    Sample,
-    averaged_interval,
-    bootstrap_interval,
-    over_seeds,
-    paired,
-)
-from ceil_jax.report.results import read_results, unpacked
-from ceil_jax.report.table import Number, Table, signed
+from ceil_jax.metrics.bootstrap import Interval, Sample, averaged_interval, bootstrap_interval, paired
+from ceil_jax.pipeline.evaluate import Evaluation
+from ceil_jax.pipeline.records import StoredRecord, read_record
+from ceil_jax.pipeline.results_file import PublishedRecord, device, read_results, sample_of
+from ceil_jax.report.compare import COST_COLUMNS
+from ceil_jax.report.grid import Cell, Grid, Measured
+from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.stage import Stage
 
-Line = dict[str, Any]
+Place = tuple[str, str]
+"""(row, column) of a table."""
+
+
+def records_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Iterator[PublishedRecord]:
+    """Yield a record for every run behind an experiment's numbers.
+
+    Args:
+        grid: the runs.
+        measured: the experiment's entries.
+        experiment: its name.
+    """
+    for one in measured:
+        for seed in one.seeds:
+            cell, evaluation, found = _run(grid, one, seed)
+            interval = evaluation.interval.percent()
+            written = (found.root / found.name / Stage.DONE).stat().st_mtime
+            yield PublishedRecord(
+                **{name: getattr(found, name) for name in ("name", "task", "method", "metric", "config")},
+                **{name: getattr(found, name) for name in ("queries", "bank", "texts")},
+                lm=one.lm,
+                value=round(100 * evaluation.value, 3),
+                cost=Cost(round(found.cost.seconds, 1), found.cost.tokens),
+                experiment=experiment,
+                row=one.entry.row,
+                column=one.entry.column,
+                trained_by=tuple((other.task, other.lm) for other in cell.trained_by),
+                seed=seed if one.entry.cell.trains else None,
+                low=round(interval.low, 3),
+                high=round(interval.high, 3),
+                device=device(),
+                date=datetime.datetime.fromtimestamp(written, datetime.UTC).date().isoformat(),
+                statistics=evaluation.statistics,
+            )
+
+
+def costs_of(grid: Grid, measured: Sequence[Measured]) -> Table:
+    """Return what each row cost with the first seed, means over tasks.
+
+    The columns are LM tokens before the first query, LM tokens to answer all queries, and the seconds of both. Work
+    that rows share is counted in each of them.
+
+    Args:
+        grid: the runs.
+        measured: the experiment's entries.
+    """
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for one in measured:
+        *_, found = _run(grid, one, one.seeds[0])
+        rows.setdefault(one.entry.row, []).append(
+            (found.preparing.tokens, found.answering.tokens, found.cost.seconds)
+        )
+    body: list[list[Value]] = [
+        [row, *(Number(mean, 0) for mean in np.mean(costs, axis=0).tolist())] for row, costs in rows.items()
+    ]
+    return Table(["", *COST_COLUMNS], body, "Cost, means over tasks")
+
+
+def _run(grid: Grid, one: Measured, seed: int) -> tuple[Cell, Evaluation, StoredRecord]:
+    cell = one.entry.cell.seeded(seed).essential()
+    evaluation = grid.evaluate(cell)
+    found = read_record(cell.config.out, evaluation.run)
+    assert found is not None, f"{evaluation.run} has just been written"
+    return cell, evaluation, found
 
 
 def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
-    """Markdown: a table for each experiment and setting, means over tasks, differences to rows, costs.
+    """Return a results file as Markdown: values, means over tasks, paired differences and costs.
 
-    Means, and intervals of differences, are of runs whose lines have `statistics`; each column's queries are
-    resampled by themselves (`intervals.averaged_interval`).
+    There is a table for each experiment and setting. Means, and intervals of differences, need records with
+    statistics; the queries of each column are resampled independently (`averaged_interval`).
 
     Args:
+        file: a results file.
         experiments: names as in the file; by default all.
         minus: rows that the others are compared with, where a table has them.
 
@@ -40,117 +102,110 @@ def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] 
     """
     if not file.is_file():
         raise UserError(f"{file}: no such file; name one that --record wrote")
-    lines = read_results(file)
-    if not lines:
+    records = read_results(file)
+    if not records:
         raise UserError(f"{file}: no results in it")
-    known = list(dict.fromkeys(line["experiment"] for line in lines))
+    known = list(dict.fromkeys(record.experiment for record in records))
     for name in experiments:
         if name not in known:
             raise unknown_name("experiment", name, known)
-    groups: dict[str, list[Line]] = {}
-    for line in lines:
-        if line["experiment"] in (experiments or known):
-            groups.setdefault(_title(line), []).append(line)
-    return "\n".join(part for title, members in groups.items() for part in _table(title, members, minus))
+    groups: dict[str, list[PublishedRecord]] = {}
+    for record in records:
+        if record.experiment in (experiments or known):
+            groups.setdefault(_title(record), []).append(record)
+    return "\n".join(_Group(title, members).markdown(minus) for title, members in groups.items())
 
 
-def _title(line: Line) -> str:
-    """Runs of one title stand in one table: of all tasks where they are the columns, else of one."""
-    by_task = line["column"] == line["task"]
-    name = line["experiment"] if by_task else f"{line['experiment']} on {line['task']}"
-    shots = f"{line['shots']} examples a prompt, " if by_task else ""
-    return f"{name} ({line['lm']}, {shots}encoder {line['encoder']})"
+def _title(record: PublishedRecord) -> str:
+    """Return the title of a record's table: of all tasks if they are the columns, else of one task."""
+    by_task = record.column == record.task
+    name = record.experiment if by_task else f"{record.experiment} on {record.task}"
+    shots = f"{record.config['shots']} examples a prompt, " if by_task else ""
+    return f"{name} ({record.lm}, {shots}encoder {record.config['encoder']})"
 
 
-def _table(title: str, lines: Sequence[Line], minus: Sequence[str]) -> Iterable[str]:
-    places: dict[tuple[str, str], list[Line]] = {}
-    for line in lines:
-        here = places.setdefault((line["row"], line["column"]), [])
-        if any(other["seed"] == line["seed"] for other in here):
-            raise UserError(
-                f"{title}: {line['row']} on {line['column']} is there twice, with other settings; "
-                "keep them in two files"
-            )
-        here.append(line)
-    rows, columns = (list(dict.fromkeys(place[i] for place in places)) for i in (0, 1))
-    samples = {
-        place: sample for place, runs in places.items() if (sample := _sample(title, runs)) is not None
-    }
-    by_task = all(line["column"] == line["task"] for line in lines)
-    yield from (f"# {title}", "")
+class _Group:
+    """The records under one title, by their places in its table."""
 
-    def averaged(found: Sequence[Sample | None]) -> Interval | None:
+    def __init__(self, title: str, records: Sequence[PublishedRecord]) -> None:
+        self.title, self.records = title, records
+        self.runs: dict[Place, list[PublishedRecord]] = {}
+        for record in records:
+            here = self.runs.setdefault((record.row, record.column), [])
+            if any(other.seed == record.seed for other in here):
+                raise UserError(
+                    f"{title}: {record.row} on {record.column} is there twice, with other settings; "
+                    "keep them in two files"
+                )
+            here.append(record)
+        self.rows, self.columns = (list(dict.fromkeys(place[i] for place in self.runs)) for i in (0, 1))
+        self.by_task = all(record.column == record.task for record in records)
+        self.samples = {place: self._sample(runs) for place, runs in self.runs.items()}
+
+    def _sample(self, runs: Sequence[PublishedRecord]) -> Sample | None:
+        sample_known = all(run.statistics is not None for run in runs)
+        if sample_known and len({(run.texts, run.metric, run.queries) for run in runs}) > 1:
+            raise UserError(f"{self.title}: seeds of {runs[0].row} on {runs[0].column} saw different queries")
+        return sample_of(runs)
+
+    def markdown(self, minus: Sequence[str]) -> str:
+        return "\n".join(
+            [f"# {self.title}\n", *(table.markdown() for table in self._tables(minus)), self._where()]
+        )
+
+    def _tables(self, minus: Sequence[str]) -> Iterator[Table]:
+        means = [self._mean(self.samples.get((row, column)) for column in self.columns) for row in self.rows]
+        values = Table.crossed({place: _value(runs) for place, runs in self.runs.items()})
+        yield values.with_column(
+            "mean (95 % interval)", [mean and Number(mean.mean, interval=mean) for mean in means]
+        )
+        for other in minus:
+            pairs = {
+                row: [self._pair(row, other, column) for column in self.columns]
+                for row in self.rows
+                if row != other
+            }
+            pairs = {row: found for row, found in pairs.items() if any(found)}
+            if pairs:
+                body = [[row, *map(_difference, found)] for row, found in pairs.items()]
+                less = Table(["", *self.columns], body, f"Less {other}")
+                yield less.with_column("mean", [signed(self._mean(found)) for found in pairs.values()])
+        costs = {place: _cost(runs[0]) for place, runs in self.runs.items()}
+        yield Table.crossed(costs, "Cost of the first seed, shared work included: LM tokens, seconds")
+
+    def _mean(self, found: Iterable[Sample | None]) -> Interval | None:
+        """Return the mean over tasks, if the columns are tasks and all of them have a sample."""
         there = [sample for sample in found if sample is not None]
-        full = by_task and len(there) == len(columns) > 1
+        full = self.by_task and len(there) == len(self.columns) > 1
         return averaged_interval(there).percent() if full else None
 
-    means = [averaged([samples.get((row, column)) for column in columns]) for row in rows]
-    values = Table.crossed({place: _value(runs) for place, runs in places.items()})
-    yield values.with_column("mean (95 % interval)", [_mean(mean) for mean in means]).markdown()
-    for other in minus:
-        pairs = {
-            row: [_pair(title, places, samples, row, other, column) for column in columns]
-            for row in rows
-            if row != other
-        }
-        pairs = {row: found for row, found in pairs.items() if any(found)}
-        if pairs:
-            body = [[row, *map(_difference, found)] for row, found in pairs.items()]
-            less = Table(["", *columns], body, f"Less {other}")
-            yield less.with_column("mean", [signed(averaged(found)) for found in pairs.values()]).markdown()
-    costs = {place: _cost(runs) for place, runs in places.items()}
-    yield Table.crossed(
-        costs, "What the first seed took, shared work included: LM tokens, seconds"
-    ).markdown()
-    where = sorted({f"{line['device']}, {line['date']}" for line in lines})
-    asked = [_queries(places, column) for column in columns] if by_task else [str(lines[0]["n"])]
-    yield from (f"Queries: {', '.join(asked)}. {'; '.join(where)}.", "")
+    def _pair(self, row: str, other: str, column: str) -> Sample | None:
+        ours, theirs = self.samples.get((row, column)), self.samples.get((other, column))
+        if ours is None or theirs is None:
+            return None
+        if self.runs[row, column][0].texts != self.runs[other, column][0].texts:
+            raise UserError(f"{self.title}: {row} and {other} saw different queries of {column}")
+        return paired(ours, theirs)
 
-
-def _sample(title: str, runs: Sequence[Line]) -> Sample | None:
-    if not all("statistics" in line for line in runs):
-        return None
-    if len({(line["texts"], line["metric"], line["n"]) for line in runs}) > 1:
-        raise UserError(f"{title}: seeds of {runs[0]['row']} on {runs[0]['column']} saw different queries")
-    return over_seeds(
-        np.stack([unpacked(line["statistics"]) for line in runs]), metric_named(runs[0]["metric"]).from_sums
-    )
-
-
-def _pair(
-    title: str,
-    places: dict[tuple[str, str], list[Line]],
-    samples: dict[tuple[str, str], Sample],
-    row: str,
-    other: str,
-    column: str,
-) -> Sample | None:
-    ours, theirs = samples.get((row, column)), samples.get((other, column))
-    if ours is None or theirs is None:
-        return None
-    if places[row, column][0]["texts"] != places[other, column][0]["texts"]:
-        raise UserError(f"{title}: {row} and {other} saw different queries of {column}")
-    return paired(ours, theirs)
+    def _where(self) -> str:
+        """Return a line on the queries, the devices and the dates."""
+        where = sorted({f"{record.device}, {record.date}" for record in self.records})
+        first = {column: runs[0] for (_, column), runs in reversed(self.runs.items())}
+        asked = [f"{first[column].queries} of {column}" for column in self.columns]
+        return (
+            f"Queries: {', '.join(asked) if self.by_task else self.records[0].queries}. {'; '.join(where)}.\n"
+        )
 
 
 def _difference(pair: Sample | None) -> Number | None:
     return None if pair is None else signed(bootstrap_interval(*pair).percent())
 
 
-def _value(runs: Sequence[Line]) -> Number:
-    values = [line["value"] for line in runs]
+def _value(runs: Sequence[PublishedRecord]) -> Number:
+    values = [run.value for run in runs]
     return Number(float(np.mean(values)), sd=float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
 
-def _mean(interval: Interval | None) -> Number | None:
-    return None if interval is None else Number(interval.mean, interval=interval)
-
-
-def _cost(runs: Sequence[Line]) -> str:
-    elsewhere = " + training elsewhere" if runs[0].get("trained_by") else ""
-    return f"{runs[0]['tokens']:,}, {runs[0]['seconds']:,.0f}{elsewhere}"
-
-
-def _queries(places: dict[tuple[str, str], list[Line]], column: str) -> str:
-    [first, *_] = [runs[0] for (_, of), runs in places.items() if of == column]
-    return f"{first['n']} of {column}"
+def _cost(run: PublishedRecord) -> str:
+    elsewhere = " + training elsewhere" if run.trained_by else ""
+    return f"{run.cost.tokens:,}, {run.cost.seconds:,.0f}{elsewhere}"

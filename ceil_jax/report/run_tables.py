@@ -9,7 +9,7 @@ import numpy as np
 
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, paired
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.records import StoredRecord
 from ceil_jax.report.compare import COST_COLUMNS, Difference
 from ceil_jax.report.table import Number, Span, Table
 from ceil_jax.tasks import TASKS
@@ -21,7 +21,7 @@ BASELINES = ("epr", "topk")
 class RunRow(NamedTuple):
     """One run in a table."""
 
-    record: Record
+    record: StoredRecord
     label: str
     """The method, and the settings in which it differs from the other runs of that method."""
     scores: np.ndarray
@@ -57,14 +57,14 @@ class RunTable(NamedTuple):
                     *cells,
                     *(row.record.more[name] for name in more),
                     *(row.record.preparing.tokens, row.record.answering.tokens),
-                    Number(row.record.preparing.seconds + row.record.answering.seconds, 0),
+                    Number(row.record.cost.seconds, 0),
                 ]
                 for cells, row in zip(table.rows, self.rows, strict=True)
             ],
         )
 
 
-def tables(records: Sequence[Record]) -> list[RunTable]:
+def tables(records: Sequence[StoredRecord]) -> list[RunTable]:
     """Return a table for each set of queries, bank, metric and LM, its rows in the order of METHODS.
 
     A method has one row for all runs with the same predictions: their settings differ only where the method does
@@ -73,13 +73,13 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
     Args:
         records: evaluations, as `read_records` returns them.
     """
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    groups: dict[tuple[str, ...], list[StoredRecord]] = {}
     for record in records:
         groups.setdefault((record.task, record.lm, record.metric, record.texts), []).append(record)
     return [_table(groups[key]) for key in sorted(groups)]
 
 
-def _table(found: Sequence[Record]) -> RunTable:
+def _table(found: Sequence[StoredRecord]) -> RunTable:
     order = {name: place for place, name in enumerate(METHODS)}
     distinct = {(record.method, record.metrics): record for record in reversed(found)}
     records = sorted(distinct.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name))
@@ -116,7 +116,7 @@ def _differences(rows: Sequence[RunRow]) -> tuple[Difference, ...]:
     )
 
 
-def _labels(records: Sequence[Record]) -> list[str]:
+def _labels(records: Sequence[StoredRecord]) -> list[str]:
     """Return a label for each run: `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several of it."""
     settings = [_flat(record.config) for record in records]
     labels = []
@@ -139,7 +139,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _paper_name(record: Record) -> str:
+def _paper_name(record: StoredRecord) -> str:
     """Return the row of CEIL's Table 2 that the method corresponds to; its encoders are of BERT's size."""
     if record.method == "topk":
         encoder = record.config["encoder"].lower()

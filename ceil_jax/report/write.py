@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.records import Record, read_records
+from ceil_jax.pipeline.records import StoredRecord, read_records
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.closeup import closeup
 from ceil_jax.report.compare import Comparison
@@ -79,7 +79,7 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
-    records: list[Record] = []
+    records: list[StoredRecord] = []
     trouble: list[str] = []
     stores = [store for root in roots for store in _stores(root)]
     for store in dict.fromkeys(stores):
@@ -134,7 +134,7 @@ def _figures(store: Path) -> list[Figure]:
     return [Figure(caption, png) for png, caption in reversed(pictures.items())]
 
 
-def _costs(records: Sequence[Record]) -> dict[str, Cost]:
+def _costs(records: Sequence[StoredRecord]) -> dict[str, Cost]:
     return {
         f"{record.task}, {record.method} ({record.name[-4:]}): {what}": cost
         for record in records

@@ -19,7 +19,7 @@ from ceil_jax.pipeline.methods import TRAINED
 from ceil_jax.report.dry_run import plan
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid, summary
-from ceil_jax.report.results import costs_of, lines_of, unpacked
+from ceil_jax.report.published import costs_of, records_of
 from ceil_jax.tasks.example import Example
 
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -292,26 +292,24 @@ def test_every_script_runs_to_its_files(path, runs, tmp_path, moved_for_trained,
 
 def test_every_run_behind_a_table_is_recorded(runs):
     _, grid, measured = runs
-    lines = list(lines_of(grid, measured, "table2"))
-    assert [(line["method"], line["seed"]) for line in lines] == [
+    records = list(records_of(grid, measured, "table2"))
+    assert [(one.method, one.seed) for one in records] == [
         *(("topk", None), ("epr", 0), ("epr", 1), ("ceil", 0), ("ceil", 1))
     ]
-    for line, value in zip(lines, [v for one in measured for v in one.values], strict=True):
-        assert (
-            line["value"] == pytest.approx(value, abs=1e-3) and line["low"] <= line["value"] <= line["high"]
-        )
-        assert line["n"] == 30 and line["bank"] == 60 and line["tokens"] > 0 and line["metric"] == "accuracy"
-    assert len({line["config"] for line in lines}) == 5
-    assert len({line["texts"] for line in lines}) == 1
-    seeds = [unpacked(line["statistics"]) for line in lines if line["method"] == "ceil"]
+    for one, value in zip(records, [v for entry in measured for v in entry.values], strict=True):
+        assert one.value == pytest.approx(value, abs=1e-3) and one.low <= one.value <= one.high
+        assert (one.queries, one.bank, one.metric) == (30, 60, "accuracy") and one.cost.tokens > 0
+    assert len({one.name for one in records}) == 5
+    assert len({one.texts for one in records}) == 1
+    seeds = [one.statistics for one in records if one.method == "ceil"]
     assert np.allclose(np.stack(seeds), measured[-1].statistics, atol=1e-4)
-    # EPR's tokens are part of what CEIL took
-    assert lines[3]["tokens"] > lines[1]["tokens"] > lines[0]["tokens"]
+    # EPR's tokens are part of CEIL's cost
+    assert records[3].cost.tokens > records[1].cost.tokens > records[0].cost.tokens
 
     costs = costs_of(grid, measured)
     assert len(costs.header) == 4 and [row for row, *_ in costs.rows] == [one.entry.row for one in measured]
     tokens = [sum(number.value for number in cells[1:3]) for cells in costs.rows]
-    assert tokens == [lines[place]["tokens"] for place in (0, 1, 3)]
+    assert tokens == [records[place].cost.tokens for place in (0, 1, 3)]
 
 
 def experiment_arguments(config, tasks):

@@ -9,8 +9,9 @@ import pytest
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import bootstrap_interval
+from ceil_jax.pipeline import results_file
+from ceil_jax.pipeline.results_file import PublishedRecord, read_results
 from ceil_jax.report.published import published
-from ceil_jax.report.results import keep, packed, read_results, unpacked
 
 
 def line(row, column, scores, seed=None, **other):
@@ -20,6 +21,11 @@ def line(row, column, scores, seed=None, **other):
         "row": row,
         "column": column,
         "task": column,
+        "method": "ceil",
+        "trained_by": [],
+        "bank": 60,
+        "low": 0.0,
+        "high": 100.0,
         "lm": "small-lm",
         "encoder": "an-encoder",
         "shots": 8,
@@ -33,9 +39,13 @@ def line(row, column, scores, seed=None, **other):
         "date": "2026-11-22",
         "config": f"{row} {column} {seed} {len(other)}",
         "texts": column,
-        "statistics": packed(values[:, None]),
+        "statistics": values[:, None].tolist(),
         **other,
     }
+
+
+def keep(file, lines):
+    results_file.keep(file, [PublishedRecord.of_line(one) for one in lines])
 
 
 LINES = [
@@ -54,19 +64,13 @@ def file(tmp_path):
     return tmp_path / "results.jsonl"
 
 
-def test_statistics_pack_without_loss():
-    for values in ([[0], [1], [1]], [[0.25], [0.5]], [[1, 2, 3], [4, 5, 6]]):
-        assert (unpacked(packed(np.array(values, float))) == values).all()
-    assert packed(np.array([[0.0], [1.0]])) == "01"
-
-
 def test_values_means_differences_and_costs(file):
     text = published(file, minus=["EPR", "nothing"])
     assert "# table2 (small-lm, 8 examples a prompt, encoder an-encoder)" in text
     assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
     assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
     differences = bootstrap_interval(np.array([0, 0.5, 0.5, 0])).percent()
-    less = text[text.index("## Less EPR") : text.index("## What the first seed took")]
+    less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
     assert "| EPR |" not in less and "nothing" not in text
     assert "| CEIL | 1,234, 6 | 1,234, 6 |" in text
@@ -89,14 +93,14 @@ def test_a_line_that_is_no_result_is_named(file, wrong, expected, capsys):
     text = json.dumps({**LINES[0], **wrong})
     file.write_text(file.read_text() + text + "\n")
     assert main(["results", str(file)]) == 2
-    assert f"results.jsonl, line {len(LINES) + 1}: {expected}; mend it" in capsys.readouterr().err
+    assert f"results.jsonl, line {len(LINES) + 1}: {expected}; correct the line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"[1]\n", b"{torn\n", b"\xff\xfe\n", b'"text"\n'])
 def test_what_is_no_object_is_named(tmp_path, content, capsys):
     (tmp_path / "r.jsonl").write_bytes(content)
     assert main(["results", str(tmp_path / "r.jsonl")]) == 2
-    assert "r.jsonl, line 1: expected a JSON object; mend it" in capsys.readouterr().err
+    assert "r.jsonl, line 1: expected a JSON object; correct the line" in capsys.readouterr().err
     (tmp_path / "r.jsonl").write_bytes(b"")
     assert main(["results", str(tmp_path / "r.jsonl")]) == 2
     assert "r.jsonl: no results in it" in capsys.readouterr().err
@@ -164,4 +168,4 @@ def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
 def test_the_projects_own_results_are_tables():
     own = Path(__file__).parents[2] / "experiments" / "results.jsonl"
     text = published(own, minus=["EPR", "dense top-k"])
-    assert all(f"# {line['experiment']}" in text for line in read_results(own))
+    assert all(f"# {record.experiment}" in text for record in read_results(own))

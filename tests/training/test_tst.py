@@ -8,7 +8,7 @@ from films import SMALL, WORDS
 
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.records import _settings
+from ceil_jax.pipeline.records import settings_of
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training import contrastive as epr
@@ -72,8 +72,8 @@ def test_the_lm_is_asked_for_nothing_and_neighbours_answer_alike(tmp_path):
 
 
 def test_records_name_its_settings_only_where_they_are_not_the_default():
-    assert "tst" not in _settings(replace(SMALL, tst=RunConfig().tst))
-    assert _settings(SMALL)["tst"]["instances"] == 24
+    assert "tst" not in settings_of(replace(SMALL, tst=RunConfig().tst))
+    assert settings_of(SMALL)["tst"]["instances"] == 24
 
 
 def test_ceil_starts_where_it_is_told(tmp_path):

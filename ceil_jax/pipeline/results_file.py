@@ -1,0 +1,225 @@
+"""Published records: a file beside the code with a line for every run, so that each number says where it comes from.
+
+    {"experiment": "table2", "row": "CEIL", "column": "geoquery", "task": "geoquery", "method": "ceil",
+     "lm": …, "seed": 0, "n": 280, "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5,
+     "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
+
+`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the
+95 % bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
+ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
+trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
+`fit`, `order`) are written out. `texts` is the hash of queries and bank. `statistics` holds what the metric is
+computed from, one or several numbers per query, so that differences can be paired and averaged over tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Sample, over_seeds
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.records import Record
+from ceil_jax.store.locking import held
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.stage import Stage
+
+IDENTITY = ("experiment", "row", "column", "config")
+"""Of two lines that agree in these the later one is kept. A run may stand in several places of a table."""
+
+_TEXTS = (*IDENTITY, "task", "method", "lm", "encoder", "metric", "device", "date")
+_NUMBERS = ("shots", "bank", "n", "value", "low", "high", "tokens", "seconds")
+_PROMPT = ("token_budget", "fit", "order")
+"""Settings of the prompt that a line names where they differ from their default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRecord(Record):
+    """A record in a results file: complete without the folder that the run was computed in."""
+
+    experiment: str
+    row: str
+    column: str
+    """The run's place in the experiment's table."""
+    trained_by: tuple[tuple[str, str], ...]
+    """(task, LM) of the runs whose trained encoders it took."""
+    seed: int | None
+    low: float
+    high: float
+    """95 % bootstrap interval of the value, in percent."""
+    device: str
+    date: str
+    statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
+    """float [N, s], as in Evaluation; None in lines from before they were kept."""
+
+    def line(self) -> dict[str, Any]:
+        """Return the record as the JSON object of its line."""
+        defaults = RunConfig()
+        prompt = {name: self.config[name] for name in _PROMPT if name in self.config}
+        kept = {} if self.statistics is None else {"statistics": _packed(self.statistics)}
+        return {
+            **{name: getattr(self, name) for name in ("experiment", "row", "column", "task", "method")},
+            "trained_by": [list(one) for one in self.trained_by],
+            "lm": self.lm,
+            "encoder": self.config["encoder"],
+            "shots": self.config["shots"],
+            **{name: value for name, value in prompt.items() if value != getattr(defaults, name)},
+            "bank": self.bank,
+            "seed": self.seed,
+            "n": self.queries,
+            "metric": self.metric,
+            **{name: getattr(self, name) for name in ("value", "low", "high")},
+            "tokens": self.cost.tokens,
+            "seconds": self.cost.seconds,
+            "device": self.device,
+            "date": self.date,
+            "config": self.name.partition("-")[2],
+            **({"texts": self.texts.partition("-")[2]} if self.texts else {}),
+            **kept,
+        }
+
+    @staticmethod
+    def of_line(line: Mapping[str, Any]) -> PublishedRecord:
+        """Return the record that a checked line holds."""
+        return PublishedRecord(
+            **{
+                name: line[name] for name in ("experiment", "row", "column", "task", "method", "metric", "lm")
+            },
+            **{name: line[name] for name in ("bank", "seed", "value", "low", "high", "device", "date")},
+            name=f"run-{line['config']}",
+            config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line},
+            texts=f"texts-{line['texts']}" if "texts" in line else "",
+            queries=line["n"],
+            cost=Cost(line["seconds"], line["tokens"]),
+            trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
+            statistics=_unpacked(line["statistics"]) if "statistics" in line else None,
+        )
+
+
+def sample_of(records: Iterable[PublishedRecord]) -> Sample | None:
+    """Return the queries and the mean metric of one method's seeds; None if one of them has no statistics.
+
+    Args:
+        records: runs on the same queries that differ in the seed of training only.
+    """
+    runs = list(records)
+    statistics = [run.statistics for run in runs if run.statistics is not None]
+    if len(statistics) < len(runs):
+        return None
+    return over_seeds(np.stack(statistics), metric_named(runs[0].metric).from_sums)
+
+
+def read_results(file: Path) -> list[PublishedRecord]:
+    """Return the records of a results file.
+
+    Args:
+        file: a path that `--record` named.
+
+    Raises:
+        UserError: a line is no result.
+    """
+    return [PublishedRecord.of_line(line) for _, line in _lines(file)]
+
+
+def keep(file: Path, records: Iterable[PublishedRecord]) -> None:
+    """Add records to a results file, in place of those with the same identity; other lines stay as they are.
+
+    A second process waits for the first.
+
+    Args:
+        file: the results file; it is made if need be.
+        records: what to add.
+
+    Raises:
+        UserError: a line of the file is no result; the disk is full or the folder cannot be written.
+    """
+    with held(file.parent, f".{file.name}.lock"):
+        kept = {}
+        if file.exists():
+            for text, line in _lines(file):
+                kept[tuple(line[name] for name in IDENTITY)] = text
+        for record in records:
+            line = record.line()
+            text = json.dumps(line, ensure_ascii=False)
+            kept[tuple(line[name] for name in IDENTITY)] = text
+        Stage(file.parent).write(file.name, "".join(text + "\n" for text in kept.values()).encode())
+
+
+def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return each line's text and the object that it holds."""
+    found = []
+    for number, content in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            line = json.loads(content)
+        except ValueError:
+            line = None
+        try:
+            _check(line)
+        except ValueError as wrong:
+            raise UserError(f"{file}, line {number}: {wrong}; correct the line or remove it") from None
+        found.append((content.decode(), line))
+    return found
+
+
+def _check(line: Any) -> None:
+    if not isinstance(line, Mapping):
+        raise ValueError("expected a JSON object")
+    for names, kind, expected in ((_TEXTS, str, "a text"), (_NUMBERS, int | float, "a number")):
+        for name in names:
+            if not isinstance(line.get(name), kind):
+                raise ValueError(f"expected {expected} as {name!r}")
+    if not isinstance(line.get("seed", ""), int | None):
+        raise ValueError("expected a whole number or null as 'seed'")
+    if not isinstance(line.get("trained_by"), list):
+        raise ValueError("expected a list as 'trained_by'")
+    if "statistics" in line:
+        try:
+            values = _unpacked(line["statistics"])
+        except (ValueError, TypeError):
+            values = np.zeros(0)
+        if values.ndim != 2 or len(values) != line["n"]:
+            raise ValueError(
+                f"expected a number or several for each of {line['n']:,} queries as 'statistics'"
+            )
+        if not isinstance(line.get("texts"), str):
+            raise ValueError("expected a text as 'texts'")
+
+
+def _packed(statistics: np.ndarray) -> str | list[Any]:
+    """float [N, s] as JSON: "0110…" if each query has a 0 or a 1, else a list."""
+    if statistics.shape[1] == 1 and np.isin(statistics, (0, 1)).all():
+        return "".join("01"[int(value)] for value in statistics[:, 0])
+    return np.round(statistics, 4).tolist()
+
+
+def _unpacked(value: str | list[Any]) -> np.ndarray:
+    rows = [[int(digit)] for digit in value] if isinstance(value, str) else value
+    return np.array(rows, np.float64)
+
+
+def processor() -> str:
+    """Return the processor's model, which `platform` leaves empty on Linux."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def device() -> str:
+    """Return the accelerators that language models run on, or the processor: `2 cores, AMD EPYC`."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
+    return f"{os.cpu_count()} cores, {processor()}"
