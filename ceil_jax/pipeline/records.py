@@ -27,7 +27,6 @@ from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.store.hashing import canonical, digest
-from ceil_jax.store.journal import Journal
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
@@ -80,8 +79,7 @@ class StoredRecord(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
-        lines = Journal(self.root / self.predictions / "rows.jsonl", "start").lines.values()
-        return [row for line in sorted(lines, key=lambda line: line["start"]) for row in line["rows"]]
+        return Stage(self.root / self.predictions).rows_so_far()
 
     def scores(self) -> np.ndarray:
         """float [N]: the metric of each query."""

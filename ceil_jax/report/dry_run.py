@@ -28,7 +28,6 @@ from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.work import Plan, Work
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.journal import Journal
 from ceil_jax.store.rows import Engine, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
@@ -248,8 +247,7 @@ class _PlannedStage(Stage):
         shard: Shard | None = None,
         engine: Engine | None = None,
     ) -> Rows:
-        journal = Journal(self.folder / "rows.jsonl", "start")
-        missing = [start for start in range(0, total, chunk) if start not in journal.lines]
+        missing = self.missing_rows(total, chunk)
         if not missing:
             self._planner.note(self, what, done=True)
             return super().rows(total, work, chunk=chunk, what=what, cost=cost)
@@ -270,8 +268,7 @@ class _PlannedStage(Stage):
         what: str,
         cost: Callable[[], int] = lambda: 0,
     ) -> Rows:
-        journal = Journal(self.folder / "keyed_rows.jsonl", "key")
-        missing = [key for key in dict.fromkeys(keys) if key not in journal.lines]
+        missing = self.missing_keys(keys)
         if not missing:
             self._planner.note(self, what, done=True)
             return super().keyed_rows(keys, work, chunk=chunk, what=what, cost=cost)

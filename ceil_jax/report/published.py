@@ -17,7 +17,7 @@ from ceil_jax.report.compare import COST_COLUMNS
 from ceil_jax.report.grid import Cell, Grid, Measured
 from ceil_jax.report.table import Number, Table, Value, signed
 from ceil_jax.store.rows import Cost
-from ceil_jax.store.stage import Stage
+from ceil_jax.store.stage import DONE
 
 Place = tuple[str, str]
 """(row, column) of a table."""
@@ -35,7 +35,7 @@ def records_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Ite
         for seed in one.seeds:
             cell, evaluation, found = _run(grid, one, seed)
             interval = evaluation.interval.percent()
-            written = (found.root / found.name / Stage.DONE).stat().st_mtime
+            written = (found.root / found.name / DONE).stat().st_mtime
             yield PublishedRecord(
                 **{name: getattr(found, name) for name in ("name", "task", "method", "metric", "config")},
                 **{name: getattr(found, name) for name in ("queries", "bank", "texts")},

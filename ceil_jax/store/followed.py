@@ -1,4 +1,4 @@
-"""A stage as the processes of a job that do not lead it see it."""
+"""A stage as those processes of a job see it that do not write: they wait for what they read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.store.journal import read_lines
+from ceil_jax.store.journal import Accept, read_lines
 from ceil_jax.store.rows import Rows
-from ceil_jax.store.stage import Stage
+from ceil_jax.store.stage import KEYED_ROWS, ROWS, Stage
 
 
 class FollowedStage(Stage):
-    """A stage as the processes that do not lead see it: they write nothing and wait for what they read."""
+    """A stage that another process of the job writes."""
 
     leads = False
 
@@ -23,43 +23,46 @@ class FollowedStage(Stage):
         return self.peek()
 
     def write(self, file: str, content: bytes) -> None:
-        pass
+        """Do nothing: the leader writes the file."""
 
     def save(self, file: str, array: np.ndarray) -> None:
-        pass
+        """Do nothing: the leader writes the file."""
 
     def load(self, file: str) -> np.ndarray:
-        self._wait(lambda: (self.folder / file).exists())
+        """Wait for the file, then return its array, memory-mapped."""
+        _wait(lambda: (self.folder / file).exists())
         return super().load(file)
 
     def finish(self, summary: Mapping[str, Any], files: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The leader's summary."""
-        self._wait(lambda: self.summary is not None)
+        """Wait until the leader has finished the stage, then return its summary."""
+        _wait(lambda: self.summary is not None)
         found = self.summary
         assert found is not None
         return found
 
     def rows(self, total: int, work: Any, *, chunk: int, **_: Any) -> Rows:
-        lines = self._lines("rows.jsonl", "start", range(0, total, chunk))
+        """Wait for all rows, then return them."""
+        lines = self._lines(ROWS, "start", range(0, total, chunk), self.accepts(total, chunk))
         return Rows([row for line in lines for row in line["rows"]], lines)
 
     def keyed_rows(self, keys: Sequence[str], work: Any, **_: Any) -> Rows:
+        """Wait for the rows of all keys, then return them."""
         asked = list(dict.fromkeys(keys))
-        lines = self._lines("keyed_rows.jsonl", "key", asked)
+        lines = self._lines(KEYED_ROWS, "key", asked, self.owns)
         row = {line["key"]: line["row"] for line in lines}
         return Rows([row[key] for key in keys], lines)
 
-    def _lines(self, file: str, key: str, wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
+    def _lines(self, file: str, key: str, wanted: Sequence[Any], accept: Accept) -> list[Mapping[str, Any]]:
         found: dict[Any, Mapping[str, Any]] = {}
 
         def complete() -> bool:
-            found.update(read_lines(self.folder / file, key))
+            found.update(read_lines(self.folder / file, key, accept))
             return all(place in found for place in wanted)
 
-        self._wait(complete)
+        _wait(complete)
         return [found[place] for place in wanted]
 
-    @staticmethod
-    def _wait(ready: Callable[[], bool]) -> None:
-        while not ready():
-            time.sleep(0.5)
+
+def _wait(ready: Callable[[], bool]) -> None:
+    while not ready():
+        time.sleep(0.5)

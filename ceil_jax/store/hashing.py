@@ -1,4 +1,4 @@
-"""Hashes of values, files and folders: what names a stage and shows that a file is whole."""
+"""Hashes of values, files and folders: they name a stage and show whether a file is whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ import numpy as np
 
 
 def canonical(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, dataclasses as objects."""
+    """Return the one JSON text of a value: keys sorted, no spaces, dataclasses as objects.
+
+    Args:
+        value: JSON values, dataclasses, paths and NumPy arrays, nested as you like. An array stands for its dtype,
+            its shape and the hash of its bytes.
+
+    Raises:
+        TypeError: something else is in it.
+    """
 
     def plain(item: Any) -> Any:
         if is_dataclass(item) and not isinstance(item, type):
@@ -31,18 +39,32 @@ def canonical(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """16 hex digits that stand for the value; arrays count by their bytes."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+    """Return the first 16 hex digits of the sha256 of a value's canonical text.
+
+    Args:
+        value: as for `canonical`.
+    """
+    return text_digest(canonical(value).encode())
+
+
+def text_digest(content: bytes) -> str:
+    """Return the first 16 hex digits of the sha256 of some bytes."""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def file_sha256(file: Path) -> str:
-    """In hexadecimal."""
+    """Return the sha256 of a file's content, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def folder_sha256(folder: Path) -> str:
-    """Of the names and contents of all files in it."""
+def file_hashes(folder: Path) -> dict[str, str]:
+    """Return the sha256 of every file under a folder, by its relative path, in sorted order."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    lines = "".join(f"{file_sha256(file)} {file.relative_to(folder)}\n" for file in files)
+    return {file.relative_to(folder).as_posix(): file_sha256(file) for file in files}
+
+
+def folder_sha256(folder: Path) -> str:
+    """Return one sha256 of the names and contents of all files under a folder, in hexadecimal."""
+    lines = "".join(f"{sha256} {name}\n" for name, sha256 in file_hashes(folder).items())
     return hashlib.sha256(lines.encode()).hexdigest()

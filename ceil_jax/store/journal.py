@@ -1,4 +1,4 @@
-"""Append-only JSON lines, each with its checksum: a killed process leaves whole lines behind, or one torn."""
+"""Append-only JSON lines, each with its checksum. A killed process leaves whole lines, at most one torn."""
 
 from __future__ import annotations
 
@@ -6,41 +6,61 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 log = logging.getLogger(__name__)
 
+Accept = Callable[[Mapping[str, Any]], bool]
+"""Whether a whole line belongs into the journal."""
+
+
+def _any_line(_: Mapping[str, Any]) -> bool:
+    return True
+
 
 class Journal:
-    """A file's lines by the value of one of their fields; the first of equals counts.
+    """The lines of a file by the value of one of their fields. Of lines with the same value the first one counts.
 
-    Every line begins with the CRC-32 of its text. Damaged lines are not read, which is said, and are gone from
-    the file at the next `append`: reading alone changes nothing.
+    Every line begins with the CRC-32 of its text. A line that is damaged or not accepted is not read; a warning says
+    so, and the next `append` removes it from the file. Reading alone changes nothing on disk.
+
+    Args:
+        path: the file; it need not exist yet.
+        key: the field by which lines are known.
+        accept: which lines belong here; all by default.
     """
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, accept: Accept = _any_line) -> None:
         self.path, self.key = path, key
         self.lines: dict[Hashable, dict[str, Any]] = {}
         self._kept: list[bytes] | None = None
-        if not path.exists():
-            return
         kept: list[bytes] = []
-        damaged = 0
-        for raw in path.read_bytes().splitlines(keepends=True):
-            line = _checked(raw)
+        damaged = foreign = 0
+        for raw, line in _raw_lines(path):
             if line is None:
                 damaged += 1
+            elif key not in line or not accept(line):
+                foreign += 1
             elif line[key] not in self.lines:
                 self.lines[line[key]] = line
                 kept.append(raw)
         if damaged:
             log.warning("%s: %d damaged or half-written chunk(s); computing them again", path, damaged)
+        if foreign:
+            log.warning(
+                "%s: %d chunk(s) of another stage or of another length; computing them again", path, foreign
+            )
+        if damaged or foreign:
             self._kept = kept
 
     def append(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """All of them are on the disk when this returns."""
+        """Add lines; they are on the disk when this returns.
+
+        Args:
+            lines: JSON objects with the journal's key among their fields.
+        """
         if self._kept is not None:
             beside = self.path.with_name(self.path.name + ".part")
             beside.write_bytes(b"".join(self._kept))
@@ -51,25 +71,31 @@ class Journal:
             out.writelines(f"{zlib.crc32(body.encode()):08x} {body}\n".encode() for body in bodies)
             out.flush()
             os.fsync(out.fileno())
-        # what a resumed process would read, not what this one holds: the two must never differ
+        # hold what a resumed process would read, so that the two can never differ
         for line in map(json.loads, bodies):
             self.lines[line[self.key]] = line
 
 
-def read_lines(path: Path, key: str) -> dict[Hashable, dict[str, Any]]:
-    """The whole lines of a journal that another process may be writing."""
-    if not path.exists():
-        return {}
-    lines = (_checked(raw) for raw in path.read_bytes().splitlines(keepends=True))
+def read_lines(path: Path, key: str, accept: Accept = _any_line) -> dict[Hashable, dict[str, Any]]:
+    """Return the whole lines of a journal that another process may be writing, by the value of one field.
+
+    Args:
+        path: the file; no lines if it does not exist.
+        key: the field by which lines are known.
+        accept: which lines belong here; all by default.
+    """
     found: dict[Hashable, dict[str, Any]] = {}
-    for line in lines:
-        if line is not None:
+    for _, line in _raw_lines(path):
+        if line is not None and key in line and accept(line):
             found.setdefault(line[key], line)
     return found
 
 
-def _checked(raw: bytes) -> dict[str, Any] | None:
-    checksum, _, body = raw.partition(b" ")
-    if not raw.endswith(b"\n") or checksum != f"{zlib.crc32(body[:-1]):08x}".encode():
-        return None
-    return json.loads(body)
+def _raw_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Each line's bytes and what it says, None where its checksum is not that of its text."""
+    if not path.exists():
+        return
+    for raw in path.read_bytes().splitlines(keepends=True):
+        checksum, _, body = raw.partition(b" ")
+        whole = raw.endswith(b"\n") and checksum == f"{zlib.crc32(body[:-1]):08x}".encode()
+        yield raw, json.loads(body) if whole else None

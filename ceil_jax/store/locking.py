@@ -1,4 +1,4 @@
-"""What can go wrong with a folder: no room, another process in it, damage."""
+"""One process at a time in a folder; a disk that is full or cannot be written, as one line."""
 
 from __future__ import annotations
 
@@ -17,25 +17,38 @@ from ceil_jax.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_DISK = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-    *(errno.ENOTDIR, errno.EEXIST),
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REFUSED = {
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
 }
-_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+_SAID_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 """How libraries that write from C++ or Rust say so, in exceptions of their own."""
 
 
 @contextmanager
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """A folder, made if need be and this process's alone until the block ends; a second one waits, and says so.
+    """Make a folder if need be and hold it for this process until the block ends. Others wait, and say so.
 
-    Under different names of the lock, parts of it are.
+    Args:
+        folder: what to hold.
+        name: the lock's file in it. Use different names to lock parts of the folder separately.
 
     Raises:
-        UserError: the disk is full or the folder cannot be written.
+        UserError: the disk is full, or the folder cannot be made or written.
     """
     with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # a folder that is there but takes no files, as under /proc, is met here
+            (folder / name).touch()
+        except (OSError, ValueError) as error:
+            raise _cannot_write(folder, error) from error
         with _locked(folder / name):
             yield
 
@@ -56,26 +69,42 @@ def _locked(file: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """A full or unwritable disk, whoever met it, as one line."""
+    """Turn a full or unwritable disk, whoever met it in this block, into one line that names the folder.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written.
+    """
     try:
         yield
+    except UserError:
+        raise
     except Exception as error:
-        known = isinstance(error, OSError) and error.errno in _DISK
-        said = _FULL.search(str(error))
-        if isinstance(error, UserError) or not (known or said):
+        refused = isinstance(error, OSError) and error.errno in _FULL | _REFUSED
+        if not refused and not _SAID_FULL.search(str(error)):
             raise
-        why = said.group() if said else error.strerror if isinstance(error, OSError) else None
-        raise UserError(
-            f"cannot write to {folder}: {why or error}; what was finished is safe: "
-            "make room and run the same command again"
-        ) from error
+        raise _cannot_write(folder, error) from error
+
+
+def _cannot_write(folder: Path, error: Exception) -> UserError:
+    said = _SAID_FULL.search(str(error))
+    why = said.group() if said else error.strerror if isinstance(error, OSError) else None
+    full = said or (isinstance(error, OSError) and error.errno in _FULL)
+    remedy = "make room" if full else "mend that or name another folder"
+    shown = str(folder) if len(str(folder)) < 200 else f"{str(folder)[:120]}…"
+    return UserError(
+        f"cannot write to {shown}: {why or error}; what was finished is safe: {remedy} and run the same command again"
+    )
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Before libraries write that meet a full disk with more than one line.
+    """Check that a disk has room, before a library writes that would meet a full one with more than one line.
+
+    Args:
+        folder: any folder on the disk.
+        size: bytes that have to be free.
 
     Raises:
-        OSError: fewer than `size` bytes are free where the folder is; a stage makes one line of it.
+        OSError: fewer are; a stage makes one line of it.
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,8 +1,8 @@
-"""A stage's rows made by several jobs that know nothing of one another, and put together again.
+"""The rows of one stage made by several jobs that know nothing of each other, and the merging of what they made.
 
-Rows are made in chunks that are cut in the same way whoever makes them, so that an LM sees the same batches and
-the rows are the same to the last bit. Shard i of n makes the chunks i, i + n, i + 2n, … and keeps them in a
-journal of its own, `shards/i-of-n.jsonl` in the stage's folder. That file is all that must travel.
+All jobs cut the rows into the same chunks, so an LM sees the same batches and the rows are the same to the last bit.
+Shard i of n makes the chunks i, i + n, i + 2n, … and keeps them in a journal of its own, `shards/i-of-n.jsonl` in the
+stage's folder. That file is all that has to be copied to the machine that merges.
 """
 
 from __future__ import annotations
@@ -14,35 +14,42 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
-from ceil_jax.store.journal import read_lines
+from ceil_jax.store.journal import Accept, read_lines
+from ceil_jax.store.rows import chunk_length
 
 FOLDER = "shards"
 
 
 class Shard(NamedTuple):
-    """One of `of` jobs, numbered from 1."""
+    """One of several jobs that share the rows of a stage."""
 
     number: int
+    """From 1 to `of`."""
     of: int
+    """How many jobs there are."""
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
     @property
     def file(self) -> str:
-        """Its journal, in the stage's folder."""
+        """The path of its journal in the stage's folder."""
         return f"{FOLDER}/{self.number}-of-{self.of}.jsonl"
 
     def chunks(self, starts: Sequence[int]) -> Sequence[int]:
-        """Those of the chunks, by where they start, that are this job's."""
+        """Return the chunks that this job makes, of all chunks, each known by its first row."""
         return starts[self.number - 1 :: self.of]
 
 
 def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard:
-    """`i/n`, or `slurm`: this task's place in its SLURM array, whatever number the array starts at.
+    """Return the shard that a command's `--shard` names.
+
+    Args:
+        text: `i/n`, or `slurm` for this task's place in its SLURM array, whatever number the array starts at.
+        environment: where SLURM's variables are; the process's environment by default.
 
     Raises:
-        UserError: not of that form, or not in a SLURM array.
+        UserError: the text has another form, or this is no task of a SLURM array.
     """
     if text == "slurm":
         names = (
@@ -65,22 +72,28 @@ def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard
     return shard
 
 
-def merged(folder: Path, total: int, chunk: int) -> list[dict[str, Any]]:
-    """The lines of all shards' journals in the stage's folder, in order; none if there are no shards.
+def merged(folder: Path, total: int, chunk: int, accept: Accept) -> list[dict[str, Any]]:
+    """Return the chunks of all shards, in order; none if there are no shards.
 
-    Every chunk counts once, wherever it comes from (the shards of a 16 and of a 20 may lie together).
+    Every chunk counts once, whichever shard it comes from: shards of 16 and of 20 may lie in one folder.
+
+    Args:
+        folder: the stage's folder.
+        total: rows in all.
+        chunk: rows a chunk.
+        accept: whether a journal's line is of this stage; other lines count as missing.
 
     Raises:
-        UserError: chunks are missing, and which shards have them; a chunk has not its number of rows or none
-            such belongs here; two shards disagree about one.
+        UserError: chunks are missing (the message names the shards that make them), a chunk has another number of
+            rows than it should, or two shards disagree about one.
     """
     lines: dict[int, dict[str, Any]] = {}
     found: set[Shard] = set()
     for file in sorted((folder / FOLDER).glob("*-of-*.jsonl")):
         found.add(Shard(*map(int, file.stem.split("-of-"))))
-        for line in read_lines(file, "start").values():
+        for line in read_lines(file, "start", accept).values():
             start = line["start"]
-            if start not in range(0, total, chunk) or len(line["rows"]) != min(chunk, total - start):
+            if not 0 < len(line["rows"]) == chunk_length(start, total, chunk):
                 raise UserError(
                     f"{file}: {len(line['rows'])} rows from row {start} on are no chunk of this stage "
                     f"({total} rows in chunks of {chunk}); was it made by another version? Remove the file"

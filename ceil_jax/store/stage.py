@@ -1,15 +1,17 @@
-"""Where work lives on disk: one folder a stage, named by the hash of everything it depends on.
-
-A run is not a folder of its own but the stages it needs; two runs that need the same stage share it.
+"""One stage on disk: a folder named by the hash of everything that the stage depends on.
 
 ```
 runs/
-  scores-3f9a0c…/      key.json     what this stage depends on, readable
-                       rows.jsonl   a journal: append-only, a checksum a line (keyed_rows.jsonl where the
-                                    rows have names and may grow in number)
-                       shards/      journals of jobs that made a part of the rows each
-                       done.json    written last: the stage's summary and the sha256 of its files
+  scores-3f9a0c…/      key.json     what this stage depends on, readable; its hash is in the folder's name
+                       rows.jsonl   a journal: append-only, a checksum and the stage's name in each line
+                                    (keyed_rows.jsonl where rows have names and may grow in number)
+                       shards/      journals of jobs that made some of the rows each
+                       scratch/     what only the unfinished stage needs, as checkpoints
+                       done.json    written last: the summary, the stage's name, the sha256 of its files
 ```
+
+Content that was copied from another stage, or changed, is not taken: it is computed again, and a warning says so.
+Stages written before rows and summaries carried their stage's name are taken as they are while key.json is whole.
 """
 
 from __future__ import annotations
@@ -26,40 +28,44 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from ceil_jax.store.hashing import digest, file_sha256
-from ceil_jax.store.journal import Journal
-from ceil_jax.store.rows import Chunk, Engine, Rows, measured, timed_chunk
+from ceil_jax.store.hashing import digest, file_sha256, text_digest
+from ceil_jax.store.journal import Accept, Journal, read_lines
+from ceil_jax.store.rows import Chunk, Engine, Rows, chunk_length, measured, timed_chunk
 from ceil_jax.store.shards import Shard, merged
 
 log = logging.getLogger(__name__)
 
+KEY, DONE, ROWS, KEYED_ROWS = "key.json", "done.json", "rows.jsonl", "keyed_rows.jsonl"
+
 
 class Stage:
-    """One stage's folder. Files appear whole or not at all."""
+    """One stage's folder. Files in it appear whole or not at all.
+
+    Args:
+        folder: `KIND-HASH`, where HASH is the digest of the stage's key.
+    """
 
     leads = True
     """Whether this process is the one that writes."""
 
-    DONE = "done.json"
-    """Written last."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._takes_unnamed = True
 
     @property
     def name(self) -> str:
-        """`kind-hash`: what other stages put into their keys to depend on this one."""
+        """`KIND-HASH`; other stages put it into their keys to depend on this one."""
         return self.folder.name
 
     @property
     def scratch(self) -> Path:
-        """The folder of what only the unfinished stage needs; gone when it is done."""
+        """The folder of what only the unfinished stage needs; it is removed when the stage is done."""
         return self.folder / "scratch"
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """What `finish` was given, or None while the stage is unfinished or one of its files is damaged."""
-        done = self.folder / self.DONE
+        """What `finish` was given; None while the stage is unfinished or one of its files is damaged."""
+        done = self.folder / DONE
         if not done.exists():
             return None
         summary, damaged = self._checked()
@@ -72,32 +78,65 @@ class Stage:
         return summary
 
     def peek(self) -> dict[str, Any] | None:
-        """`summary` for a reader that does not hold the stage: nothing on disk changes."""
+        """Return `summary` for a reader that does not hold the stage: nothing on disk changes."""
+        key = self.folder / KEY
+        if key.exists() and text_digest(key.read_bytes().removesuffix(b"\n")) != self.name.rpartition("-")[2]:
+            return None
         return self._checked()[0]
 
     def _checked(self) -> tuple[dict[str, Any] | None, Path | None]:
-        """(summary, None), or (None, the first file that is missing or damaged)."""
-        done = self.folder / self.DONE
+        """(summary, None), or (None, the first file that is missing, damaged or another stage's)."""
+        done = self.folder / DONE
         try:
             record = json.loads(done.read_bytes())
             files, summary = record["files"].items(), record["summary"]
-            # stages of before there was a checksum are taken as they are
-            sound = record.get("checksum", _of(record)) == _of(record)
+            sound = self._signed(record)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             sound = False
         if not sound:
             return None, done
         for file, sha256 in files:
             path = self.folder / file
-            if not path.exists() or file_sha256(path) != sha256:
+            if not path.is_file() or file_sha256(path) != sha256:
                 return None, path
         return summary, None
 
-    def write(self, file: str, content: bytes) -> None:
-        """Write beside its place, flush to the disk, rename."""
+    def _signed(self, record: Mapping[str, Any]) -> bool:
+        """Whether done.json is what `finish` wrote, in this stage's folder."""
+        if "stage" in record:
+            return record["stage"] == self.name and record["checksum"] == _checksum(record)
+        # of a version that did not write the stage's name, or no checksum either
+        return self._takes_unnamed and record.get("checksum", _checksum(record)) == _checksum(record)
+
+    def distrust(self) -> None:
+        """Take only what carries this stage's name from now on; remove what cannot.
+
+        For a stage whose key is damaged or another's, so that its folder may hold what another stage made.
+        """
+        self._takes_unnamed = False
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def owns(self, line: Chunk) -> bool:
+        """Return whether a journal's line is of this stage."""
+        return line.get("stage", self.name if self._takes_unnamed else None) == self.name
+
+    def accepts(self, total: int, chunk: int) -> Accept:
+        """Return what tells whether a line is one of the chunks that this stage's rows are cut into, and whole."""
+        return lambda line: (
+            self.owns(line) and 0 < len(line["rows"]) == chunk_length(line["start"], total, chunk)
+        )
+
+    def write(self, file: str, content: bytes, *, part: str = ".part") -> None:
+        """Write a file beside its place, flush it to the disk, and rename it into place.
+
+        Args:
+            file: its path in the stage's folder.
+            content: all of it.
+            part: the suffix while it is written; another one for each process that may write at the same time.
+        """
         target = self.folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(target.name + ".part")
+        beside = target.with_name(target.name + part)
         with beside.open("wb") as out:
             out.write(content)
             out.flush()
@@ -105,7 +144,12 @@ class Stage:
         beside.replace(target)
 
     def save(self, file: str, array: np.ndarray) -> None:
-        """An array as `.npy`, whole or not at all."""
+        """Write an array as `.npy`, whole or not at all.
+
+        Args:
+            file: its path in the stage's folder.
+            array: of any shape and dtype that needs no pickle.
+        """
         target = self.folder / file
         beside = target.with_name(target.name + ".part")
         with beside.open("wb") as out:
@@ -115,17 +159,26 @@ class Stage:
         beside.replace(target)
 
     def load(self, file: str) -> np.ndarray:
-        """The array, memory-mapped."""
+        """Return an array that `save` wrote, memory-mapped."""
         return np.load(self.folder / file, mmap_mode="r")
 
     def finish(self, summary: Mapping[str, Any], files: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Mark the stage done; `files` are checked each time it is used again."""
-        record = {
+        """Mark the stage done.
+
+        Args:
+            summary: JSON values that `summary` gives from now on.
+            files: paths in the stage's folder, whose content is checked each time the stage is used again.
+
+        Returns:
+            The summary.
+        """
+        record: dict[str, Any] = {
             "summary": dict(summary),
             "files": {file: file_sha256(self.folder / file) for file in files},
+            "stage": self.name,
         }
-        content = {**record, "checksum": _of(record)}
-        self.write(self.DONE, (json.dumps(content, indent=1) + "\n").encode())
+        content = {**record, "checksum": _checksum(record)}
+        self.write(DONE, (json.dumps(content, indent=1) + "\n").encode())
         shutil.rmtree(self.scratch, ignore_errors=True)
         return record["summary"]
 
@@ -140,31 +193,35 @@ class Stage:
         shard: Shard | None = None,
         engine: Engine | None = None,
     ) -> Rows:
-        """`work(start, stop)` for each chunk of `range(total)` that is not in the log yet, appended to it.
+        """Return all rows, computing the chunks that are not in the journal yet and appending them to it.
 
-        Chunks are cut the same way every time, so an LM sees the same batches whether or not the process
-        was killed half-way, and the rows come out the same to the last bit.
+        Chunks are cut the same way every time. An LM therefore sees the same batches whether or not the process was
+        killed half-way, and the rows are the same to the last bit.
 
         Args:
-            work: start, stop → one JSON value for each of the rows.
+            total: rows in all.
+            work: (start, stop) -> one JSON value a row.
             chunk: rows a chunk.
             what: the progress bar's label.
-            cost: a running count (LM tokens read), whose increase is kept with each chunk.
-            shard: make that part of the rows only, and return it. Without one, the rows that shards made
-                are verified and taken (`shards.merged`).
-            engine: makes the chunks elsewhere, instead of `work`.
+            cost: a running count (of LM tokens read), whose increase is kept with each chunk; none by default.
+            shard: make and return only that part of the rows. Without one, the rows that shards made are checked
+                and taken (`shards.merged`).
+            engine: makes the chunks elsewhere, in place of `work`.
+
+        Raises:
+            UserError: some shards' rows are missing, or two shards disagree.
         """
+        file = self.folder / (shard.file if shard else ROWS)
         if shard:
-            (self.folder / shard.file).parent.mkdir(exist_ok=True)
-        journal = Journal(self.folder / (shard.file if shard else "rows.jsonl"), "start")
+            file.parent.mkdir(exist_ok=True)
+        journal = Journal(file, "start", self.accepts(total, chunk))
         starts: Sequence[int] = range(0, total, chunk)
         if shard:
             starts = shard.chunks(starts)
         missing = [start for start in starts if start not in journal.lines]
         if missing and not shard:
-            journal.append(
-                [line for line in merged(self.folder, total, chunk) if line["start"] not in journal.lines]
-            )
+            others = merged(self.folder, total, chunk, self.owns)
+            journal.append([line for line in others if line["start"] not in journal.lines])
             missing = [start for start in missing if start not in journal.lines]
         if missing:
 
@@ -172,12 +229,14 @@ class Stage:
                 for start, stop in spans:
                     yield timed_chunk(work, start, stop, cost)
 
-            rows = {start: min(chunk, total - start) for start in starts}
-            count = sum(rows.values())
-            with tqdm(total=count, initial=count - sum(rows[start] for start in missing), desc=what) as bar:
-                for line in (engine or here)([(start, start + rows[start]) for start in missing]):
-                    journal.append([line])
-                    bar.update(rows[line["start"]])
+            lengths = {start: chunk_length(start, total, chunk) for start in starts}
+            count = sum(lengths.values())
+            with tqdm(
+                total=count, initial=count - sum(lengths[start] for start in missing), desc=what
+            ) as bar:
+                for line in (engine or here)([(start, start + lengths[start]) for start in missing]):
+                    journal.append([{"stage": self.name, **line}])
+                    bar.update(lengths[line["start"]])
         lines = [journal.lines[start] for start in starts]
         return Rows([row for line in lines for row in line["rows"]], lines)
 
@@ -190,12 +249,18 @@ class Stage:
         what: str,
         cost: Callable[[], int] = lambda: 0,
     ) -> Rows:
-        """The row of each key, in order; `work(some keys)` for those that are not in the log yet.
+        """Return the row of each key, in order, computing those that are not in the journal yet.
 
-        For rows that depend on their key alone: other keys may come later, and only they are worked on.
-        A chunk's cost is shared out evenly over its rows; a key that is asked for twice costs once.
+        For rows that depend on nothing but their key: other keys may be asked for later, and only they are worked on.
+
+        Args:
+            keys: one for each row wanted; a key that is given twice costs once.
+            work: some keys -> one JSON value a key.
+            chunk: keys that `work` is given at a time.
+            what: the progress bar's label.
+            cost: as in `rows`; a chunk's cost is shared out evenly over its rows.
         """
-        journal = Journal(self.folder / "keyed_rows.jsonl", "key")
+        journal = Journal(self.folder / KEYED_ROWS, "key", self.owns)
         asked = list(dict.fromkeys(keys))
         missing = [key for key in asked if key not in journal.lines]
         if missing:
@@ -204,14 +269,31 @@ class Stage:
                     some = missing[start : start + chunk]
                     rows, seconds, tokens = measured(partial(work, some), len(some), cost)
                     each = {"seconds": round(seconds / len(some), 4), "tokens": tokens / len(some)}
+                    named = zip(some, rows, strict=True)
                     journal.append(
-                        [{"key": key, "row": row, **each} for key, row in zip(some, rows, strict=True)]
+                        [{"stage": self.name, "key": key, "row": row, **each} for key, row in named]
                     )
                     bar.update(len(some))
         return Rows([journal.lines[key]["row"] for key in keys], [journal.lines[key] for key in asked])
 
+    def missing_rows(self, total: int, chunk: int) -> list[int]:
+        """Return the first rows of the chunks that `rows` would compute. Nothing on disk changes."""
+        lines = read_lines(self.folder / ROWS, "start", self.accepts(total, chunk))
+        return [start for start in range(0, total, chunk) if start not in lines]
 
-def _of(record: Mapping[str, Any]) -> str:
-    """The checksum of what done.json says."""
+    def missing_keys(self, keys: Sequence[str]) -> list[str]:
+        """Return the keys whose rows `keyed_rows` would compute, each once. Nothing on disk changes."""
+        lines = read_lines(self.folder / KEYED_ROWS, "key", self.owns)
+        return [key for key in dict.fromkeys(keys) if key not in lines]
+
+    def rows_so_far(self) -> list[Any]:
+        """Return the rows that are in the journal, in order. Nothing on disk changes."""
+        lines = read_lines(self.folder / ROWS, "start", self.owns).values()
+        return [row for line in sorted(lines, key=lambda line: line["start"]) for row in line["rows"]]
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    """The checksum of what done.json says; the stage's name is part of it where it is given."""
+    content = [record["summary"], record["files"], *([record["stage"]] if "stage" in record else [])]
     # as it will be read back: keys are strings by then
-    return digest(json.loads(json.dumps([record["summary"], record["files"]])))
+    return digest(json.loads(json.dumps(content)))
