@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.report.table import Table
+from ceil_jax.store.compiled import compiled_folder
 from ceil_jax.tasks.assets import ASSETS, cache_path
 
 PROBES = {
@@ -163,8 +164,8 @@ def _cache() -> Iterator[Finding]:
             yield Finding(f"  {name}", f"{size}, {asset.licence}")
         else:
             yield Finding(f"  {name}", f"not fetched; the first use does it ({asset.licence})", "missing")
-    compiled = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or folder / "xla")
-    yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}")
+    compiled = compiled_folder(folder / "xla")
+    yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}; deleting the folder is safe")
 
 
 def _writable(folder: Path) -> bool:

@@ -21,6 +21,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.pipeline.demo import DEMO, DEMO_RETRIEVERS
 from ceil_jax.report.command import report
+from ceil_jax.store.compiled import use_compiled
 from ceil_jax.tasks.assets import cache_path
 
 DESCRIPTION = """Chooses the examples in a prompt: the set from your bank that helps a language model most.
@@ -238,8 +239,6 @@ def command(
     line about what the user can mend."""
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    # compiled functions outlive the process: a second run starts at once
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
@@ -247,6 +246,8 @@ def command(
         scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
         if {"-h", "--help"} & {*rest}:
             join_lines(type(scales[scale]), OwnData, Hosts)
+        if rest[:1] != ["doctor"]:  # which writes nothing
+            use_compiled(cache_path() / "xla")
         code = run(scales[scale], rest)
     except HostLost as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
