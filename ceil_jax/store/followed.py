@@ -22,7 +22,7 @@ class FollowedStage(Stage):
     def summary(self) -> dict[str, Any] | None:
         return self.peek()
 
-    def write(self, file: str, content: bytes) -> None:
+    def write(self, file: str, content: bytes, *, part: str = ".part") -> None:
         """Do nothing: the leader writes the file."""
 
     def save(self, file: str, array: np.ndarray) -> None:
