@@ -1,4 +1,4 @@
-"""Text -> vectors: a network, its parameters and its tokenizer."""
+"""The Flax encoder: a network, its parameters and its tokenizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,36 +17,45 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
-from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
+from ceil_jax.encoders.files import replace_files, write_json, write_tensors
+from ceil_jax.encoders.hf_folder import MARKERS, Checkpoint, write_folder
+from ceil_jax.encoders.parameters import Params, check_same_shapes
+from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
+from ceil_jax.encoders.tokenizers import (
+    PretrainedTokenizer,
+    Tokenizer,
+    Tokens,
+    batches,
+    pad,
+    padded_length,
+)
 from ceil_jax.errors import UserError, unknown_name
-
-if TYPE_CHECKING:
-    from ceil_jax.encoders.hf_folder import Checkpoint
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
-Params = Mapping[str, jax.Array]
-"""float32, by dotted path: `layers.0.attention.query.kernel`."""
+FACTORY_FILE = "ceil_jax.json"
+"""The file of a saved encoder that names its factory, where the network is of no Hugging Face family."""
 
 
 class Encoder:
-    """A text encoder. Nothing in it changes: `with_params` and `with_dtype` give another one.
+    """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` and `with_dtype` return
+    another one.
 
     Args:
         module: a Flax module called as `module(ids, mask, *, key=None)`, int32 [B, T] twice, that returns
-            [B, D]; `key` asks for dropout. Its `nnx.Param`s are the parameters; any other state is constant.
-            Its leaves may be shapes only (`nnx.eval_shape`) until `with_params` gives values.
-        tokenizer: texts to lists of ids.
+            [B, D]; `key` turns dropout on. Its `nnx.Param`s are the parameters; any other state is constant.
+            Its leaves may be shapes only (`nnx.eval_shape`) until `with_params` gives them values.
+        tokenizer: turns texts into lists of token ids.
         max_length: longer texts are cut to so many tokens, special tokens included.
-        name: what reports call it.
-        factory: the registered name or `module:function` that makes such an encoder; `save_pretrained` needs
-            it to bring back a network that is not of a Hugging Face family.
-        checkpoint: what a Hugging Face folder holds beside the parameters.
+        name: the name shown in reports; by default the class of the module.
+        factory: the registered name or `module:function` that makes such an encoder; without it
+            `save_pretrained` refuses a network that is not of a Hugging Face family.
+        checkpoint: what the Hugging Face folder that it came from holds beside the parameters.
     """
 
     apply: Callable[..., Float[Array, "b d"]]
-    """`apply(params, tokens, *, key=None)`: the vectors [B, D], float32. A pure function, to jit and
-    differentiate; dropout is on when a key is given. It casts the parameters to the encoder's dtype."""
+    """`apply(params, tokens, *, key=None)` returns the vectors, float32 [B, D]. It is a pure function, to jit and
+    to differentiate. Dropout is on when a key is given. Parameters are cast to the encoder's dtype."""
 
     def __init__(
         self,
@@ -72,23 +81,29 @@ class Encoder:
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
         self.dtype = dtype
-        # kept apart from self: copies share the compiled function, and it keeps no parameters alive
+        # a function apart from self: copies share what is compiled, and it keeps no parameters alive
         self.apply = _apply(self._graphdef, self._constants, self._paths, DTYPES[dtype])
         self._jitted = jax.jit(self.apply)
 
     def with_params(self, params: Params) -> Encoder:
-        """This encoder with other parameters; compiled functions are shared.
+        """Return this encoder with other parameters; the compiled functions are shared.
+
+        Args:
+            params: arrays with the names and shapes of `self.params`.
 
         Raises:
-            UserError: the names or shapes are not this encoder's; both sides are named.
+            UserError: names or shapes differ; both sides are named.
         """
-        fits(self.params, params, f"parameters for {self.name}")
+        check_same_shapes(self.params, params, f"parameters for {self.name}")
         return self._changed(params=params)
 
     def with_dtype(self, dtype: str) -> Encoder:
-        """This encoder computing in "float32" or "bfloat16"; parameters and vectors stay float32.
+        """Return this encoder computing in "float32" or "bfloat16"; its parameters and vectors stay float32.
 
-        What a float32 matrix product is on a GPU or TPU is `jax_default_matmul_precision`'s to say.
+        On a GPU or TPU, `jax_default_matmul_precision` decides how exact a float32 matrix product is.
+
+        Raises:
+            UserError: the dtype is another one.
         """
         if dtype == self.dtype:
             return self
@@ -97,7 +112,7 @@ class Encoder:
         return other
 
     def renamed(self, name: str, factory: str | None = None) -> Encoder:
-        """This encoder under another name; `factory` says what builds its network."""
+        """Return this encoder under another name; `factory` replaces the name of the function that makes it."""
         return self._changed(name=name, factory=factory or self.factory)
 
     def _changed(self, **attributes: Any) -> Encoder:
@@ -109,17 +124,19 @@ class Encoder:
 
     @property
     def module(self) -> Any:
-        """The Flax module with these parameters, for a look inside."""
+        """The Flax module with these parameters, to look inside."""
         state = nnx.from_flat_state({path: self.params[name] for name, path in self._paths.items()})
         return nnx.merge(self._graphdef, state, *self._constants)
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of a sha256 over weights, other state, the network's name, tokenizer and dtype. The same with
-        every version of jax: a saved bank is checked by it."""
-        what = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
+        """16 hex digits of a sha256 over the weights, other state, network, tokenizer and dtype.
+
+        It is the same with every version of jax, because a saved selector is checked by it.
+        """
+        network = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
         digest = hashlib.sha256(
-            f"{what} {self.tokenizer.fingerprint} {self.max_length} {self.dtype}".encode()
+            f"{network} {self.tokenizer.fingerprint} {self.max_length} {self.dtype}".encode()
         )
         for name in sorted(self.params):
             value = np.ascontiguousarray(self.params[name])
@@ -131,12 +148,14 @@ class Encoder:
 
     @cached_property
     def cached_as(self) -> str:
-        """`fingerprint`, and for a network of the user's own its program too: the key of cached vectors, so that an
-        edited `__call__` does not find those of the old one."""
+        """The key of cached vectors: `fingerprint`, and for a network of the user's own its program too.
+
+        An edited `__call__` therefore does not find the vectors of the old one.
+        """
         if self.checkpoint is not None:
             return self.fingerprint
         program = jax.make_jaxpr(self.apply)(self.params, self._probe)
-        # functions in it are shown with where they lie in memory
+        # the text names functions by their address in memory
         text = re.sub(r"0x[0-9a-f]+", "", str(program))
         digest = hashlib.sha256(f"{self.fingerprint} {text}".encode())
         _add_arrays(digest, program.consts)
@@ -144,16 +163,24 @@ class Encoder:
 
     @cached_property
     def _cast_params(self) -> Params:
-        """In the compute dtype and on every device, so that `encode` does not cast or copy for every batch."""
+        """The parameters in the compute dtype on every device, so that `encode` casts and copies them once."""
         cast = {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
         return jax.device_put(cast, whole(device_mesh()))
 
-    def require_network(self) -> None:
-        """Nothing here; an encoder whose network is elsewhere says that it cannot be trained or saved."""
-
     def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
-        """The texts cut and padded to `length` tokens, or to `max_length` if that is less; with no `length`,
-        padded to the batch length that their longest needs."""
+        """Tokenise and pad texts.
+
+        Args:
+            texts: N texts.
+            length: tokens to cut and pad to, at most `max_length`; by default the batch length (`LENGTHS`) that
+                the longest text needs.
+
+        Returns:
+            ids and mask, int32 [N, T].
+
+        Raises:
+            UserError: `texts` is not a list of strings.
+        """
         most = self.max_length if length is None else min(length, self.max_length)
         ids = self._ids(texts, most)
         if length is None:
@@ -161,21 +188,24 @@ class Encoder:
         return pad(ids, most, self.tokenizer.pad_id)
 
     def _ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        if isinstance(texts, str):
-            raise UserError(f"texts is one string, {texts[:40]!r}; expected a list of strings")
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(f"texts[{i}] is {text!r}; expected a string")
+        check_texts(texts)
         return self.tokenizer(texts, max_length)
 
     def encode(
         self, texts: Sequence[str], batch_size: int = 64, progress: bool = False
     ) -> Float[np.ndarray, "n d"]:
-        """The vector of each text, float32, in the order given.
+        """Return the vector of each text, float32 [N, D], in the order given.
 
-        Texts are sorted by length and padded to one of a few shapes; a text's vector does not depend on the
-        others, to float error. `batch_size` is for texts of up to 128 tokens; longer ones go fewer at a time.
-        Every device of this process takes as many.
+        Texts are sorted by length and padded to one of a few shapes. A text's vector does not depend on the other
+        texts, up to float error. Batches are split evenly over the devices of this process.
+
+        Args:
+            texts: N texts.
+            batch_size: texts a batch and device, for texts of up to 128 tokens; longer texts go fewer at a time.
+            progress: show a progress bar when it takes longer than a second.
+
+        Raises:
+            UserError: `texts` is not a list of strings, or a vector is not finite.
         """
         from tqdm.auto import tqdm
 
@@ -183,8 +213,8 @@ class Encoder:
         ids = self._ids(texts, self.max_length)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size
-        what = f"encode ({self.name})"
-        with tqdm(total=len(texts), desc=what, unit="text", delay=1, disable=not progress) as bar:
+        label = f"encode ({self.name})"
+        with tqdm(total=len(texts), desc=label, unit="text", delay=1, disable=not progress) as bar:
 
             def receive(chosen: np.ndarray, result: jax.Array) -> None:
                 vectors[chosen] = np.asarray(result)[: len(chosen)]
@@ -195,25 +225,58 @@ class Encoder:
                 rows = filled_up(rows, mesh)
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
                 result = self._jitted(self._cast_params, jax.device_put(tokens, split(mesh)))
-                # read the batch before only now: the device works while this thread pads the next
+                # the previous batch is read only now, so that the device works while this thread pads the next
                 if running:
                     receive(*running)
                 running = chosen, result
             if running:
                 receive(*running)
+        check_finite(vectors, texts, self.name)
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a folder for `load_encoder`, and for transformers and sentence-transformers if the network is
-        of a Hugging Face family; see `ceil_jax.encoders.registry.save_encoder`."""
-        from ceil_jax.encoders.registry import save_encoder
+        """Write the encoder so that `load_encoder(folder)` brings it back; each file appears whole or not at all.
 
-        save_encoder(self, Path(folder))
+        A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers folder, which
+        transformers and sentence-transformers read. Any other network is written as its parameters and the name
+        of its factory.
+
+        Raises:
+            UserError: the disk is full, the folder cannot be written, or the encoder has no factory's name.
+        """
+        if self.checkpoint is None and self.factory is None:
+            raise UserError(
+                f"encoder {self.name!r} cannot be saved: nothing says how to build its network again; "
+                "load it by a name given to register_encoder, or as 'module:function'"
+            )
+        replace_files(Path(folder), self._write, MARKERS if self.checkpoint is None else (FACTORY_FILE,))
+
+    def _write(self, folder: Path) -> None:
+        if self.checkpoint is None:
+            write_tensors(folder / "model.safetensors", self.params)
+            write_json(folder / FACTORY_FILE, {"factory": self.factory})
+        else:
+            assert isinstance(self.tokenizer, PretrainedTokenizer)
+            write_folder(self.checkpoint, self.params, self.tokenizer, self.max_length, folder)
+
+
+def require_network(encoder: TextEncoder) -> Encoder:
+    """Return the encoder if it can be trained and saved.
+
+    Raises:
+        UserError: it only gives vectors, as an encoder behind an endpoint does.
+    """
+    if not isinstance(encoder, Encoder):
+        raise UserError(
+            f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be compared, but it cannot "
+            "be trained or saved; EPR and CEIL take a local encoder, such as all-MiniLM-L6-v2"
+        )
+    return encoder
 
 
 def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
     for path, leaf in jax.tree.leaves_with_path(tree):
-        # random keys, which dropout's state holds, are no numbers
+        # dropout's state holds random keys, which are not arrays of numbers
         value = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         digest.update(f"{jax.tree_util.keystr(path)} {value.shape} {value.dtype}".encode())
         digest.update(np.ascontiguousarray(value).data)
@@ -221,28 +284,6 @@ def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
 
 def _is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def fits(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """Check that two sets of arrays, or of anything with a shape, have the same names and shapes.
-
-    Raises:
-        UserError: with up to three names for each kind of difference.
-    """
-    missing = [name for name in expected if name not in found]
-    unexpected = [name for name in found if name not in expected]
-    shapes = [
-        f"{name} {tuple(found[name].shape)} where {tuple(expected[name].shape)} was expected"
-        for name in expected
-        if name in found and tuple(found[name].shape) != tuple(expected[name].shape)
-    ]
-    differences = [
-        f"{kind} {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-        for kind, names in (("missing", missing), ("unexpected", unexpected), ("shape of", shapes))
-        if names
-    ]
-    if differences:
-        raise UserError(f"{where}: a checkpoint of another architecture: {'; '.join(differences)}")
 
 
 def _apply(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.client import Client
@@ -20,7 +19,7 @@ _NETWORK = {"params", "apply", "tokenizer", "checkpoint", "factory", "max_length
 """Of an encoder whose network is here."""
 
 
-class EndpointEncoder(Encoder):
+class EndpointEncoder:
     """Vectors from a server, for whatever compares them: topk, mmr, dpp, skill_*, target_knn, a selector.
 
     It has no parameters, so EPR and CEIL cannot train it and it cannot be saved.
@@ -60,10 +59,10 @@ class EndpointEncoder(Encoder):
         return self.fingerprint
 
     @cached_property
-    def dim(self) -> int:  # type: ignore[override]
+    def dim(self) -> int:
         return self._embedded(["dimension"]).shape[1]
 
-    def with_dtype(self, dtype: str) -> Encoder:
+    def with_dtype(self, dtype: str) -> EndpointEncoder:
         """Itself: what the server computes in is the server's to say."""
         return self
 

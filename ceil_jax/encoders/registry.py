@@ -1,4 +1,4 @@
-"""Names -> encoders, and encoders -> folders."""
+"""Encoders by name: registered names, folders, functions of the user's own, the hub, and servers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import inspect
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import cast
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
-from ceil_jax.encoders.encoder import Encoder, fits
-from ceil_jax.encoders.hf_folder import read_folder, read_json, read_tensors, write_folder, write_json
+from ceil_jax.encoders.encoder import FACTORY_FILE, Encoder
+from ceil_jax.encoders.files import read_json, read_tensors
+from ceil_jax.encoders.hf_folder import read_folder
+from ceil_jax.encoders.parameters import check_same_shapes
 from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokenizer
 from ceil_jax.encoders.transformer import Transformer, TransformerConfig
 from ceil_jax.errors import UserError, unknown_name
@@ -27,11 +28,7 @@ from ceil_jax.tasks.assets import fetch
 
 Factory = Callable[[], Encoder]
 
-FACTORY_FILE = "ceil_jax.json"
-"""In the folder of a saved encoder that is not of a Hugging Face family: the name of its factory."""
-
-_MARKS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-"""In the folder of one that is: what readers of such folders begin with."""
+_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 def load_encoder(
@@ -41,30 +38,35 @@ def load_encoder(
     endpoint: EndpointConfig | None = None,
     allow_import: Collection[str] = (),
 ) -> Encoder:
-    """The encoder of that name.
+    """Load an encoder.
 
-    In this order: a registered name ("tiny", "all-MiniLM-L6-v2", "all-mpnet-base-v2" and those added with
-    `register_encoder`); a folder, from `save_pretrained`, transformers or sentence-transformers;
-    `module:function`, a function of the user's own that returns an Encoder; a Hugging Face hub id; a server's
-    model, `http://host:8000/v1#model-name`, which embeds but cannot be trained (`endpoint` says how to ask).
-    Pooling and normalisation are the checkpoint's own; a plain Hugging Face folder, which does not say, gets
-    mean pooling and vectors of any length. dtype is what it computes in: "float32" or "bfloat16".
+    Pooling and normalisation are those of the checkpoint. A plain Hugging Face folder, which has neither, gets
+    mean pooling without normalisation.
 
-    A folder of a user's own network names the function that builds it. That function is imported only if
-    `allow_import` holds its module ("my_encoders") or its full name ("my_encoders:build"), and never for what was
-    downloaded from the hub; names given to `register_encoder` need no import.
+    Args:
+        name_or_path: the first of these that applies: a registered name ("tiny", "all-MiniLM-L6-v2",
+            "all-mpnet-base-v2", or one given to `register_encoder`); `module:function`, a function that returns
+            an `Encoder`; a folder written by `save_pretrained`, transformers or sentence-transformers; the id of
+            a Hugging Face hub repository; the address of a server's model, `http://host:8000/v1#model-name`,
+            which gives a `TextEncoder` that cannot be trained.
+        dtype: what the encoder computes in, "float32" (the default) or "bfloat16".
+        endpoint: how a server is asked; by default `EndpointConfig()`.
+        allow_import: modules ("my_encoders") or functions ("my_encoders:build") that may be imported to build the
+            network of a local folder whose network is of no Hugging Face family. A name given to
+            `register_encoder` needs no import, and a folder from the hub never imports anything.
 
     Raises:
-        UserError: none of these, a checkpoint that cannot be read or is of another architecture, or a folder
-            whose function may not be imported.
+        UserError: the name is none of these, the folder cannot be read, its weights are of another architecture,
+            or it names a function that it may not import.
     """
     name = os.fspath(name_or_path)
     if is_address(name):
         from ceil_jax.encoders.endpoint import EndpointEncoder
 
-        return EndpointEncoder(name, endpoint or EndpointConfig())
+        # typed as the common case; `require_network` refuses it where a network is needed
+        return cast(Encoder, EndpointEncoder(name, endpoint or EndpointConfig()))
     folder = Path(name).expanduser()
-    if name in _FACTORIES or re.fullmatch(r"[\w.]+:\w+", name):
+    if name in _FACTORIES or _FUNCTION.fullmatch(name):
         encoder = _made_by(name)
     elif folder.is_dir():
         encoder = _from_folder(folder, folder.resolve().name, allow_import)
@@ -85,7 +87,14 @@ def register_encoder(name: str, factory: Factory) -> None:
 def init_encoder(
     config: TransformerConfig, key: jax.Array, tokenizer: Tokenizer | None = None, name: str = "random"
 ) -> Encoder:
-    """An untrained encoder, its weights drawn from the key; by default with a hashing tokenizer."""
+    """Return an encoder with random weights.
+
+    Args:
+        config: the shape of the network.
+        key: the random key that the weights are drawn from.
+        tokenizer: by default a `HashingTokenizer`, which needs no vocabulary.
+        name: the name shown in reports.
+    """
     return Encoder(
         Transformer(config, nnx.Rngs(key)),
         tokenizer or HashingTokenizer(config.vocab_size, config.pad_id),
@@ -94,78 +103,38 @@ def init_encoder(
     )
 
 
-def save_encoder(encoder: Encoder, folder: Path) -> None:
-    """Write the encoder so that `load_encoder(folder)` brings it back; each file appears whole or not at all.
-
-    A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers folder. Any
-    other network is written as its parameters and the name of its factory.
-
-    Raises:
-        UserError: the disk is full or the folder cannot be written; an encoder without a factory's name.
-    """
-    if encoder.checkpoint is None and encoder.factory is None:
-        raise UserError(
-            f"encoder {encoder.name!r} cannot be saved: nothing says how to build its network again; "
-            "load it by a name given to register_encoder, or as 'module:function'"
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-            writing = Path(scratch)
-            if encoder.checkpoint is not None:
-                write_folder(encoder, writing)
-            else:
-                _write_params(encoder, writing)
-            for file in sorted(writing.rglob("*")):
-                target = folder / file.relative_to(writing)
-                if file.is_dir():
-                    target.mkdir(exist_ok=True)
-                else:
-                    os.replace(file, target)
-            # what says that another kind of encoder was saved here before
-            for name in _MARKS if encoder.checkpoint is None else (FACTORY_FILE,):
-                (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; free space or choose another folder"
-        ) from None
-
-
-def _write_params(encoder: Encoder, folder: Path) -> None:
-    from safetensors.numpy import save_file
-
-    params = {name: np.ascontiguousarray(value) for name, value in encoder.params.items()}
-    save_file(params, folder / "model.safetensors")
-    write_json(folder / FACTORY_FILE, {"factory": encoder.factory})
-
-
 def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) -> Encoder:
     if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
         # archives are often unpacked into a folder of their own
         inner = [file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))]
         folder = inner[0] if inner else folder
     if not (folder / FACTORY_FILE).is_file():
-        return read_folder(folder, name)
-    factory = str(read_json(folder / FACTORY_FILE).get("factory"))
-    allow_import = (allow_import,) if isinstance(allow_import, str) else allow_import
-    allowed = factory in allow_import or factory.partition(":")[0] in allow_import
-    if factory not in _FACTORIES and not allowed:
+        network, params, tokenizer, max_length, checkpoint = read_folder(folder)
+        return Encoder(
+            network, tokenizer, max_length=max_length, name=name, checkpoint=checkpoint
+        ).with_params(params)
+    factory = read_json(folder / FACTORY_FILE).get("factory")
+    if not isinstance(factory, str):
+        raise UserError(f"{folder / FACTORY_FILE}: factory is {str(factory)[:40]}; expected a name")
+    module = factory.partition(":")[0]
+    allowed = {allow_import} if isinstance(allow_import, str) else set(allow_import)
+    if factory not in _FACTORIES and not {factory, module} & allowed:
         raise UserError(
             f"{name} asks to import {factory!r}; look at it, then register it with register_encoder, or, for a "
-            f"folder of your own, pass allow_import=({factory.partition(':')[0]!r},)"
+            f"folder of your own, pass allow_import=({module!r},)"
         )
     tensors = read_tensors(folder)
     encoder = _made_by(factory).renamed(name, factory)
-    fits(encoder.params, tensors, str(folder))
+    check_same_shapes(encoder.params, tensors, str(folder))
     return encoder.with_params({key: jnp.asarray(tensor) for key, tensor in tensors.items()})
 
 
 def _made_by(name: str) -> Encoder:
-    """What the factory of that registered name, or that `module:function`, returns, marked with the name."""
+    """Call the factory with that registered name, or that `module:function`; the encoder gets its name."""
     factory = _FACTORIES.get(name) or _imported(name)
     try:
         inspect.signature(factory).bind()
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UserError(f"{name}: {error}; the factory of an encoder is called without arguments") from None
     encoder = factory()
     if not isinstance(encoder, Encoder):
@@ -176,9 +145,9 @@ def _made_by(name: str) -> Encoder:
 
 
 def _imported(name: str) -> Factory:
-    """The function that `module:function` names; modules in the current folder count too."""
+    """Import the function of `module:function`; modules in the current folder are found too."""
     module_name, _, function = name.partition(":")
-    if not function:
+    if not _FUNCTION.fullmatch(name):
         raise unknown_name("encoder", name, _FACTORIES)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -197,7 +166,7 @@ def _imported(name: str) -> Factory:
 
 
 def _download(name: str) -> Path:
-    """The folder of a hub id: configuration, tokenizer and safetensors only."""
+    """Fetch a hub repository's configuration, tokenizer and safetensors, and return its folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -213,7 +182,7 @@ def _download(name: str) -> Path:
 
 
 def _tiny() -> Encoder:
-    """The deterministic test encoder: a seeded BERT of two layers that hashes words."""
+    """The deterministic test encoder: a seeded BERT of two layers whose tokenizer hashes words."""
     config = TransformerConfig(
         family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128
     )

@@ -1,4 +1,4 @@
-"""Text -> padded integer arrays: tokenizers, and the few lengths that batches are padded to."""
+"""From text to padded arrays of token ids: the tokenizers, and the few lengths that batches are padded to."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import jax
 
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Batches are padded to one of these: every new shape costs a compilation, every padding token is wasted."""
+"""Tokens that a batch is padded to: every new shape costs a compilation, and every padding token is wasted."""
 
 TRAINING_LENGTHS = (32, 64, 96, 128, 512)
-"""The same where a step is learnt from, whose compilation takes longer."""
+"""The lengths of training batches; they are fewer because a training step takes longer to compile."""
 
 
 class Tokens(NamedTuple):
@@ -33,26 +33,28 @@ class Tokens(NamedTuple):
 
 
 class Tokenizer(Protocol):
-    """What an encoder asks of a tokenizer."""
+    """The tokenizer that an encoder needs."""
 
     @property
-    def pad_id(self) -> int: ...
+    def pad_id(self) -> int:
+        """The id that fills a text up to the batch's length."""
+        ...
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the ids of some text change; part of the key under which embeddings are cached."""
+        """A text that changes when the ids of some text do; vectors are cached under it."""
         ...
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """The ids of each text, special tokens included, cut to `max_length`."""
+        """Return the ids of each text, special tokens included, cut to `max_length`."""
         ...
 
 
 @dataclass(frozen=True)
 class HashingTokenizer:
-    """One token a word, its id the word's hash: no vocabulary and nothing to download.
+    """A tokenizer whose ids are hashes of words: it has no vocabulary, and nothing is downloaded.
 
-    Words are lower-cased runs of word characters, or single other characters; id 0 pads, id 1 starts a text.
+    A word is a lower-cased run of word characters, or another single character. Id 0 pads and id 1 starts a text.
     """
 
     vocab_size: int = 4096
@@ -70,7 +72,7 @@ class HashingTokenizer:
 
 
 class PretrainedTokenizer:
-    """A Hugging Face tokenizer; texts get a prefix and are lower-cased first where the checkpoint says so."""
+    """A Hugging Face tokenizer, with the prefix and the lower-casing that the checkpoint asks for."""
 
     def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
         self.tokenizer, self.prefix, self.lower_case = tokenizer, prefix, lower_case
@@ -80,12 +82,12 @@ class PretrainedTokenizer:
     def fingerprint(self) -> str:
         if self.tokenizer.is_fast:
             content = json.loads(self.tokenizer.backend_tokenizer.to_str())
-            # these two hold whatever the last call asked for
+            # these two hold the options of the last call
             del content["truncation"], content["padding"]
         else:
             content = [type(self.tokenizer).__name__, self.tokenizer.get_vocab()]
-        what = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
-        return hashlib.sha256(what.encode()).hexdigest()
+        described = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
+        return hashlib.sha256(described.encode()).hexdigest()
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         texts = [self.prefix + text for text in texts]
@@ -103,7 +105,7 @@ class PretrainedTokenizer:
 
 
 def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:
-    """The length in `lengths` that `longest` tokens are padded to, never beyond `max_length`."""
+    """Return the length in `lengths` that `longest` tokens are padded to, at most `max_length`."""
     place = bisect.bisect_left(lengths, longest)
     return min(lengths[place], max_length) if place < len(lengths) else max_length
 
@@ -111,11 +113,19 @@ def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENG
 def batches(
     lengths: Sequence[int], batch_size: int, max_length: int
 ) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
-    """The places of texts to encode together, and the shape (rows, length) to pad them to.
+    """Group texts of similar length into batches of a few shapes.
 
-    Longest first: the time left that a progress bar shows is then too high, never too low. No text is padded
-    to more than about twice its length; `batch_size` is for texts of up to 128 tokens and shrinks beyond in
-    proportion; rows are `batch_size` or, where fewer texts are left, a power of four.
+    The longest come first, so that the remaining time of a progress bar is too high rather than too low. No text
+    is padded to more than about twice its length. A batch has `batch_size` rows or, where fewer texts are left, a
+    power of four.
+
+    Args:
+        lengths: the tokens of each text.
+        batch_size: rows of a batch for texts of up to 128 tokens; beyond, it shrinks in proportion.
+        max_length: the most tokens of a text.
+
+    Yields:
+        the positions of the texts of a batch, and its shape (rows, length).
     """
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):
@@ -130,7 +140,7 @@ def batches(
 
 
 def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:
-    """`ids` as int32 arrays [rows, length]; rows beyond those given are all padding."""
+    """Return `ids` padded to int32 arrays [rows, length]; rows beyond those given are all padding."""
     shape = (len(ids) if rows is None else rows, length)
     padded, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
     for row, text in enumerate(ids):

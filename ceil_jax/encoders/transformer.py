@@ -1,8 +1,10 @@
-"""The BERT, RoBERTa and MPNet networks: token ids -> one vector a text.
+"""The BERT, RoBERTa and MPNet networks: from token ids to one vector for each text.
 
-They are one architecture: learned positions, post-norm blocks, and a pooled last layer. RoBERTa and MPNet
-count positions from `pad_id + 1` over the tokens that are not padding; MPNet has no token types, and adds to
-the attention scores a bias by relative position that all layers share.
+The three share one architecture: learned positions, post-norm blocks and a pooled last layer. RoBERTa and MPNet
+count positions from `pad_id + 1` over the tokens that are not padding. MPNet has no token types, and adds a bias
+by relative position, shared by all layers, to the attention scores.
+
+Shapes: b texts, t tokens, d the width, h attention heads.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
 }
-"""By the names that Hugging Face configurations use."""
+"""Activation functions by their names in Hugging Face configurations."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,12 @@ class TransformerConfig:
 
     @property
     def first_position(self) -> int:
-        """The row of the position table that the first token takes."""
+        """The row of the position table that belongs to the first token."""
         return 0 if self.family == "bert" else self.pad_id + 1
 
 
 class Attention(nnx.Module):
-    """softmax(QKᵀ/√d + bias) V over `heads` heads, and an output projection."""
+    """Multi-head attention, softmax(QKᵀ/√d + bias) V, and an output projection (Vaswani et al. 2017, §3.2)."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.heads, self.dropout = config.heads, config.attention_dropout
@@ -77,7 +79,7 @@ class Attention(nnx.Module):
         q, k, v = (
             layer(x).reshape(*x.shape[:2], self.heads, -1) for layer in (self.query, self.key, self.value)
         )
-        # scores and softmax in float32, whatever the dtype
+        # scores and softmax are computed in float32, whatever the dtype
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
         weights = jax.nn.softmax(scores / math.sqrt(q.shape[-1]) + bias, axis=-1).astype(x.dtype)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", dropout(weights, self.dropout, key), v)
@@ -85,7 +87,7 @@ class Attention(nnx.Module):
 
 
 class Block(nnx.Module):
-    """x ← norm(x + attention(x)); x ← norm(x + down(act(up(x))))."""
+    """A post-norm block: x ← norm(x + attention(x)); x ← norm(x + down(act(up(x))))."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.dropout = config.dropout
@@ -106,7 +108,7 @@ class Block(nnx.Module):
 
 
 class Embeddings(nnx.Module):
-    """norm(word + position + token type 0)."""
+    """The input of the first block: norm(word + position + token type 0)."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         embed = partial(nnx.Embed, features=config.width, embedding_init=_normal, rngs=rngs)
@@ -121,8 +123,8 @@ class Embeddings(nnx.Module):
         if self.config.family == "bert":
             positions = jnp.arange(ids.shape[1])[None]
         else:
-            # by the ids, not the mask, as the released checkpoints were trained: a <pad> written out in a
-            # text takes the padding position too
+            # positions count the ids, not the mask, because the released checkpoints were trained that way: a
+            # <pad> written out in a text takes the padding position too
             real = (ids != self.config.pad_id).astype(jnp.int32)
             positions = jnp.cumsum(real, axis=1) * real + self.config.pad_id
         x = self.word(ids) + self.position(positions)
@@ -132,7 +134,8 @@ class Embeddings(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """A text encoder: `(ids, mask) -> [B, D]`, pooled and, if the config says so, of unit length."""
+    """The whole network: `(ids, mask)`, int32 [B, T] twice, to pooled vectors [B, D], of unit length if the
+    configuration says so."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
@@ -144,7 +147,7 @@ class Transformer(nnx.Module):
         self.layers = nnx.List([Block(config, rngs) for _ in range(config.layers)])
 
     def bias(self, mask: Int[Array, "b t"]) -> Float[Array, "#b #h #t t"]:
-        """What is added to the attention scores: −∞ (nearly) on padding, and MPNet's relative positions."""
+        """The term added to the attention scores: float32's least number on padding, and MPNet's relative positions."""
         bias = jnp.where(mask[:, None, None, :] > 0, 0.0, jnp.finfo(jnp.float32).min)
         if self.config.family == "mpnet":
             buckets = relative_buckets(mask.shape[1], self.config.relative_buckets)
@@ -155,7 +158,7 @@ class Transformer(nnx.Module):
     def hidden_states(
         self, ids: Int[Array, "b t"], mask: Int[Array, "b t"], *, key: jax.Array | None = None
     ) -> list[Float[Array, "b t d"]]:
-        """The embeddings, then the output of every layer; `key` turns dropout on."""
+        """Return the embeddings and the output of every layer; `key` turns dropout on."""
         keys = _split(key, 1 + len(self.layers))
         states = [dropout(self.embeddings(ids), self.config.dropout, keys[0])]
         bias = self.bias(mask)
@@ -172,33 +175,41 @@ class Transformer(nnx.Module):
 
 
 def mean_pool(x: Float[Array, "b t d"], mask: Int[Array, "b t"]) -> Float[Array, "b d"]:
-    """The mean of the tokens' vectors; zero where a row is all padding."""
+    """Return the mean of each text's token vectors; zero where a row is all padding."""
     weights = mask.astype(x.dtype)[:, :, None]
     return (x * weights).sum(1) / jnp.maximum(weights.sum(1), 1e-9)
 
 
 def unit(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
-    """x / ‖x‖; zero, with a zero gradient, where x is."""
+    """Return x / ‖x‖ for each row; a row of zeros gives zeros and a zero gradient."""
     return x * jax.lax.rsqrt(jnp.maximum((x * x).sum(-1, keepdims=True), 1e-24))
 
 
-def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """x, each entry zeroed with probability `rate` and the others divided by 1 − rate; x if key is None."""
+def dropout(x: Float[Array, "*s"], rate: float, key: jax.Array | None) -> Float[Array, "*s"]:
+    """Zero each entry of x with probability `rate` and divide the others by 1 − rate; without a key, return x."""
     if key is None or rate == 0.0:
         return x
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), jnp.zeros_like(x))
 
 
-def relative_buckets(length: int, buckets: int, furthest: int = 128) -> np.ndarray:
-    """int32 [T, T]: MPNet's bucket of (query position, key position), after T5 (Raffel et al. 2020, §2.1).
+def relative_buckets(length: int, buckets: int, furthest: int = 128) -> Int[np.ndarray, "t t"]:
+    """Return MPNet's bucket of each pair (query position, key position), after T5 (Raffel et al. 2020, §2.1).
 
-    Half the buckets are for keys after the query; of each half, half hold one distance each and the rest grow
-    logarithmically up to `furthest`, beyond which all distances share the last one.
+    Half of the buckets are for keys after the query. Half of each half hold one distance each; the others grow
+    logarithmically up to `furthest`, beyond which all distances share the last bucket.
+
+    Args:
+        length: T, the tokens of a text.
+        buckets: the number of buckets, at least 4.
+        furthest: the distance in tokens from which the last bucket is used.
+
+    Returns:
+        int32 [T, T].
     """
     offset = np.arange(length)[None, :] - np.arange(length)[:, None]
     half, exact = buckets // 2, buckets // 4
     distance = np.abs(offset)
-    # float32 and this order of operations: at powers of two the logarithm decides the bucket by its last bit
+    # float32, and in this order: at powers of two the last bit of the logarithm decides the bucket
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
     far = exact + (ratio / np.float32(math.log(furthest / exact)) * np.float32(half - exact)).astype(np.int32)
     bucket = np.where(distance < exact, distance, np.minimum(far, half - 1))

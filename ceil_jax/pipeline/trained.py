@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.errors import unknown_name
 from ceil_jax.pipeline.methods import TRAINED
 from ceil_jax.pipeline.models import Encoders
@@ -43,7 +43,7 @@ class Training(Supervision):
             raise unknown_name("encoder source", source, ("base", *TRAINED))
         if self.trained_by is not None:
             return self.trained_by.encoders(source)
-        self.base.require_network()
+        require_network(self.base)
         return {"tst": lambda: self._tst, "epr": lambda: self._epr, "ceil": lambda: self._ceil}[source]()
 
     def history(self, source: str) -> list[dict[str, float]]:

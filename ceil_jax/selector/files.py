@@ -48,7 +48,7 @@ def save(selector: CeilSelector, folder: Path) -> None:
         UserError: the folder cannot be written, or an encoder cannot be saved.
     """
     from ceil_jax.encoders.encoder import Encoder
-    from ceil_jax.encoders.hf_folder import write_json
+    from ceil_jax.encoders.files import write_json
 
     view, next_id = selector.bank.view, selector.bank.next_id
     encoders = {"encoder": selector.encoder}
@@ -160,7 +160,7 @@ def load(
     cls: type[CeilSelector], name: str | os.PathLike[str], verify: bool, settings: Mapping[str, Any]
 ) -> CeilSelector:
     """See `CeilSelector.from_pretrained`."""
-    from ceil_jax.encoders.hf_folder import read_json
+    from ceil_jax.encoders.files import read_json
 
     folder = Path(name).expanduser()
     local = folder.is_dir()
@@ -216,8 +216,9 @@ def _map(file: Path, rows: int) -> np.ndarray:
 
 
 def _load_encoder(folder: Path, kind: str, expected: Mapping[str, str], local: bool) -> Encoder:
-    from ceil_jax.encoders.hf_folder import read_json
-    from ceil_jax.encoders.registry import FACTORY_FILE, load_encoder
+    from ceil_jax.encoders.files import read_json
+    from ceil_jax.encoders.encoder import FACTORY_FILE
+    from ceil_jax.encoders.registry import load_encoder
 
     factory = str(read_json(folder / FACTORY_FILE, missing={}).get("factory", ""))
     if not local and ":" in factory:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from ceil_jax.encoders.encoder import DTYPES, Encoder, fits
+from ceil_jax.encoders.encoder import DTYPES, Encoder
 from ceil_jax.encoders.hf_names import base_names, hugging_face_name, network_config, turned
+from ceil_jax.encoders.parameters import check_same_shapes
 from ceil_jax.encoders.registry import init_encoder, load_encoder
 from ceil_jax.encoders.tokenizers import LENGTHS, HashingTokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.encoders.transformer import (
@@ -326,11 +327,11 @@ def test_a_module_of_the_users_own():
     np.testing.assert_allclose(encoder.encode(["a duck", ""]), expected, atol=1e-6)
 
 
-def test_fits_names_both_sides():
+def test_the_check_of_shapes_names_both_sides():
     here = {"a": np.zeros(2), "b": np.zeros((2, 3)), "c": np.zeros(1)}
     there = {"b": np.zeros((3, 2)), "c": np.zeros(1), **{f"x{i}": np.zeros(1) for i in range(5)}}
     with pytest.raises(UserError) as error:
-        fits(here, there, "folder")
+        check_same_shapes(here, there, "folder")
     assert str(error.value) == (
         "folder: a checkpoint of another architecture: missing a; unexpected x0, x1, x2 and 2 more; "
         "shape of b (3, 2) where (2, 3) was expected"
@@ -360,3 +361,12 @@ def test_pooling_and_unit_of_nothing():
     np.testing.assert_allclose(unit(jnp.array([[3.0, 4.0], [0, 0]])), [[3 / 5, 4 / 5], [0, 0]], rtol=1e-6)
     gradient = jax.grad(lambda v: unit(v).sum())(jnp.zeros((1, 2)))
     assert np.isfinite(gradient).all()
+
+
+def test_a_vector_that_is_not_finite_names_the_encoder_and_the_first_text(tiny):
+    word = "embeddings.word.embedding"
+    [[_, id_]] = tiny.tokenizer(["duck"], 8)
+    broken = tiny.with_params({**tiny.params, word: tiny.params[word].at[id_].set(jnp.nan)}).renamed("broken")
+    assert np.isfinite(broken.encode(["a river"])).all()
+    with pytest.raises(UserError, match=r"encoder broken .* for 2 of 3 texts, first for 'a small duck'"):
+        broken.encode(["a river", "a small duck", "the duck"])

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from folders_of_encoders import changed, make_folder, rewritten
 from safetensors.numpy import load_file, save_file
 
 from ceil_jax.encoders.encoder import Encoder
@@ -13,7 +14,6 @@ from ceil_jax.encoders.registry import load_encoder, register_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.assets import fetch
 
-WORDS = ["a", "slow", "river", "under", "the", "old", "bridge", "carries", "leaves", ",", "ducks", "."]
 TEXTS = ["The old bridge , a slow river .", "ducks", "", "leaves " * 30, "under the bridge unknown"]
 
 
@@ -22,57 +22,6 @@ def vectors_of_sentence_transformers(folder, texts):
 
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     return model.encode(texts, show_progress_bar=False)
-
-
-def make_folder(folder, family="bert", pooling="mean", normalize=True, limit=20):
-    """A random checkpoint of that family as transformers writes it, with sentence-transformers' files."""
-    import torch
-    import transformers
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]"]
-    vocab = {word: i for i, word in enumerate([*special, *WORDS])}
-    text = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    text.normalizer = normalizers.Lowercase()
-    text.pre_tokenizer = pre_tokenizers.Whitespace()
-    text.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 0))
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=text, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    name = {"bert": "Bert", "roberta": "Roberta", "mpnet": "MPNet"}[family]
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=len(vocab),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=24,
-        max_position_embeddings=40,
-        pad_token_id=1,
-        initializer_range=0.5,
-    )
-    getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
-    kinds = ["Transformer", "Pooling", "Normalize"][: 3 if normalize else 2]
-    modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{kind}" if i else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, kind in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit}))
-    (folder / "1_Pooling").mkdir()
-    config = {
-        "word_embedding_dimension": 16,
-        "pooling_mode_cls_token": False,
-        "pooling_mode_mean_tokens": False,
-    }
-    config[{"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}[pooling]] = True
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -105,22 +54,6 @@ def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(tmp_path, fa
     assert again.fingerprint == trained.fingerprint and again.max_length == 20
     for name, value in trained.params.items():
         np.testing.assert_array_equal(again.params[name], value)
-
-
-def changed(folder, to, file="config.json", **fields):
-    """A copy of the folder with fields of a JSON file set, or left out where the value is None."""
-    shutil.copytree(folder, to)
-    content = json.loads((to / file).read_text()) if (to / file).exists() else {}
-    content |= fields
-    (to / file).write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
-    return to
-
-
-def rewritten(folder, to, change):
-    """A copy of the folder with other tensors."""
-    shutil.copytree(folder, to)
-    save_file(change(load_file(folder / "model.safetensors")), to / "model.safetensors")
-    return to
 
 
 def test_a_checkpoint_with_a_head_old_names_and_its_own_folder(bert, tmp_path):
