@@ -17,7 +17,9 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-CHECKED = ["kernel", "dpp", "greedy", "budgeted", "losses", "index", "skill_similarity"]
+CHECKED = ["dpp.kernel", "dpp.distribution", "dpp.greedy", "dpp.budgeted"]
+CHECKED += ["encoders.encoder", "encoders.transformer"]
+CHECKED += ["training.losses", "retrieval.index", "skills.similarity"]
 install_import_hook([f"ceil_jax.{module}" for module in CHECKED], "beartype.beartype").__enter__()
 
 

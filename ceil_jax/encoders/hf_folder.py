@@ -82,7 +82,9 @@ def read_folder(folder: Path) -> FolderContents:
     )
     tensors = base_names(read_tensors(inner))
     module = nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0)))
-    shapes = {".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(nnx.state(module, nnx.Param))}
+    shapes = {
+        ".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(nnx.state(module, nnx.Param))
+    }
     ours = {hugging_face_name(name, network.family): name for name in shapes}
     used = {
         key: turned(ours.get(key, ""), tensor) for key, tensor in tensors.items() if not UNUSED.match(key)
@@ -90,7 +92,9 @@ def read_folder(folder: Path) -> FolderContents:
     check_same_shapes({key: shapes[name] for key, name in ours.items()}, used, str(inner))
     whole = [key for key, tensor in used.items() if tensor.dtype.kind in "iub"]
     if whole:
-        raise UserError(f"{inner}: tensor {whole[0]} is of type {used[whole[0]].dtype}; expected floating point")
+        raise UserError(
+            f"{inner}: tensor {whole[0]} is of type {used[whole[0]].dtype}; expected floating point"
+        )
     return FolderContents(
         module,
         {name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()},
@@ -154,7 +158,11 @@ def _modules(folder: Path) -> dict[str, str]:
             raise UserError(
                 f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, Normalize"
             )
-        if not isinstance(path, str) or PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        if (
+            not isinstance(path, str)
+            or PurePosixPath(path).is_absolute()
+            or ".." in PurePosixPath(path).parts
+        ):
             raise UserError(f"{file}: module {kind} has path {path!r}; expected a folder inside this one")
         paths[kind] = path
     if paths and "Pooling" not in paths:
@@ -202,7 +210,9 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
         said = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise UserError(f"{folder}: cannot read the tokenizer ({said[0]}); fetch it again") from None
     if tokenizer.pad_token_id is None:
-        raise UserError(f"{folder}: the tokenizer names no padding token; set pad_token in tokenizer_config.json")
+        raise UserError(
+            f"{folder}: the tokenizer names no padding token; set pad_token in tokenizer_config.json"
+        )
     if len(tokenizer) > vocab_size:
         raise UserError(
             f"{folder}: the tokenizer has {len(tokenizer)} tokens and the network {vocab_size}; "

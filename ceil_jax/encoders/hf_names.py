@@ -116,7 +116,9 @@ def whole_number(
     if field not in config:
         raise UserError(f"{file}: field {field!r} is missing; is this the config.json of an encoder?")
     if type(value) is not int or not least <= value <= most:
-        raise UserError(f"{file}: {field} is {str(value)[:40]}; expected a whole number from {least} to {most}")
+        raise UserError(
+            f"{file}: {field} is {str(value)[:40]}; expected a whole number from {least} to {most}"
+        )
     return value
 
 
@@ -129,7 +131,7 @@ def _share(config: Mapping[str, Any], field: str, default: float, file: Path | s
 
 
 def hugging_face_name(name: str, family: Family) -> str:
-    """Return Hugging Face's name of a parameter: `layers.0.up.kernel` is `encoder.layer.0.intermediate.dense.weight`."""
+    """Translate a parameter's name: `layers.0.up.kernel` is `encoder.layer.0.intermediate.dense.weight`."""
     stem, _, leaf = name.rpartition(".")
     leaf = "bias" if leaf == "bias" else "weight"
     if block := re.fullmatch(r"layers\.(\d+)\.(.+)", stem):

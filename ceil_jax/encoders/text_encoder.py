@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from ceil_jax.errors import UserError
 
 
+@runtime_checkable
 class TextEncoder(Protocol):
     """Anything that turns texts into vectors; it can retrieve, but only an `Encoder` can be trained."""
 

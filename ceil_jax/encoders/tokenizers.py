@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Tokens(NamedTuple):
     """int32 [N, T]: 1 for a token, 0 for padding."""
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """The tokenizer that an encoder needs."""
 

@@ -23,6 +23,8 @@ from jaxtyping import Array, Float, Int
 
 Family = Literal["bert", "roberta", "mpnet"]
 Pooling = Literal["mean", "cls"]
+Ids = Int[Array, "b t"] | Int[np.ndarray, "b t"]
+"""Token ids or their mask, int32 [B, T]; numpy arrays outside of jit."""
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -146,8 +148,8 @@ class Transformer(nnx.Module):
             )
         self.layers = nnx.List([Block(config, rngs) for _ in range(config.layers)])
 
-    def bias(self, mask: Int[Array, "b t"]) -> Float[Array, "#b #h #t t"]:
-        """The term added to the attention scores: float32's least number on padding, and MPNet's relative positions."""
+    def bias(self, mask: Ids) -> Float[Array, "#b #h #t t"]:
+        """The term added to the attention scores: the least float32 on padding, and MPNet's relative positions."""
         bias = jnp.where(mask[:, None, None, :] > 0, 0.0, jnp.finfo(jnp.float32).min)
         if self.config.family == "mpnet":
             buckets = relative_buckets(mask.shape[1], self.config.relative_buckets)
@@ -156,25 +158,23 @@ class Transformer(nnx.Module):
         return bias
 
     def hidden_states(
-        self, ids: Int[Array, "b t"], mask: Int[Array, "b t"], *, key: jax.Array | None = None
+        self, ids: Ids, mask: Ids, *, key: jax.Array | None = None
     ) -> list[Float[Array, "b t d"]]:
         """Return the embeddings and the output of every layer; `key` turns dropout on."""
         keys = _split(key, 1 + len(self.layers))
-        states = [dropout(self.embeddings(ids), self.config.dropout, keys[0])]
+        states = [dropout(self.embeddings(jnp.asarray(ids)), self.config.dropout, keys[0])]
         bias = self.bias(mask)
         for layer, layer_key in zip(self.layers, keys[1:], strict=True):
             states.append(layer(states[-1], bias, layer_key))
         return states
 
-    def __call__(
-        self, ids: Int[Array, "b t"], mask: Int[Array, "b t"], *, key: jax.Array | None = None
-    ) -> Float[Array, "b d"]:
+    def __call__(self, ids: Ids, mask: Ids, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
         last = self.hidden_states(ids, mask, key=key)[-1].astype(jnp.float32)
         vectors = last[:, 0] if self.config.pooling == "cls" else mean_pool(last, mask)
         return unit(vectors) if self.config.normalize else vectors
 
 
-def mean_pool(x: Float[Array, "b t d"], mask: Int[Array, "b t"]) -> Float[Array, "b d"]:
+def mean_pool(x: Float[Array, "b t d"], mask: Ids) -> Float[Array, "b d"]:
     """Return the mean of each text's token vectors; zero where a row is all padding."""
     weights = mask.astype(x.dtype)[:, :, None]
     return (x * weights).sum(1) / jnp.maximum(weights.sum(1), 1e-9)

@@ -216,8 +216,8 @@ def _map(file: Path, rows: int) -> np.ndarray:
 
 
 def _load_encoder(folder: Path, kind: str, expected: Mapping[str, str], local: bool) -> Encoder:
-    from ceil_jax.encoders.files import read_json
     from ceil_jax.encoders.encoder import FACTORY_FILE
+    from ceil_jax.encoders.files import read_json
     from ceil_jax.encoders.registry import load_encoder
 
     factory = str(read_json(folder / FACTORY_FILE, missing={}).get("factory", ""))

@@ -12,6 +12,7 @@ from ceil_jax.encoders.encoder import DTYPES, Encoder
 from ceil_jax.encoders.hf_names import base_names, hugging_face_name, network_config, turned
 from ceil_jax.encoders.parameters import check_same_shapes
 from ceil_jax.encoders.registry import init_encoder, load_encoder
+from ceil_jax.encoders.text_encoder import TextEncoder, check_texts
 from ceil_jax.encoders.tokenizers import LENGTHS, HashingTokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.encoders.transformer import (
     Transformer,
@@ -167,6 +168,7 @@ def test_encode_gives_unit_vectors_in_the_order_of_the_texts(tiny, texts):
 
 
 def test_encode_of_nothing(tiny):
+    assert isinstance(tiny, TextEncoder)
     assert tiny.encode([]).shape == (0, tiny.dim)
     assert tiny.tokenize([]).ids.shape == (0, LENGTHS[0])
 
@@ -193,7 +195,9 @@ def test_long_texts_are_cut(tiny):
 @pytest.mark.parametrize("bad", ["a text", [b"bytes"], ["fine", None]])
 def test_what_is_not_a_list_of_strings_is_refused(tiny, bad):
     with pytest.raises(UserError, match="expected a"):
-        tiny.encode(bad)
+        check_texts(bad)
+    with pytest.raises(UserError, match="texts is one string, 'a text'; expected a list"):
+        tiny.encode("a text")
 
 
 def test_dropout_needs_a_key_and_follows_it(tiny):
