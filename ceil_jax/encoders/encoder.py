@@ -269,7 +269,7 @@ def require_network(encoder: TextEncoder) -> Encoder:
     if not isinstance(encoder, Encoder):
         raise UserError(
             f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be compared, but it "
-            "cannot be trained or saved; EPR and CEIL take a local encoder, such as all-MiniLM-L6-v2"
+            "cannot be trained or saved; EPR and CEIL take a local one, such as all-MiniLM-L6-v2"
         )
     return encoder
 
