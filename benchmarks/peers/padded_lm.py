@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ceil_jax.lm.tokens import Tokeniser
+from ceil_jax.lm.tokens import PairTokenizer
 
 BATCH = 8
 
@@ -21,7 +21,7 @@ class PaddedLM:
     def __init__(self, folder: str, dtype: torch.dtype, device: str):
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model = model.to(device).eval()
-        self.tokens = Tokeniser(AutoTokenizer.from_pretrained(folder))
+        self.tokens = PairTokenizer(AutoTokenizer.from_pretrained(folder))
 
     @torch.inference_mode()
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:

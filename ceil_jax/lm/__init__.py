@@ -1,80 +1,22 @@
-"""Language models behind one protocol."""
+"""Language models (LMs) behind one protocol of strings and numpy, and the prompts they are given.
 
-from __future__ import annotations
+What is done with their scores and answers is in `training` and `pipeline`. torch is imported in `lm.torch` only,
+the `openai` package in `lm.openai` only.
 
-import hashlib
-from pathlib import Path
+- `base`: the `LanguageModel` protocol
+- `registry`: `load_lm`, a name to a language model
+- `prompts`: examples and a query as one text, under a token budget
+- `choosing`: the most likely of given answers
+- `stopping`: where generated text ends
+- `tokens`: text to token ids, and which of them belong to the continuation
+- `tiny`: a deterministic LM without weights, for tests
+- `counting`: an LM that only counts tokens, for dry runs
+- `torch`: causal LMs of transformers
+- `openai`: LMs behind an OpenAI-compatible server
+"""
 
-from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.openai.address import is_address
-from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.registry import load_lm
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.lm.torch.gguf import PACKAGED, converted
-from ceil_jax.store.hashing import file_sha256
 
 __all__ = ["LanguageModel", "TinyLM", "load_lm"]
-
-
-def load_lm(
-    spec: str,
-    *,
-    dtype: str = "auto",
-    device: str = "auto",
-    device_map: str | None = None,
-    endpoint: EndpointConfig | None = None,
-) -> LanguageModel:
-    """The language model called `spec`: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`), `tiny`
-    (the deterministic test LM), a folder with safetensors and a tokenizer, a hub id `owner/name`, or a server
-    and its model, `http://host:8000/v1#model-name` (no name: the only one it serves).
-
-    `dtype` is auto, float32, bfloat16 or float16; auto is bfloat16 where the device computes in it. `device`
-    is auto (CUDA if there is one) or torch's name of one; `device_map`, in its place, spreads a large model
-    over devices as transformers does. The dtype is part of the LM's name, because results are cached under
-    it. `endpoint` is for servers: the key's variable, retries, the budget.
-
-    Raises:
-        UserError: unknown name, dtype or device; a folder that holds no such model; torch is not installed;
-            a server that cannot be reached or does not know the model.
-    """
-    if spec == "tiny":
-        return TinyLM()
-    if is_address(spec):
-        from ceil_jax.lm.openai.model import EndpointLM
-
-        return EndpointLM(spec, endpoint or EndpointConfig())
-    source, name = source_of(spec)
-    try:
-        from ceil_jax.lm.torch import model as torch_lm
-    except ModuleNotFoundError as missing:
-        raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
-    return torch_lm.load(source, name, dtype, device, device_map)
-
-
-def source_of(spec: str) -> tuple[str, str]:
-    """(folder or hub id, name without dtype) of an LM of transformers.
-
-    Raises:
-        UserError: neither a packaged name, a folder nor a hub id.
-    """
-    folder = Path(spec).expanduser()
-    if spec in PACKAGED:
-        return str(converted(spec)), spec
-    if folder.is_dir():
-        return str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
-    if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
-        return spec, spec
-    raise unknown_name(
-        "language model",
-        spec,
-        ["tiny", *PACKAGED],
-        "A folder or a hub id (owner/name) will do too, or http://host:port/v1#model.",
-    )
-
-
-def _fingerprint(folder: Path) -> str:
-    """Eight digits of a sha256 over weights, configuration and tokenizer: two checkpoints of one run may differ in
-    nothing but the bytes of their weights. Reads each file whole."""
-    files = (file for kind in ("json", "txt", "model", "safetensors") for file in folder.glob(f"*.{kind}"))
-    lines = sorted(f"{file.name} {file_sha256(file)}\n" for file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()[:8]

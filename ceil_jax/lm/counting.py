@@ -1,4 +1,4 @@
-"""A language model that only counts: what a run would read and write, without the weights."""
+"""A language model that only counts the tokens that a run would read and write, for dry runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ceil_jax.lm import LanguageModel, TinyLM, source_of
+from ceil_jax.lm.registry import source_of
+from ceil_jax.lm.tiny import TinyLM
 
 
 class CountingLM:
-    """The `LanguageModel` protocol over a real tokenizer: answers are empty, scores 0, and all is counted.
+    """The `LanguageModel` protocol with a real tokenizer and no weights: answers are empty, scores 0.
 
     Args:
-        name: the real LM's, so that its results are found under the same keys.
-        parameters: the real LM's, 0 where there are none.
-        count: tokens of each text.
+        name: the name of the real LM, so that its results are found under the same keys.
+        context_length: the context length of the real LM, in tokens.
+        parameters: the number of parameters of the real LM; 0 for none.
+        count: texts → int [N], the number of tokens of each.
     """
 
     def __init__(
@@ -31,7 +33,7 @@ class CountingLM:
         self.tokens_read = 0
         self.tokens_written = 0
         self.answer_tokens = 32.0
-        """How many tokens a generated answer is taken to have."""
+        """The assumed length of a generated answer, in tokens."""
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._count(texts)
@@ -68,15 +70,19 @@ class CountingLM:
 
 
 def counting_lm(spec: str, dtype: str) -> CountingLM:
-    """The LM called `spec` with its tokenizer and configuration alone.
+    """Return a counting LM with the tokenizer and the configuration of the LM called `spec`.
+
+    Args:
+        spec: as `load_lm`, servers excepted.
+        dtype: as `load_lm`; part of the name.
 
     Raises:
         UserError: as `load_lm`.
     """
     if spec == "tiny":
-        lm: LanguageModel = TinyLM()
+        lm = TinyLM()
         return CountingLM(lm.name, lm.context_length, 0, lm.count_tokens)
     source, name = source_of(spec)
-    from ceil_jax.lm.torch import model as torch_lm
+    from ceil_jax.lm.torch.loading import outline
 
-    return CountingLM(*torch_lm.outline(source, name, dtype))
+    return CountingLM(*outline(source, name, dtype))

@@ -1,4 +1,4 @@
-"""Where a generated text ends."""
+"""Where generated text ends."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from ceil_jax.errors import UserError
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
-    """Where the earliest stop string begins in `text`; None if there is none."""
+    """Return where the earliest stop string begins in `text`; None if there is none."""
     starts = [start for string in stop if (start := text.find(string)) >= 0]
     return min(starts, default=None)
 
 
 def cut(text: str, stop: Sequence[str]) -> str:
-    """`text` before its first stop string. Nothing else is taken away, as the released CEIL code does with
-    `.strip("<|endoftext|>")`, which eats letters: "find /home -type f" → "ind /home -type"."""
+    """Return `text` before its first stop string, with nothing else removed.
+
+    The released CEIL code calls `.strip("<|endoftext|>")`, which removes letters: "find /home -type f" becomes
+    "ind /home -type".
+    """
     return text[: first_stop(text, stop)]
 
 
 def check_sampling(stop: Sequence[str], temperature: float) -> None:
-    """Refuses a negative temperature, and a stop that would stop at nothing or at everything: a bare string
-    (taken for its letters), an empty one."""
+    """Check the arguments of `generate`.
+
+    Raises:
+        UserError: the temperature is negative; `stop` is a bare string, which would be taken for its letters, or
+            holds an empty one, which would stop at once.
+    """
     if temperature < 0:
         raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
     if isinstance(stop, str) or "" in stop:

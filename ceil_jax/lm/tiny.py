@@ -1,4 +1,4 @@
-"""A language model small enough to work out by hand: counts of the prompt's own words."""
+"""The tiny test LM: its probabilities are counts of the prompt's own words, so they can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.errors import UserError
-from ceil_jax.lm.base import TokenScores
+from ceil_jax.lm.base import TokenScores, check_lengths
+from ceil_jax.lm.choosing import best_choices, by_prompt, flat_choices
 from ceil_jax.lm.stopping import check_sampling, cut, first_stop
 from ceil_jax.tasks.draws import text_rng
 
@@ -20,22 +20,26 @@ _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 
 class TinyLM:
-    """The `LanguageModel` protocol without weights: deterministic, in numpy, for tests and dry runs.
+    """The `LanguageModel` protocol without weights: deterministic, in numpy, for tests.
 
-    A token is a word or a punctuation mark with the one space before it, or another white-space character.
-    After the tokens h₁ … hₙ, whose weights wᵢ = 1 + i/n favour the recent a little,
+    A token is a word or a punctuation mark together with one space before it, or any other white-space
+    character. After the tokens h₁ … hₙ, with weights wᵢ = 1 + i/n that favour recent tokens a little,
 
         P(t) = 0.6 · B(t) + 0.3 · U(t) + 0.1 · base(t)
-        B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁ = hₙ]     what has followed the last token
-        U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ                            what has stood here at all
+        B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁ = hₙ]     bigrams: what has followed the last token
+        U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ                            unigrams: what has been read at all
         base(t) = (1 + u(t)) / 1500,  u(t) = crc32(t) / 2³²    about 1/1000 each; breaks ties
 
-    so an answer that stands in the examples becomes more likely, and more so behind the same word. Where
+    so an answer that appears in the examples becomes more likely, and more so behind the same word. Where
     nothing has followed hₙ yet, or nothing has been read, that part's share goes to the base.
 
-    Generation chooses among the tokens read so far (none: it writes nothing): the most likely, the first read
-    of equals, or sampled from P^(1/temperature) over them. It never ends by itself before the limit, the
-    context or a stop string. Each prompt draws from its own generator, seeded by `seed` and its text.
+    Generation chooses among the tokens read so far: the most likely one (the first read, of equals), or one
+    sampled from P^(1/temperature). An empty prompt is continued by nothing. A text ends at its limit, at the
+    context length or at a stop string, never by itself. Each prompt has its own random generator, seeded by
+    `seed` and its text.
+
+    Args:
+        context_length: the most tokens that it reads, prompt and continuation together.
     """
 
     name = "tiny"
@@ -54,15 +58,14 @@ class TinyLM:
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        return self._choices(prompts, choices)[0]
+        return [np.array([score for score, _ in row], np.float64) for row in self._choices(prompts, choices)]
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
-        scores, lengths = self._choices(prompts, choices)
-        if per_token:
-            scores = [score / np.maximum(n, 1) for score, n in zip(scores, lengths, strict=True)]
-        return np.array([score.argmax() for score in scores], dtype=np.int64)
+        found = self._choices(prompts, choices)
+        scores = [np.array([score for score, _ in row], np.float64) for row in found]
+        return best_choices(scores, [[length for _, length in row] for row in found] if per_token else None)
 
     def generate(
         self,
@@ -77,7 +80,7 @@ class TinyLM:
         texts = []
         for row, prompt in enumerate(prompts):
             read = _TOKEN.findall(prompt)
-            self._must_fit(row, len(read) + 1)
+            check_lengths(self, [len(read) + 1], [row])
             draw = text_rng(prompt, seed)
             texts.append(self._continued(read, max_new_tokens, stop, temperature, draw))
         return texts
@@ -86,28 +89,24 @@ class TinyLM:
         scores = []
         for row, text in enumerate(texts):
             tokens = _TOKEN.findall(text)
-            self._must_fit(row, len(tokens))
+            check_lengths(self, [len(tokens)], [row])
             self.tokens_read += len(tokens)
             scores.append(TokenScores(tokens, [_log_prob(tokens, place) for place in range(len(tokens))]))
         return scores
 
     def _choices(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Log-likelihood and number of tokens of each prompt's options."""
-        scores, lengths = [], []
-        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if isinstance(options, str) or not options:
-                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
-            found = [self._scored(row, prompt, option) for option in options]
-            scores.append(np.array([score for score, _ in found], dtype=np.float64))
-            lengths.append(np.array([length for _, length in found], dtype=np.int64))
-            self.tokens_read += len(_TOKEN.findall(prompt)) + int(lengths[-1].sum())
-        return scores, lengths
+    ) -> list[list[tuple[float, int]]]:
+        """The log-likelihood and the number of tokens of each prompt's choices."""
+        flat = flat_choices(prompts, choices)
+        found = [self._scored(*choice) for choice in zip(*flat, strict=True)]
+        self.tokens_read += sum(len(_TOKEN.findall(prompt)) for prompt in prompts)
+        self.tokens_read += sum(length for _, length in found)
+        return by_prompt(found, choices)
 
     def _scored(self, row: int, prompt: str, continuation: str) -> tuple[float, int]:
         matches = list(_TOKEN.finditer(prompt + continuation))
-        self._must_fit(row, len(matches))
+        check_lengths(self, [len(matches)], [row])
         tokens = [match.group() for match in matches]
         start = len(tokens)
         while start and matches[start - 1].end() > len(prompt):
@@ -132,16 +131,9 @@ class TinyLM:
                 break
         return cut("".join(read[begin:]), stop)
 
-    def _must_fit(self, row: int, length: int) -> None:
-        if length > self.context_length:
-            raise UserError(
-                f"prompt {row} is {length} tokens with its continuation, more than the {self.context_length} "
-                f"that {self.name} reads; shorten its input or take an LM with a longer context"
-            )
-
 
 def _log_prob(tokens: Sequence[str], place: int) -> float:
-    """log P(tokens[place] | the tokens before it)."""
+    """Return log P(tokens[place] | the tokens before it), in nats."""
     token = tokens[place]
     last = tokens[place - 1] if place else None
     follows = followed = stands = 0.0

@@ -1,4 +1,4 @@
-"""Text to token ids, and which of them belong to the continuation."""
+"""Text to token ids, and which of them belong to the continuation of a prompt."""
 
 from __future__ import annotations
 
@@ -13,27 +13,35 @@ from ceil_jax.errors import UserError
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """A prompt and its continuation, tokenised whole."""
+class PairTokens:
+    """The token ids of a prompt and its continuation, tokenized as one text."""
 
     ids: list[int]
     start: int
-    """Where the continuation's tokens begin; at least 1 in a whole text, so that each has a context."""
+    """The place of the continuation's first token; at least 1, so that every scored token has a prefix."""
 
     @property
     def scored(self) -> int:
-        """How many tokens the continuation has."""
+        """The number of tokens of the continuation."""
         return len(self.ids) - self.start
 
 
-class Tokeniser:
-    """A fast tokenizer with its own defaults for plain text: what it puts before a text stays, what it puts
-    after (an end of text) is dropped, because the text goes on.
+class PairTokenizer:
+    """A fast Hugging Face tokenizer that tells a continuation's tokens from its prompt's.
 
-    The boundary is found by character offsets. The released CEIL code tokenises the answer alone and masks
-    that many positions from the right, which is off by one for templates that end in a space; we take the
-    tokens of the whole that end after the prompt's last character. So a token that holds the prompt's last
-    characters and the continuation's first ones is the continuation's.
+    Special tokens that the tokenizer puts before a text are kept. Those that it puts after a text (an end of
+    text) are dropped, because the text goes on.
+
+    The boundary is found by character offsets: a token belongs to the continuation if it ends after the prompt's
+    last character, so a token that covers both sides of the boundary is the continuation's. The released CEIL
+    code tokenizes the answer alone and masks as many tokens from the right, which is off by one for templates
+    that end in a space.
+
+    Args:
+        tokenizer: a tokenizer of transformers.
+
+    Raises:
+        UserError: the tokenizer is not a fast one.
     """
 
     def __init__(self, tokenizer: Any):
@@ -49,18 +57,18 @@ class Tokeniser:
         self._first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, special ones not counted."""
+        """Return the number of tokens of each text, special tokens not counted."""
         return [len(e) for e in self._backend.encode_batch(list(texts), add_special_tokens=False)]
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids to continue from, never none (see `_with_context`)."""
+        """Return the ids of each text, at least one each, for generation."""
         return [
             self._with_context(encoding.ids[: _end(encoding)], _end(encoding)).ids
             for encoding in self._backend.encode_batch(list(texts))
         ]
 
-    def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[Tokens]:
-        """Each prompt + continuation, tokenised whole."""
+    def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[PairTokens]:
+        """Return the ids of each prompt + continuation, tokenized as one text."""
         texts = [prompt + continuation for prompt, continuation in zip(prompts, continuations, strict=True)]
         tokens = []
         for prompt, encoding in zip(prompts, self._backend.encode_batch(texts), strict=True):
@@ -70,11 +78,11 @@ class Tokeniser:
             tokens.append(self._with_context(encoding.ids[:end], start))
         return tokens
 
-    def whole(self, texts: Sequence[str]) -> list[tuple[Tokens, list[str]]]:
-        """Each text's tokens, scored as far as any stands before them, and the piece of the text that each of
-        the text's own stands for.
+    def whole(self, texts: Sequence[str]) -> list[tuple[PairTokens, list[str]]]:
+        """Return each text's ids, with every token scored that has a prefix, and the pieces of the text.
 
-        The pieces joined are the text. Of a character that several tokens share, the last has it.
+        There is a piece for each token that is not special, and the pieces joined are the text. Where several
+        tokens share a character, the last of them has it.
         """
         found = []
         for text, encoding in zip(texts, self._backend.encode_batch(list(texts)), strict=True):
@@ -85,25 +93,27 @@ class Tokeniser:
             bounds = [0, *np.maximum.accumulate(np.array(cuts, int)).tolist(), len(text)] if spans else []
             pieces = [text[a:b] for a, b in pairwise(bounds)]
             start = places[0] if places else end
-            found.append((Tokens(encoding.ids[:end], min(max(start, 1), end)), pieces))
+            found.append((PairTokens(encoding.ids[:end], min(max(start, 1), end)), pieces))
         return found
 
-    def _with_context(self, ids: list[int], start: int) -> Tokens:
-        """The first token of all has nothing to be predicted from. Where the continuation begins with it (an
-        empty prompt and a tokenizer that adds no BOS), the BOS token, else the EOS token, is put before, as
-        EleutherAI's evaluation harness does."""
+    def _with_context(self, ids: list[int], start: int) -> PairTokens:
+        """Put a token before a continuation that begins the text, so that its first token has a prefix.
+
+        This happens where the prompt is empty and the tokenizer adds no BOS token. The BOS token is added, or
+        else the EOS token, as EleutherAI's evaluation harness does.
+        """
         if start > 0:
-            return Tokens(ids, start)
+            return PairTokens(ids, start)
         if self._first is None:
             raise UserError(
                 "an empty prompt needs a BOS or EOS token before it and this LM's tokenizer has neither; "
                 "give every prompt at least one character"
             )
-        return Tokens([self._first, *ids], 1)
+        return PairTokens([self._first, *ids], 1)
 
 
 def _end(encoding: Any) -> int:
-    """Length without the special tokens at the end."""
+    """The number of tokens without the special ones at the end."""
     end = len(encoding)
     special = encoding.special_tokens_mask
     while end > 0 and special[end - 1]:
@@ -117,7 +127,8 @@ def _ends_after(encoding: Any, place: int, characters: int) -> bool:
 
 
 def _keep_white_space_in_offsets(backend: Any) -> None:
-    """Byte-level tokenizers may trim white space from offsets; then ";\\n" would seem to end before "\\n"."""
+    """Switch off trimmed offsets: byte-level tokenizers may leave white space out of a token's offsets, and then
+    ";\\n" would seem to end before "\\n"."""
     processor = backend.post_processor
     parts = processor if type(processor).__name__ == "Sequence" else [processor]
     for part in parts:

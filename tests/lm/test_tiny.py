@@ -1,6 +1,5 @@
 """The deterministic test LM: probabilities worked out by hand, and the protocol's corners."""
 
-import re
 import zlib
 
 import numpy as np
@@ -8,8 +7,6 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
-from ceil_jax.lm.stopping import cut, first_stop
-from ceil_jax.lm.torch.batching import by_token_budget
 
 
 def base(token):
@@ -147,25 +144,3 @@ def test_choices_must_be_a_list_of_strings(choices):
 def test_sampling_arguments_are_checked(arguments, message):
     with pytest.raises(UserError, match=message):
         TinyLM().generate(["a"], 1, **arguments)
-
-
-def test_unknown_names_get_the_nearest_known():
-    with pytest.raises(UserError, match=re.escape("did you mean 'SmolLM2-135M-Instruct'?")):
-        load_lm("SmolLM2-135M")
-    with pytest.raises(UserError, match="A folder or a hub id"):
-        load_lm("./nowhere")
-
-
-def test_batches_keep_the_budget_and_lose_nothing():
-    lengths = [3, 10, 4, 4, 0, 25, 1]
-    batches = by_token_budget(lengths, 12)
-    # longest first: 25 is over the budget and goes alone, 10 has no room for a second, 3 × 4, then 2 × 1
-    assert batches == [[5], [1], [2, 3, 0], [6, 4]]
-    assert by_token_budget([], 12) == []
-
-
-def test_text_is_cut_before_the_first_stop_string_and_nowhere_else():
-    assert cut("find /home -type f", ["<|endoftext|>"]) == "find /home -type f"
-    assert cut(" a\n\nb; c", ["; ", "\n\n"]) == " a"
-    assert first_stop("abc", ["c", "b"]) == 1
-    assert first_stop("abc", []) is None

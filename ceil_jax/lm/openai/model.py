@@ -193,10 +193,10 @@ class EndpointLM:
             return None
         from transformers import AutoTokenizer
 
-        from ceil_jax.lm.tokens import Tokeniser
+        from ceil_jax.lm.tokens import PairTokenizer
 
         try:
-            return Tokeniser(AutoTokenizer.from_pretrained(self._config.tokenizer))
+            return PairTokenizer(AutoTokenizer.from_pretrained(self._config.tokenizer))
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"--endpoint.tokenizer {self._config.tokenizer}: {reason}") from None

@@ -1,1 +1,14 @@
-"""torch"""
+"""Causal LMs of transformers behind the `LanguageModel` protocol; the only room that imports torch.
+
+Nothing here knows of examples or prompts' templates.
+
+- `model`: `TorchLM`, the protocol itself
+- `loading`: a folder or hub id to a `TorchLM`
+- `gguf`: packaged weights, converted once to a safetensors folder
+- `prefix_tree`: token rows merged where they begin alike, and the passes that read them
+- `tree_attention`: attention over such a pass
+- `scoring`: log-probabilities of tokens, by passes over a prefix tree
+- `session`: prompts read together and continued token by token
+- `generation`: choosing the next tokens until every text ends
+- `padded`: the same as `scoring` and `session` in padded batches, for models whose attention cannot be set
+"""

@@ -1,162 +1,123 @@
-"""Prompts that a causal LM reads together and continues, a token each at a time."""
+"""Generation: the next token of each text, greedy or sampled, until every text has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from ceil_jax.lm.torch.prefix_tree import Trie
-from ceil_jax.lm.torch.tree_attention import PassAttention, attending
-
-if TYPE_CHECKING:
-    from ceil_jax.lm.torch.scoring import Reader
+from ceil_jax.lm.stopping import cut, first_stop
 
 
-class Session:
-    """Prompts and their continuations. What all prompts begin with (the opening) is read, kept and attended to
-    once for all; beyond it each row has keys and values of its own, written in place.
+class Session(Protocol):
+    """Prompts that a model has read together and continues, one token a row at a time."""
+
+    predicted: torch.Tensor
+    """[rows, vocabulary]: unnormalised or normalised log-probabilities of each row's next token."""
+    read: int
+    """Tokens read so far."""
+
+    def step(self, tokens: Sequence[int]) -> None:
+        """Append one token to each row and predict the next one."""
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Continue with these rows only, in this order."""
+
+
+class Writer:
+    """One prompt's continuation, which takes tokens until its limit, the model's end of text or a stop string.
 
     Args:
-        prompts: token ids, at least one each.
-        room: how many tokens a row may get.
-
-    Memory: the keys and values of the opening, and for each row of the longest rest of a prompt and `room`.
+        tokenizer: decodes tokens.
+        prompt: token ids, at least one.
+        limit: the most tokens to take.
+        stop: strings that end the text.
     """
 
-    def __init__(self, reader: Reader, prompts: Sequence[list[int]], room: int):
-        trie = Trie(prompts)
-        self.read = len(trie)
-        """Tokens read so far."""
-        self._reader = reader
-        self._attention = _SessionAttention(trie, room, reader.model.device)
-        places, of_place = np.unique([path[-1] for path in trie.paths], return_inverse=True)
-        parts = []
-        for _, _, predicted, attention in reader.passes(trie, places):
-            self._attention.take(attention)
-            parts.append(predicted)
-        self.predicted = torch.cat(parts)[torch.from_numpy(of_place).to(reader.model.device)]
-        """float32 [rows, vocabulary]: log-probabilities of each row's next token."""
+    def __init__(self, tokenizer: Any, prompt: list[int], limit: int, stop: Sequence[str]):
+        self.prompt = prompt
+        self.limit = limit
+        self.done = limit <= 0
+        self._tokenizer = tokenizer
+        self._stop = stop
+        self._written: list[int] = []
+        # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first space
+        self._before = prompt[-4:]
+        self._skip = len(self._decode(self._before))
 
-    @torch.inference_mode()
-    def step(self, tokens: Sequence[int]) -> None:
-        """Each row gets a token."""
-        positions = self._attention.positions()
-        with attending(self._attention):
-            self.predicted = self._reader.log_probs(
-                np.array(tokens, np.int64), positions, np.arange(len(positions))
-            )
-        self._attention.lengths += 1
-        self.read += len(positions)
+    def write(self, token: int, *, end: bool) -> None:
+        """Take the next token; `end` says that it ends the text. A text that is done takes nothing."""
+        if self.done:
+            return
+        if not end:
+            self._written.append(token)
+        self.done = (
+            end or len(self._written) >= self.limit or first_stop(self._decoded(), self._stop) is not None
+        )
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Only these rows go on, in this order; a row may move towards the front only."""
-        self.predicted = self.predicted[torch.tensor(rows, device=self.predicted.device)]
-        self._attention.keep(rows)
+    def text(self) -> str:
+        """Return the text before the first stop string."""
+        return cut(self._decoded(), self._stop)
+
+    def _decoded(self) -> str:
+        return self._decode(self._before + self._written)[self._skip :]
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-class _SessionAttention:
-    """Attention of one new token a row."""
+def write_all(
+    session: Session,
+    writers: Sequence[Writer],
+    generators: Sequence[np.random.Generator],
+    ends: Collection[int],
+    temperature: float,
+) -> None:
+    """Continue a session until each of its texts is done. A text that is done leaves the session at once.
 
-    def __init__(self, trie: Trie, room: int, device: torch.device):
-        self._paths = trie.paths
-        shortest = min(map(len, trie.paths))
-        firsts = np.stack([path[:shortest] for path in trie.paths])
-        self._opening = int((firsts == firsts[0]).all(axis=0).sum())
-        self.lengths = np.array([len(path) for path in trie.paths]) - self._opening
-        """Each row's tokens behind the opening."""
-        self._capacity = int(self.lengths.max()) + room
-        self._device = device
-        self._shared: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._own: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    Args:
+        session: a row for each writer, with its prompt read.
+        writers: none of them done.
+        generators: the random generator of each text.
+        ends: the tokens that end a text.
+        temperature: 0 takes the most likely token; above 0, tokens are sampled.
+    """
+    alive = list(range(len(writers)))
+    while True:
+        if temperature:
+            uniform = [generators[row].random() for row in alive]
+            chosen = _sampled(session.predicted / temperature, uniform).tolist()
+        else:
+            chosen = session.predicted.argmax(-1).tolist()
+        for row, token in zip(alive, chosen, strict=True):
+            writers[row].write(token, end=token in ends)
+        going = _front([not writers[row].done for row in alive])
+        if not going:
+            return
+        if len(going) < len(alive):
+            session.keep(going)
+            alive, chosen = [alive[place] for place in going], [chosen[place] for place in going]
+        session.step(chosen)
 
-    def positions(self) -> np.ndarray:
-        """Of each row's next token."""
-        return self._opening + self.lengths
 
-    def take(self, attention: PassAttention) -> None:
-        """Copies a pass's keys and values to the rows that they belong to."""
-        read = attention.read
-        opening = np.arange(read.start, max(min(read.stop, self._opening), read.start))
-        rows: list[int] = []
-        slots: list[int] = []
-        tokens: list[int] = []
-        for row, path in enumerate(self._paths):
-            rest = path[self._opening :]
-            first, last = np.searchsorted(rest, [read.start, read.stop])
-            rows += [row] * (last - first)
-            slots += range(first, last)
-            tokens += rest[first:last].tolist()
-        columns = torch.from_numpy(read.column(np.array(tokens, np.int64))).to(self._device)
-        for layer, parts in attention.seen.items():
-            for shared, own, part in zip(*self._layer(layer, parts), parts, strict=True):
-                shared[:, opening] = part[:, read.column(opening)]
-                own[rows, :, slots] = part[:, columns].transpose(0, 1)
+def prompt_generator(prompt: str, seed: int) -> np.random.Generator:
+    """Return a prompt's own random generator, which depends on its text and the seed alone."""
+    digest = hashlib.blake2b(prompt.encode(errors="surrogatepass"), digest_size=8).digest()
+    return np.random.default_rng([seed, int.from_bytes(digest, "little")])
 
-    def _layer(
-        self, layer: int, like: tuple[torch.Tensor, torch.Tensor]
-    ) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-        """The layer's keys and values of the opening [key heads, opening, width] and of the rows
-        [rows, key heads, capacity, width]."""
-        if layer not in self._own:
-            key, value = like
-            rows = len(self.lengths)
-            self._shared[layer] = (
-                key.new_empty(len(key), self._opening, key.shape[2]),
-                value.new_empty(len(value), self._opening, value.shape[2]),
-            )
-            self._own[layer] = (
-                key.new_zeros(rows, len(key), self._capacity, key.shape[2]),
-                value.new_zeros(rows, len(value), self._capacity, value.shape[2]),
-            )
-        return self._shared[layer], self._own[layer]
 
-    def keep(self, rows: Sequence[int]) -> None:
-        for place, row in enumerate(rows):
-            if place != row:
-                used = self.lengths[row]
-                for parts in self._own.values():
-                    for own in parts:
-                        own[place, :, :used] = own[row, :, :used]
-        self.lengths = self.lengths[list(rows)]
+def _front(going: Sequence[bool]) -> list[int]:
+    """The places that go on. Those from the end move into the gaps, so that few rows move."""
+    kept = [place for place, on in enumerate(going) if on]
+    behind = [place for place in kept if place >= len(kept)]
+    return [place if going[place] else behind.pop() for place in range(len(kept))]
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        heads, rows, width = query.shape
-        key_heads = len(key)
-        shared_keys, shared_values = self._shared[layer]
-        own_keys, own_values = self._own[layer]
-        own_keys[range(rows), :, self.lengths] = key.transpose(0, 1)
-        own_values[range(rows), :, self.lengths] = value.transpose(0, 1)
-        used = int(self.lengths.max()) + 1
-        own_keys, own_values = own_keys[:rows, :, :used], own_values[:rows, :, :used]
-        grouped = query.reshape(key_heads, -1, rows, width)
-        behind = grouped.flatten(1, 2).bmm(shared_keys.transpose(1, 2))
-        # [rows, key heads, queries of a key head, keys]
-        behind = behind.view(*grouped.shape[:3], self._opening).permute(2, 0, 1, 3)
-        # keys times queries: the other way round, a CPU copies all keys first
-        own = (own_keys @ grouped.permute(2, 0, 3, 1)).transpose(2, 3)
-        scores = torch.cat([behind, own], 3)
-        if softcap is not None:
-            scores = torch.tanh(scores / softcap) * softcap
-        scores.masked_fill_(self._hidden(used, window)[:, None, None], float("-inf"))
-        weights = scores.softmax(-1)
-        by_head = weights[..., : self._opening].permute(1, 2, 0, 3).flatten(1, 2)
-        mixed = by_head.bmm(shared_values).unflatten(1, grouped.shape[1:3]).permute(2, 0, 1, 3)
-        mixed = mixed + weights[..., self._opening :] @ own_values
-        return mixed.reshape(rows, heads, -1)
 
-    def _hidden(self, used: int, window: int | None) -> torch.Tensor:
-        """bool [rows, opening + used]: keys that a row's new token does not see."""
-        distance = self.positions()[:, None] - np.arange(self._opening + used)
-        hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
-        return torch.from_numpy(hidden).to(self._device)
+def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:
+    """int [rows]: the token at which each row's cumulative probability passes its uniform number."""
+    cumulative = logits.double().softmax(-1).cumsum(-1)
+    level = torch.tensor(uniform, device=logits.device, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, level, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)

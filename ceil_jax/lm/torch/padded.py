@@ -1,7 +1,7 @@
-"""A causal LM whose attention cannot be set (GPT-Neo, GPT-J, state-space models): padded batches.
+"""Scoring and generation in padded batches, for a causal LM whose attention cannot be set (GPT-Neo, GPT-J,
+state-space models).
 
-Only what rows have in common but for their last token is read once, such as a prompt with options of one
-token each.
+Texts that are equal but for their last token are read once, such as a prompt with options of one token each.
 """
 
 from __future__ import annotations
@@ -13,25 +13,29 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from ceil_jax.lm.tokens import Tokens
-from ceil_jax.lm.torch.batching import by_token_budget
+from ceil_jax.lm.tokens import PairTokens
 
 
-class PlainReader:
-    """As `torch_reader.Reader`, in batches of `budget` tokens, padding included."""
+class PaddedReader:
+    """Reads texts in batches; its methods are those of `scoring.TreeReader`.
+
+    Args:
+        model: a causal LM of transformers.
+        budget: the most tokens of a batch, padding included.
+    """
 
     def __init__(self, model: Any, budget: int):
         self.model = model
         self.budget = budget
 
-    def scores(self, rows: Sequence[Tokens]) -> tuple[np.ndarray, int]:
-        """float64 [N]: each row's log-likelihood; and how many tokens were read, padding left out."""
+    def scores(self, rows: Sequence[PairTokens]) -> tuple[np.ndarray, int]:
+        """Return float64 [N], each row's log-likelihood, and the number of tokens read, padding left out."""
         found, read = self.each(rows)
         return np.array([tokens.sum() for tokens in found]), read
 
     @torch.inference_mode()
-    def each(self, rows: Sequence[Tokens]) -> tuple[list[np.ndarray], int]:
-        """The log-probabilities of each row's scored tokens; and how many tokens were read."""
+    def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+        """Return the log-probabilities of each row's scored tokens, and the number of tokens read."""
         scores = [np.zeros(0)] * len(rows)
         texts: dict[tuple[int, ...], list[int]] = {}
         for row, tokens in enumerate(rows):
@@ -39,7 +43,7 @@ class PlainReader:
                 texts.setdefault(tuple(tokens.ids[:-1]), []).append(row)
         distinct = list(texts)
         for batch in by_token_budget([len(text) for text in distinct], self.budget):
-            # pad tokens follow a row's own, where a causal LM cannot see them
+            # padding stands after a row's own tokens, where a causal LM cannot see it
             inputs = padded([distinct[place] for place in batch], self.model.device)
             first = min(rows[row].start for place in batch for row in texts[distinct[place]]) - 1
             logits = self.model(
@@ -53,32 +57,34 @@ class PlainReader:
                     scores[row] = logits[place, after, ids[start:]].double().cpu().numpy()
         return scores, sum(map(len, distinct))
 
-    def session(self, prompts: Sequence[list[int]], room: int) -> PlainSession:
-        """The prompts, read, to be continued."""
-        return PlainSession(self.model, prompts)
 
+class PaddedSession:
+    """A `generation.Session` with padding on the left and the cache of transformers.
 
-class PlainSession:
-    """As `torch_session.Session`."""
+    Args:
+        model: a causal LM of transformers.
+        prompts: token ids, at least one each.
+    """
 
     @torch.inference_mode()
     def __init__(self, model: Any, prompts: Sequence[list[int]]):
         self._model = model
         self._cache = DynamicCache(config=model.config)
         self._mask = padded([[1] * len(prompt) for prompt in prompts], model.device, left=True)
-        self.read = 0
+        self.read = sum(map(len, prompts))
         self.predicted = torch.empty(0)
         self._forward(padded(prompts, model.device, left=True), (self._mask.cumsum(1) - 1).clamp(min=0))
-        self.read = sum(map(len, prompts))
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> None:
+        """Append one token to each row and predict the next one."""
         inputs = torch.tensor(tokens, device=self._mask.device)[:, None]
         self._mask = torch.cat([self._mask, torch.ones_like(inputs)], dim=1)
         self._forward(inputs, self._mask.sum(1, keepdim=True) - 1)
         self.read += len(tokens)
 
     def keep(self, rows: Sequence[int]) -> None:
+        """Continue with these rows only, in this order."""
         kept = torch.tensor(rows, device=self._mask.device)
         self._cache.batch_select_indices(kept)
         self._mask, self.predicted = self._mask[kept], self.predicted[kept]
@@ -94,8 +100,30 @@ class PlainSession:
         ).logits[:, -1]
 
 
+def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Return which rows to read together: near equal lengths, so that little is padding.
+
+    Args:
+        lengths: the number of tokens of each row; 0 counts as 1.
+        budget: the most tokens of a batch, counted as its number of rows × its longest row. A row longer than
+            the budget is a batch of its own.
+
+    Returns:
+        The numbers of the rows of each batch. The longest rows come first, so that a batch that does not fit in
+        memory fails at once and not after an hour; rows of equal length keep their order.
+    """
+    batches: list[list[int]] = []
+    longest = 0
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if not batches or (len(batches[-1]) + 1) * longest > budget:
+            batches.append([])
+            longest = max(lengths[row], 1)
+        batches[-1].append(row)
+    return batches
+
+
 def padded(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool = False) -> torch.Tensor:
-    """int64 [rows, longest]: zeros fill the right, or the left."""
+    """Return int64 [rows, longest row], with zeros on the right, or on the left with `left`."""
     width = max(map(len, rows))
     filled = np.zeros((len(rows), width), dtype=np.int64)
     for row, values in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Token rows merged where they begin alike, so that each token they share is read once."""
+"""A prefix tree (trie) of token rows: what rows have in common at their beginning is read once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import numpy as np
 
 
 class Trie:
-    """The distinct beginnings of some rows, one token each, numbered depth first.
+    """The distinct prefixes of some rows. Each prefix is one token of the trie, numbered depth first.
 
-    A token's ancestors, what it may look back at, come before it, and the tokens below it directly behind it.
+    A token's ancestors, which it may attend to, come before it; its descendants follow directly behind it.
+
+    Args:
+        rows: token ids.
     """
 
     def __init__(self, rows: Sequence[list[int]]):
         order = sorted(range(len(rows)), key=rows.__getitem__)
         self.paths: list[np.ndarray] = [np.zeros(0, np.int64)] * len(rows)
-        """For each row, the numbers of its tokens, ascending."""
+        """For each row, int [its length]: the numbers of its tokens in the trie, ascending."""
         ids: list[int] = []
         depths: list[int] = []
         owners: list[int] = []
@@ -41,14 +44,16 @@ class Trie:
         return len(self.ids)
 
     def path(self, token: int) -> np.ndarray:
-        """The numbers of a token's ancestors, the token itself left out; of all rows' end, none."""
+        """Return the numbers of a token's ancestors, without the token itself; none for `len(self)`, the end."""
         if token == len(self):
             return np.zeros(0, np.int64)
         return self.paths[self._owners[token]][: self.depths[token]]
 
     def runs(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
-        """The tokens start … stop − 1 as runs (first, end, path) that go down one row's path, which holds the
-        run and all its tokens' ancestors."""
+        """Yield the tokens start … stop − 1 as runs (first, end, path).
+
+        Each run goes down the path of one row, which holds the tokens first … end − 1 and all their ancestors.
+        """
         owners = self._owners[start:stop]
         edges = np.flatnonzero(np.diff(owners)) + 1 + start
         for first, end in zip([start, *edges], [*edges, stop], strict=True):
@@ -56,23 +61,24 @@ class Trie:
 
 
 class Pass(NamedTuple):
-    """Tokens start … stop − 1 of a trie, read at once, behind the keys of the first one's ancestors."""
+    """The tokens start … stop − 1 of a trie, read at once behind the keys of the first one's ancestors."""
 
     trie: Trie
     start: int
     stop: int
 
     def column(self, tokens: np.ndarray) -> np.ndarray:
-        """Where the keys of tokens stand: the first one's ancestors by depth, then the pass's own."""
+        """Return int [n], the columns of the tokens' keys: first the carried ancestors by depth, then the pass's
+        own tokens."""
         carried = int(self.trie.depths[self.start])
         return np.where(tokens < self.start, self.trie.depths[tokens], carried + tokens - self.start)
 
     def kept(self) -> np.ndarray:
-        """The columns that the next pass stands behind: the path to its first token."""
+        """Return the columns that the next pass needs: the path to its first token."""
         return self.column(self.trie.path(self.stop))
 
     def blocks(self, size: int) -> list[Block]:
-        """The pass's tokens, `size` at a time."""
+        """Return the tokens of the pass in blocks of `size` queries."""
         return [
             Block.of(self, first, min(first + size, self.stop))
             for first in range(self.start, self.stop, size)
@@ -80,23 +86,23 @@ class Pass(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Queries of neighbouring tokens and the keys that any of them sees."""
+    """The queries of neighbouring tokens, and the keys that at least one of them sees."""
 
     queries: slice
-    """Within the pass."""
+    """The places of the queries within the pass."""
     columns: np.ndarray
-    """int [n]: of the keys, as `Pass.column` counts."""
+    """int [n]: the columns of the keys; see `Pass.column`."""
     visible: np.ndarray
-    """bool [queries, n]."""
+    """bool [queries, n]: which query sees which key."""
     distance: np.ndarray
-    """int [queries, n]: how many tokens back a key lies, where it is visible."""
+    """int [queries, n]: how many tokens back a visible key lies."""
 
     @classmethod
     def of(cls, read: Pass, first: int, end: int) -> Block:
-        """Keys: the path to the first query, and the queries' own.
+        """Return the block of the tokens first … end − 1, with the keys of the first one's path and their own.
 
-        What else a query sees lies in front of the block, is an ancestor of the first query too, and so is
-        a beginning of the path.
+        These are all the keys that are seen: any other key that a query sees lies in front of the block, so it is
+        an ancestor of the first query too and belongs to the path.
         """
         trie = read.trie
         path = trie.path(first)
@@ -112,8 +118,11 @@ class Block(NamedTuple):
         return cls(slice(first - read.start, end - read.start), read.column(tokens), visible, distance)
 
     def within(self, window: int | None) -> Block:
-        """The block where a token sees the last `window` tokens only, itself included; keys that no query
-        sees left out."""
+        """Return the block for a sliding window, without the keys that no query sees.
+
+        Args:
+            window: a token sees the last `window` tokens only, itself included; None for all.
+        """
         if window is None or self.distance[self.visible].max() < window:
             return self
         visible = self.visible & (self.distance < window)
@@ -122,7 +131,7 @@ class Block(NamedTuple):
 
 
 def common_prefix(first: list[int], second: list[int]) -> int:
-    """How many leading tokens two rows share."""
+    """Return how many leading tokens two rows share."""
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit
@@ -130,11 +139,19 @@ def common_prefix(first: list[int], second: list[int]) -> int:
 
 
 def shares(rows: Sequence[list[int]], workers: int, least: int) -> list[list[int]]:
-    """The rows in parts of about equally many distinct tokens, one for each worker.
+    """Return the rows in parts of about equally many distinct tokens, one for each worker.
 
-    Rows are cut apart, in sorted order, where neighbours share the fewest tokens near an even cut: those are
-    read twice. Fewer parts where one would have less than `least` tokens, or would read more than a tenth of
-    its tokens for the second time.
+    Rows are cut apart, in sorted order, where neighbours share the fewest tokens near an even cut, because
+    shared tokens are then read twice. There are fewer parts where a part would read more than a tenth of its
+    tokens for the second time.
+
+    Args:
+        rows: token ids.
+        workers: the most parts.
+        least: the fewest tokens of a part.
+
+    Returns:
+        The numbers of the rows in each part.
     """
     if not rows:
         return []

@@ -1,7 +1,7 @@
-"""Passes of a causal LM over tokens, and the log-probabilities they give.
+"""Log-probabilities of tokens, by passes of a causal LM over a prefix tree.
 
-Tokens are what costs, so each is read once: rows that begin alike share what they begin with, nothing is
-padded, and logits are made only where something is scored.
+The cost is in the tokens, so each is read once: rows that begin alike share their common prefix, nothing is
+padded, and logits are computed only where a token is scored.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from ceil_jax.lm.tokens import Tokens
-from ceil_jax.lm.torch.generation import Session
+from ceil_jax.lm.tokens import PairTokens
 from ceil_jax.lm.torch.prefix_tree import Pass, Trie, shares
 from ceil_jax.lm.torch.tree_attention import Layers, PassAttention, attending
 
 LOGITS_AT_ONCE = 2**25
-"""Logits kept at one time: 128 MiB in float32."""
+"""The most logits kept at one time: 128 MiB in float32."""
 
 T = TypeVar("T")
 
 
-class Reader:
-    """Reads `budget` tokens in a pass, and keeps the keys and values of that pass and of one path before it.
+class TreeReader:
+    """Reads rows of tokens as one prefix tree, pass by pass.
 
-    Every method may be called from several threads.
+    It keeps the keys and values of one pass and of the one path before it. Every method may be called from
+    several threads.
+
+    Args:
+        model: a causal LM that was given to `tree_attention.use`.
+        budget: the most tokens of a pass.
     """
 
     def __init__(self, model: Any, budget: int):
@@ -39,39 +43,35 @@ class Reader:
         self._head.register_forward_pre_hook(self._keep_wanted)
         self._rows_at_once = max(LOGITS_AT_ONCE // self._head.weight.shape[0], 1)
 
-    def scores(self, rows: Sequence[Tokens]) -> tuple[np.ndarray, int]:
-        """float64 [N]: each row's log-likelihood, Σ log P of its scored tokens; and how many tokens were read."""
+    def scores(self, rows: Sequence[PairTokens]) -> tuple[np.ndarray, int]:
+        """Return float64 [N], each row's Σ log P of its scored tokens in nats, and the number of tokens read."""
         found, read = self.each(rows)
         return np.array([tokens.sum() for tokens in found]), read
 
-    def each(self, rows: Sequence[Tokens]) -> tuple[list[np.ndarray], int]:
-        """The log-probabilities of each row's scored tokens; and how many tokens were read.
+    def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+        """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
 
-        On a CPU each core reads a share of its own, cut where rows begin differently: cores that share a pass
-        wait for one another at every product, and long when something else runs beside them.
+        On a CPU, each core reads a share of the rows, cut where they begin differently. Cores that share a pass
+        would wait for one another at every matrix product, and long when something else runs beside them.
         """
         scores = [np.zeros(0)] * len(rows)
         asked = [row for row, tokens in enumerate(rows) if tokens.scored]
-        cores = self.cores()
+        cores = self._cores()
         parts = shares([rows[row].ids[:-1] for row in asked], cores, self.budget // 2)
-        done = self.side_by_side(lambda part: self._each([rows[asked[place]] for place in part]), parts)
+        done = self._side_by_side(lambda part: self._each([rows[asked[place]] for place in part]), parts)
         for part, (found, _) in zip(parts, done, strict=True):
             for place, log_probs in zip(part, found, strict=True):
                 scores[asked[place]] = log_probs
         return scores, sum(read for _, read in done)
 
-    def session(self, prompts: Sequence[list[int]], room: int) -> Session:
-        """The prompts, read, to be continued by `room` tokens each at most."""
-        return Session(self, prompts, room)
-
-    def cores(self) -> int:
-        """How many shares may be read side by side."""
+    def _cores(self) -> int:
+        """The number of shares that may be read side by side."""
         if self.model.device.type != "cpu" or _depends_on_length(self.model.config):
             return 1
         return torch.get_num_threads()
 
-    def side_by_side(self, work: Callable[[list[int]], T], parts: Sequence[list[int]]) -> list[T]:
-        """`work` of each part, in order, each with its share of the cores."""
+    def _side_by_side(self, work: Callable[[list[int]], T], parts: Sequence[list[int]]) -> list[T]:
+        """The results of `work` on each part, in order, each with its share of the cores."""
         if len(parts) < 2:
             return [work(part) for part in parts]
         cores = torch.get_num_threads()
@@ -81,9 +81,9 @@ class Reader:
         finally:
             torch.set_num_threads(cores)
 
-    def _each(self, rows: Sequence[Tokens]) -> tuple[list[np.ndarray], int]:
+    def _each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         trie = Trie([row.ids[:-1] for row in rows])
-        # after which token of the trie each scored token of each row stands
+        # the token of the trie behind which each scored token of each row stands
         after = np.concatenate([path[row.start - 1 :] for path, row in zip(trie.paths, rows, strict=True)])
         token = np.concatenate([row.ids[row.start :] for row in rows])
         log_probs = np.zeros(len(token))
@@ -98,8 +98,16 @@ class Reader:
     def passes(
         self, trie: Trie, places: np.ndarray
     ) -> Iterator[tuple[int, int, torch.Tensor, PassAttention]]:
-        """Reads a trie, pass by pass: which of the `places` (tokens, ascending) lie in the pass, what is
-        predicted after each, float32 [places, vocabulary] log-probabilities, and the pass's keys."""
+        """Read a trie, pass by pass.
+
+        Args:
+            trie: the tokens.
+            places: int [n], the tokens after which a prediction is wanted, ascending.
+
+        Yields:
+            For each pass: the range of the `places` that lie in it, as first and last + 1; float32
+            [places, vocabulary], the log-probabilities after each of them; and the keys and values of the pass.
+        """
         carried: Layers = {}
         stop = 0
         while stop < len(trie):
@@ -120,7 +128,13 @@ class Reader:
             carried = attention.carry()
 
     def log_probs(self, ids: np.ndarray, positions: np.ndarray, wanted: np.ndarray) -> torch.Tensor:
-        """float32 [wanted, vocabulary]: what the model predicts after some of the tokens it reads."""
+        """Return float32 [wanted, vocabulary], log-probabilities of the next token, while `attending`.
+
+        Args:
+            ids: int [tokens], what the model reads.
+            positions: int [tokens], where each token stands in its row.
+            wanted: int [wanted], the places in `ids` after which a prediction is wanted.
+        """
         device = self.model.device
         self._wanted.places = torch.from_numpy(wanted).to(device)
         try:
@@ -138,14 +152,13 @@ class Reader:
         return logits.sub_(logits.logsumexp(-1, keepdim=True))
 
     def _keep_wanted(self, _head: Any, hidden: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
-        """Before the network's head: only the hidden states that are asked for go on, so no other logits are
-        made."""
+        """Pass on only the hidden states that are wanted to the network's head, so no other logits are computed."""
         places = getattr(self._wanted, "places", None)
         return None if places is None else (hidden[0][:, places],)
 
 
 def _depends_on_length(config: Any) -> bool:
-    """Some models recompute their rotary frequencies, in place, for each batch's length."""
+    """Whether the model recomputes its rotary frequencies, in place, for the length of each batch."""
     rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
     by_layer = [settings for settings in rope.values() if isinstance(settings, dict)]
     return any(settings.get("rope_type") in ("dynamic", "longrope") for settings in [rope, *by_layer])

@@ -1,10 +1,10 @@
-"""Attention over a pass of a trie of tokens, in any model of transformers that lets its attention be set.
+"""Attention over a pass of a prefix tree, in any model of transformers whose attention can be set.
 
-The tokens of a pass stand in one row, without padding. Each sees its ancestors only, in the pass and before
-it. A block of queries meets only keys that one of them sees, and the query heads that share a key head are
-laid one under the other, so that the products are larger: for bfloat16 on a CPU about three times as fast as
-torch's fused attention. Scores are rounded to the model's dtype before the softmax, as in transformers'
-`eager` attention.
+The tokens of a pass stand in one row, without padding, and each sees only its ancestors, in the pass and before
+it. A block of queries is multiplied only with keys that one of them sees, and the query heads that share a key
+head are stacked, so that the products are larger: for bfloat16 on a CPU, this is about three times as fast as
+torch's fused attention. Scores are rounded to the model's dtype before the softmax, as in the `eager` attention
+of transformers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ceil_jax.lm.torch.prefix_tree import Block, Pass
 
 NAME = "ceil_jax_tree"
 QUERIES = {"cpu": 64, "cuda": 1024}
-"""A block's queries: more of them compute more that is not seen, fewer make smaller products. On a GPU,
-starting a product costs more than what it computes in vain."""
+"""Queries of a block by device. More queries compute more scores that are masked; fewer make smaller products.
+On a GPU, starting a product costs more than the masked scores."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
-"""For each layer the keys and values, [key heads, tokens, width]."""
+"""Layer → its keys and its values, each [key heads, tokens, width]."""
 
 
 class Attention(Protocol):
-    """How a model attends while it is active."""
+    """The attention of a model while it is active; see `attending`."""
 
     def __call__(
         self,
@@ -40,17 +40,26 @@ class Attention(Protocol):
         window: int | None,
         softcap: float | None,
     ) -> torch.Tensor:
-        """softmax(q kᵀ) v of the new tokens, [heads, tokens, width] and [key heads, tokens, width], as
-        [tokens, heads, width]; q is scaled already."""
+        """Return softmax(q kᵀ) v of the new tokens, [tokens, heads, width].
+
+        Args:
+            layer: the number of the layer.
+            query: [heads, tokens, width], already scaled.
+            key: [key heads, tokens, width].
+            value: [key heads, tokens, width].
+            window: the layer's sliding window in tokens; None for none.
+            softcap: scores s become softcap · tanh(s / softcap); None for none.
+        """
         ...
 
 
 class PassAttention:
-    """One pass's attention.
+    """The attention of one pass.
 
     Args:
         read: the pass.
-        carried: keys and values of the ancestors of its first token, by depth; none where it begins the trie.
+        carried: keys and values of the ancestors of its first token, by depth; empty for the first pass.
+        device: where the model is.
     """
 
     def __init__(self, read: Pass, carried: Layers, device: torch.device):
@@ -61,10 +70,10 @@ class PassAttention:
         self._blocks = read.blocks(QUERIES.get(device.type, QUERIES["cuda"]))
         self._keys: dict[int | None, list[_Keys]] = {}
         self.seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        """Each layer's keys and values, those carried first."""
+        """The keys and values of each layer, the carried ones first."""
 
     def carry(self) -> Layers:
-        """What the next pass stands behind: one path, so never more tokens than a prompt has."""
+        """Return the keys and values that the next pass needs: one path, so never more tokens than one row."""
         return {
             layer: (_columns(keys, self._kept).clone(), _columns(values, self._kept).clone())
             for layer, (keys, values) in self.seen.items()
@@ -105,14 +114,14 @@ class PassAttention:
 
 
 class _Keys(NamedTuple):
-    """A block, ready for torch."""
+    """A block's indices and mask as tensors."""
 
     queries: slice
     columns: slice | torch.Tensor
     first_hidden: int
-    """All queries see the columns before it."""
+    """The first column that some query does not see."""
     hidden: torch.Tensor
-    """bool [queries, columns from first_hidden on]."""
+    """bool [queries, columns from first_hidden on]: which query does not see which key."""
 
     @classmethod
     def of(cls, block: Block, device: torch.device) -> _Keys:
@@ -131,7 +140,7 @@ _active = _Active()
 
 @contextmanager
 def attending(attention: Attention) -> Iterator[None]:
-    """Within, in this thread, models that were given to `use` attend so."""
+    """Make models that were given to `use` attend this way, in this thread and within the block."""
     _active.attention = attention
     try:
         yield
@@ -140,8 +149,11 @@ def attending(attention: Attention) -> Iterator[None]:
 
 
 def use(model: Any) -> bool:
-    """Lets a model that attends through torch's `sdpa` attend as `attending` says, and otherwise as before;
-    whether it can."""
+    """Let a model attend as `attending` says, and outside of it through torch's `sdpa` as before.
+
+    Returns:
+        Whether the model can: it attends through `sdpa` and its layers are full or sliding attention.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     config = model.config.get_text_config()
@@ -177,7 +189,7 @@ def _attention(
 
 
 def _mask(*arguments: Any, **settings: Any) -> Any:
-    """None where the active attention knows what is seen."""
+    """No mask while an attention is active, which knows what is seen; else the mask of sdpa."""
     from transformers.masking_utils import sdpa_mask
 
     return sdpa_mask(*arguments, **settings) if _active.attention is None else None

@@ -2,8 +2,6 @@
 
 import pytest
 
-from ceil_jax.errors import UserError
-from ceil_jax.lm.openai.address import Address, parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
 
 LOST = "\ufffd"
@@ -50,34 +48,3 @@ def test_continuation(tokens, prompt, continuation, expected):
 def test_what_cannot_be_told_is_refused(tokens, text, start):
     with pytest.raises(Misaligned):
         continuation_tokens(tokens, text, start)
-
-
-@pytest.mark.parametrize(
-    ("spec", "address"),
-    [
-        ("http://localhost:8000/v1#org/model:7b", Address("http://localhost:8000/v1", "org/model:7b")),
-        ("http://localhost:8000", Address("http://localhost:8000/v1", None)),
-        ("https://host/api/v1/#m", Address("https://host/api/v1", "m")),
-        ("http://[::1]:80/v1#m", Address("http://[::1]:80/v1", "m")),
-    ],
-)
-def test_address(spec, address):
-    assert parse_address(spec) == address
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "http://me:sesame@host/v1#m",
-        "http://sesame@host/v1#m",
-        "http://host/v1?api_key=sesame#m",
-        "http://me:sesame/v1",
-        "http://[sesame]/v1",
-        "http:///v1",
-    ],
-)
-def test_addresses_hold_no_keys(spec):
-    with pytest.raises(UserError) as refusal:
-        parse_address(spec)
-    assert "sesame" not in str(refusal.value)
-    assert "\n" not in str(refusal.value)

@@ -6,8 +6,7 @@ import torch
 from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel, load_lm, source_of
-from ceil_jax.lm.tokens import Tokeniser
+from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.torch.model import TorchLM
 
 KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True), ("gpt_neo", False)]
@@ -236,77 +235,6 @@ def test_nothing_asked_is_nothing_answered(lm):
     assert lm.generate([], 5) == []
 
 
-def test_the_boundary_is_where_the_prompt_ends():
-    pairs = Tokeniser(tokenizer()).pairs(
-        ["a", "a ", "a;", "é", "", "fi", ""], [" good", "good", "\n", "é", "a", "lm", ""]
-    )
-    #  a| good   a| good (the space is the token's)   a|;\n    two bytes|two   </s>|a   </s>|film   </s>|
-    assert [(len(pair.ids), pair.start) for pair in pairs] == [
-        (2, 1),
-        (2, 1),
-        (2, 1),
-        (4, 2),
-        (2, 1),
-        (2, 1),
-        (1, 1),
-    ]
-
-
-def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
-    folder = tmp_path / "small"
-    model("llama").save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    lm = load_lm(str(folder), dtype="float32", device="cpu")
-    expected = TorchLM(model("llama"), tokenizer(), name="same")
-    assert lm.log_likelihood(["It is"], [" good"]) == pytest.approx(
-        expected.log_likelihood(["It is"], [" good"])
-    )
-    assert lm.name.startswith("small-") and lm.name.endswith("@float32")
-    half = load_lm(str(folder), dtype="bfloat16", device="cpu")
-    assert half.name == lm.name.replace("float32", "bfloat16")
-    model("llama", context=64).save_pretrained(folder)
-    assert load_lm(str(folder), dtype="float32").name != lm.name
-
-
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
-    # two checkpoints of one run have files of the same names and sizes
-    names = []
-    for run, content in (("1", b"0123"), ("2", b"0124"), ("3", b"0123")):
-        folder = tmp_path / run / "final"
-        folder.mkdir(parents=True)
-        for name in ("config.json", "model.safetensors", "tokenizer.json"):
-            (folder / name).write_bytes(content if name == file else b"{}")
-        names.append(source_of(str(folder))[1])
-    assert names[0] == names[2] != names[1]
-
-
-def test_loading_says_what_is_wrong(tmp_path):
-    with pytest.raises(UserError, match="cannot load the language model"):
-        load_lm(str(tmp_path))
-    with pytest.raises(UserError, match="cannot load the language model nobody/nothing"):
-        load_lm("nobody/nothing")
-    with pytest.raises(UserError, match="unknown dtype 'int8'; known: auto, "):
-        load_lm(str(tmp_path), dtype="int8")
-    with pytest.raises(UserError, match="device 'gpu' is not there"):
-        load_lm(str(tmp_path), device="gpu")
-
-
-@pytest.mark.packages
-def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
-    lm = load_lm("SmolLM2-135M-Instruct", dtype="float32")
-    prompts = ["The capital of France is", "A dull film. It is terrible\n\nA joy. It is"]
-    choices = [[" Rome", " Paris", " the city of light"], [" good", " great fun", " bad"]]
-    found = lm.choice_log_likelihood(prompts, choices)
-    for prompt, options, scores in zip(prompts, choices, found, strict=True):
-        np.testing.assert_allclose(scores, lm.log_likelihood([prompt] * len(options), options), atol=1e-4)
-    assert lm.name == "SmolLM2-135M-Instruct@float32"
-    assert lm.choose(prompts[:1], choices[:1]).tolist() == [1]
-    assert lm.generate(prompts[:1], 8, ["."]) == [" Paris"]
-    # digits stand alone, and so does the white space before them
-    assert lm.count_tokens(["x  12"]).tolist() == [4]
-
-
 @pytest.mark.packages
 def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     lm = load_lm("gemma-3-270m", dtype="float32")
@@ -323,24 +251,3 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
         asked = torch.tensor(ids[start:])
         expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
         assert score == pytest.approx(expected, abs=1e-3)
-
-
-def test_small_folders_load_without_a_bar(tmp_path, monkeypatch):
-    from transformers.utils import logging
-
-    from ceil_jax.lm.torch import quiet
-
-    (tmp_path / "model.safetensors").write_bytes(bytes(10))
-    was = logging.is_progress_bar_enabled()
-    logging.enable_progress_bar()
-    try:
-        with quiet.quiet_if_small(tmp_path):
-            assert not logging.is_progress_bar_enabled()
-        assert logging.is_progress_bar_enabled()
-        # a hub id downloads, a large folder takes long: both keep their bars
-        for source, small in (("owner/name", 20), (tmp_path, 10)):
-            monkeypatch.setattr(quiet, "SMALL", small)
-            with quiet.quiet_if_small(source):
-                assert logging.is_progress_bar_enabled()
-    finally:
-        (logging.enable_progress_bar if was else logging.disable_progress_bar)()

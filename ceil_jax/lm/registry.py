@@ -1,0 +1,87 @@
+"""Names of language models: packaged weights, folders, hub ids and servers."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.openai.address import is_address
+from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.lm.torch.gguf import PACKAGED, converted
+from ceil_jax.store.hashing import file_sha256
+
+
+def load_lm(
+    spec: str,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    device_map: str | None = None,
+    endpoint: EndpointConfig | None = None,
+) -> LanguageModel:
+    """Return the language model called `spec`.
+
+    >>> lm = load_lm("tiny")
+    >>> lm.choose(["good film. bad film. good"], [[" film", " day"]]).tolist()
+    [0]
+
+    Args:
+        spec: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`); `tiny`, the deterministic test LM; a
+            folder with safetensors and a tokenizer; a hub id `owner/name`; or a server and its model,
+            `http://host:8000/v1#model-name` (without a name: the only one it serves).
+        dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device computes in it. The
+            dtype is part of the LM's name, because results are cached under that.
+        device: "auto" (CUDA if there is one) or torch's name of a device.
+        device_map: in place of `device`, spreads a large model over devices as transformers does.
+        endpoint: how a server is asked: the key's variable, retries, the budget; by default `EndpointConfig()`.
+
+    Raises:
+        UserError: the name, dtype or device is unknown; the folder holds no such model; torch or openai is not
+            installed; the server cannot be reached or does not know the model.
+    """
+    if spec == "tiny":
+        return TinyLM()
+    if is_address(spec):
+        from ceil_jax.lm.openai.model import EndpointLM
+
+        return EndpointLM(spec, endpoint or EndpointConfig())
+    source, name = source_of(spec)
+    try:
+        from ceil_jax.lm.torch import loading
+    except ModuleNotFoundError as missing:
+        raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
+    return loading.load(source, name, dtype, device, device_map)
+
+
+def source_of(spec: str) -> tuple[str, str]:
+    """Return the folder or hub id of a transformers LM, and its name without the dtype.
+
+    Raises:
+        UserError: `spec` is neither a packaged name, a folder nor a hub id.
+    """
+    folder = Path(spec).expanduser()
+    if spec in PACKAGED:
+        return str(converted(spec)), spec
+    if folder.is_dir():
+        return str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
+    if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
+        return spec, spec
+    raise unknown_name(
+        "language model",
+        spec,
+        ["tiny", *PACKAGED],
+        "A folder or a hub id (owner/name) will do too, or http://host:port/v1#model.",
+    )
+
+
+def _fingerprint(folder: Path) -> str:
+    """Return eight digits of a sha256 over weights, configuration and tokenizer.
+
+    Every file is read whole, because two checkpoints of one run may differ in the bytes of their weights only.
+    """
+    files = (file for kind in ("json", "txt", "model", "safetensors") for file in folder.glob(f"*.{kind}"))
+    lines = sorted(f"{file.name} {file_sha256(file)}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:8]

@@ -1,0 +1,112 @@
+"""Folders and hub ids to language models: dtype, device, weights and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.tokens import PairTokenizer
+from ceil_jax.lm.torch.gguf import quiet_if_small
+from ceil_jax.lm.torch.model import TorchLM, context_length
+
+
+def load(source: str, name: str, dtype: str, device: str, device_map: str | None = None) -> TorchLM:
+    """Return the LM of a folder or hub id; safetensors only, and no code of the repository is run.
+
+    Args:
+        source: the folder or hub id.
+        name: the LM's name without its dtype.
+        dtype: "auto", "float32", "bfloat16" or "float16".
+        device: "auto" or torch's name of a device.
+        device_map: in place of `device`, says how transformers spreads the weights.
+
+    Raises:
+        UserError: the dtype or device is unknown; there is no such model.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    place = _device(device)
+    precision = _dtype(dtype, place)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        with quiet_if_small(source):
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                source, dtype=precision, device_map=device_map, use_safetensors=True
+            )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"cannot load the language model {source}: {reason}") from None
+    if device_map is None:
+        model.to(place)
+    return TorchLM(model, tokenizer, name=_full_name(name, precision))
+
+
+def outline(
+    source: str, name: str, dtype: str
+) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
+    """Return what is known of an LM without its weights.
+
+    Args:
+        source: as `load`, like the others.
+        name: the LM's name without its dtype.
+        dtype: as `load`, for the device that "auto" takes.
+
+    Returns:
+        The name that `load` would give it; its context length; its number of parameters; and a function that
+        counts the tokens of texts.
+
+    Raises:
+        UserError: the dtype is unknown; there is no such tokenizer or configuration.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    precision = _dtype(dtype, _device("auto"))
+    try:
+        tokenizer = PairTokenizer(AutoTokenizer.from_pretrained(source))
+        config = AutoConfig.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"cannot read the tokenizer of {source}: {reason}") from None
+    with torch.device("meta"):
+        parameters = AutoModelForCausalLM.from_config(config).num_parameters()
+
+    def count(texts: Sequence[str]) -> np.ndarray:
+        return np.array(tokenizer.count(texts), dtype=np.int64)
+
+    return _full_name(name, precision), context_length(config), parameters, count
+
+
+def _full_name(name: str, precision: torch.dtype) -> str:
+    return f"{name}@{str(precision).removeprefix('torch.')}"
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device {device!r} is not there: {str(error).splitlines()[0]}; try 'cpu'") from None
+
+
+def _dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """The dtype of that name; "auto" is bfloat16 where the processor computes in it (2-3 × faster), else float32."""
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" or _cpu_has_bfloat16() else torch.float32
+    if dtype not in known:
+        raise UserError(f"unknown dtype {dtype!r}; known: auto, {', '.join(known)}")
+    return known[dtype]
+
+
+def _cpu_has_bfloat16() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():  # not Linux
+        return False
+    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
+    return "avx512_bf16" in flags or "amx_bf16" in flags
