@@ -17,7 +17,7 @@ _NAMES = {
     "ceil_jax.dpp.greedy": ("MapResult", "greedy_map", "greedy_map_from_features"),
     "ceil_jax.dpp.kernel": ("conditional_kernel", "similarity_from_features"),
     "ceil_jax.lm": ("LanguageModel", "load_lm"),
-    "ceil_jax.training.losses": ("info_nce_loss", "pairwise_margin_loss"),
+    "ceil_jax.training.losses": ("SetScores", "info_nce_loss", "pairwise_margin_loss", "register_loss"),
     "ceil_jax.encoders.registry": ("load_encoder", "register_encoder"),
     "ceil_jax.retrieval.registry": (
         "Needs",

@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks import lm_workloads
 from benchmarks.harness import OURS, Case, Settings
 from ceil_jax.lm.torch.prefix_tree import Trie
-from ceil_jax.training.candidates import propose_random, propose_tree
+from ceil_jax.training.samplers import tree_sets, uniform_sets
 
 SUBSETS, SIZE, SHORTLIST = 50, 16, 100
-SAMPLERS = {"random": propose_random, "tree": propose_tree}
+SAMPLERS = {"random": uniform_sets, "tree": tree_sets}
 
 
 def cases(settings: Settings) -> Iterator[Case]:

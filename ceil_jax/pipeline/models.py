@@ -26,9 +26,9 @@ from ceil_jax.store.rows import Cost, Engine, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.training import scoring as candidates
-from ceil_jax.training.candidates import Proposal
-from ceil_jax.training.tuning import Limit
+from ceil_jax.training.candidates import CandidateSets
+from ceil_jax.training.scoring import score_sets
+from ceil_jax.training.tuning import PromptBudget
 
 KEPT = 8
 """Runs, and trained encoders, held in memory: a table has hundreds of them, and they lie on the disk."""
@@ -122,13 +122,13 @@ class Workspace:
         """What the examples may take of each prompt that a query is answered with."""
         return self.builder(queries, self.config.token_budget).room(queries, self.task.train)
 
-    def limit(self, queries: Sequence[Example], shortlist: np.ndarray) -> Limit | None:
+    def limit(self, queries: Sequence[Example], shortlist: np.ndarray) -> PromptBudget | None:
         """What those prompts take of the queries' shortlists; None where the LM's context alone cuts sets."""
         if self.config.fit != "budget" and self.config.token_budget is None:
             return None
         room = self.room(queries)
         left = np.array([room.left[query.id] for query in queries])
-        return Limit(self.config.fit, room.costs(shortlist), left)
+        return PromptBudget(self.config.fit, room.costs(shortlist), left)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -172,7 +172,7 @@ class Workspace:
         return dense.retrieve(queries, min(n, len(bank) - 1))
 
     def scores(
-        self, queries: Sequence[Example], proposal: Proposal, what: str, shard: Shard | None = None
+        self, queries: Sequence[Example], proposal: CandidateSets, what: str, shard: Shard | None = None
     ) -> tuple[Rows, str]:
         """The LM's scores of a proposal and the name of their stage, which stands for all they depend on; of a
         shard only its part."""
@@ -185,7 +185,7 @@ class Workspace:
         }
         builder = self.builder(queries)
         with self.store.stage("scores", key, shard) as stage:
-            rows = candidates.score(
+            rows = score_sets(
                 stage,
                 queries,
                 self.task.train,
@@ -201,13 +201,13 @@ class Workspace:
             return rows, stage.name
 
     def _engine(
-        self, queries: Sequence[Example], proposal: Proposal, builder: PromptBuilder
+        self, queries: Sequence[Example], proposal: CandidateSets, builder: PromptBuilder
     ) -> Engine | None:
         if self.config.engine == "local":
             return None
-        from ceil_jax.training.ray_scoring import Scorer, actor_pool
+        from ceil_jax.training.ray_scoring import ScoringJob, actor_pool
 
-        scorer = Scorer(
+        job = ScoringJob(
             partial(
                 load_lm,
                 self.config.lm,
@@ -224,4 +224,4 @@ class Workspace:
             self.task.few_shot,
             self._cut,
         )
-        return actor_pool(scorer, self.config.actors)
+        return actor_pool(job, self.config.actors)

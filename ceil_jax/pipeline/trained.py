@@ -20,9 +20,9 @@ from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage
+from ceil_jax.training.candidates import ScoredSets, TrainingData
 from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.loop import QUALITY, Trained, split_held_out
-from ceil_jax.training.scored import Scored
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Training(Supervision):
     def _of_singles(
         self,
         name: str,
-        scored: Scored,
+        scored: ScoredSets,
         scores: np.ndarray,
         signal: str,
         config: EPRConfig,
@@ -76,21 +76,13 @@ class Training(Supervision):
         """The encoder, of queries and examples both, that a retriever of single examples is trained to."""
         from ceil_jax.training.contrastive import train_epr
 
-        encoder, queries = self.base, self.inputs.seen(scored.instances)
+        encoder = self.base
+        data = TrainingData(
+            self.inputs.seen(scored.instances), self.inputs.context, scored.candidates, scores
+        )
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
-            trained = train_epr(
-                stage,
-                encoder,
-                queries,
-                self.inputs.context,
-                scored.proposal.shortlist,
-                scores,
-                config,
-                self.config.seed,
-                groups,
-                name,
-            )
+            trained = train_epr(stage, encoder, data, config, self.config.seed, groups, name)
             return {"encoder": encoder.with_params(trained.params)}, trained
 
         key = self._training_key(scored.stage, signal, encoder, replace(config, instances=0))
@@ -109,19 +101,8 @@ class Training(Supervision):
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
-            scores = self.signal(scored.rows)
-            trained = train_ceil(
-                stage,
-                encoder,
-                queries,
-                bank,
-                vectors,
-                scored.proposal,
-                scores,
-                config,
-                self.config.seed,
-                seen,
-            )
+            data = TrainingData(queries, bank, scored.candidates, self.signal(scored.rows), seen)
+            trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
         key = self._training_key(scored.stage, self.config.signal, encoder, replace(config, instances=0))

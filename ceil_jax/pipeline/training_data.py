@@ -23,9 +23,9 @@ from ceil_jax.store.hashing import digest
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.training import candidates as proposals
+from ceil_jax.training.candidates import CandidateSets, ScoredSets, epr_candidates, join_tasks
 from ceil_jax.training.config import CEILConfig, EPRConfig
-from ceil_jax.training.scored import Scored, joined
+from ceil_jax.training.samplers import ceil_candidates
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Supervision(Workspace):
         """The encoders of `base`, `tst`, `epr` or `ceil`: subsets are drawn among what EPR's finds nearest."""
 
     @cached_property
-    def tst_scores(self) -> Scored:
+    def tst_scores(self) -> ScoredSets:
         """TST's training queries and candidates, with how alike their outputs are in place of an LM's scores."""
         if self.members:
             return self._joined([member.tst_scores for member in self.members])
@@ -74,19 +74,19 @@ class Supervision(Workspace):
         )
         rows = Rows([{"output_similarity": row} for row in similar], [])
         positions = self.positions(self.config.tst.instances)
-        return Scored(instances, positions, proposal, rows, digest([similar, proposal.shortlist]))
+        return ScoredSets(instances, positions, proposal, rows, digest([similar, proposal.shortlist]))
 
     @cached_property
-    def epr_scores(self) -> Scored:
+    def epr_scores(self) -> ScoredSets:
         """EPR's training queries and candidates with the LM's scores."""
         if self.members:
             return self._joined([member.epr_scores for member in self.members])
         instances, proposal, what = self._single_sets(self.config.epr)
         positions = self.positions(self.config.epr.instances)
-        return Scored(instances, positions, proposal, *self.scores(instances, proposal, what))
+        return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, what))
 
     @cached_property
-    def ceil_scores(self) -> Scored:
+    def ceil_scores(self) -> ScoredSets:
         """CEIL's training queries and subsets with the LM's scores; the same for all seeds of training.
 
         What is drawn, the shortlists included, is drawn by the run whose seed is `data_seed`, so that runs
@@ -98,10 +98,10 @@ class Supervision(Workspace):
             return self._first_seed.ceil_scores
         instances, proposal, what = self._ceil_sets
         positions = self.positions(self.config.ceil.instances)
-        return Scored(instances, positions, proposal, *self.scores(instances, proposal, what))
+        return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, what))
 
-    def _joined(self, parts: Sequence[Scored]) -> Scored:
-        return joined(parts, [len(member.task.train) for member in self.members])
+    def _joined(self, parts: Sequence[ScoredSets]) -> ScoredSets:
+        return join_tasks(parts, [len(member.task.train) for member in self.members])
 
     def score(self, source: str, shard: Shard | None = None) -> Rows:
         """The LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
@@ -113,17 +113,17 @@ class Supervision(Workspace):
         sets = self._single_sets(self.config.epr) if source == "epr" else self._first_seed._ceil_sets
         return self.scores(*sets, shard)[0]
 
-    def _single_sets(self, config: EPRConfig) -> tuple[list[Example], proposals.Proposal, str]:
+    def _single_sets(self, config: EPRConfig) -> tuple[list[Example], CandidateSets, str]:
         instances = self.instances(config.instances)
         queries = self.inputs.seen(instances)
         return (
             instances,
-            proposals.propose_single(queries, self.inputs.bank, config.candidates),
+            epr_candidates(queries, self.inputs.bank, config.candidates),
             "EPR candidates",
         )
 
     @cached_property
-    def _ceil_sets(self) -> tuple[list[Example], proposals.Proposal, str]:
+    def _ceil_sets(self) -> tuple[list[Example], CandidateSets, str]:
         config = self._ceil_config
         encoder = self.encoders(config.initial).context
         instances = self.instances(config.instances)
@@ -158,9 +158,7 @@ class Supervision(Workspace):
             return replace(config, trade_off=sorted(given)[len(given) // 2])
         return replace(config, trade_off=self.tuned_trade_off(config.initial))
 
-    def _propose(
-        self, encoder: Encoder, queries: Sequence[Example], config: CEILConfig
-    ) -> proposals.Proposal:
+    def _propose(self, encoder: Encoder, queries: Sequence[Example], config: CEILConfig) -> CandidateSets:
         bank = self.inputs.context
         if not config.size <= min(config.shortlist, len(bank) - 1):
             raise UserError(
@@ -178,7 +176,7 @@ class Supervision(Workspace):
                 f"--index {self.config.index} found {fewest} neighbours of a training query where subsets have "
                 f"{config.size} examples; use --index exact"
             )
-        return proposals.propose_subsets(
+        return ceil_candidates(
             queries,
             bank,
             _shortlists(retrieved),
@@ -200,7 +198,7 @@ class Supervision(Workspace):
         return self._trade_offs[source]
 
     def _best_trade_off(self, source: str) -> float:
-        from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, propose_map
+        from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, map_sets
 
         encoders = self.encoders(source)
         bank = self.inputs.bank if source == "base" else self.inputs.context
@@ -209,7 +207,7 @@ class Supervision(Workspace):
         queries = self.inputs.seen(asked)
         retrieved = self.nearest(encoders, bank, queries, self.config.shortlist)
         shortlist = _shortlists(retrieved)
-        proposal = propose_map(
+        proposal = map_sets(
             unit_rows(self.embed(encoders.query, [query.input for query in queries])),
             unit_rows(self.embed(encoders.context, [example.input for example in bank])),
             shortlist,

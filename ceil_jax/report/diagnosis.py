@@ -16,11 +16,10 @@ from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import Proposal
+from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.loop import QUALITY
-from ceil_jax.training.ranking import kendall_tau
-from ceil_jax.training.scored import Scored
+from ceil_jax.training.losses import kendall_tau
 
 AGAIN = 64
 """Training queries whose subsets are read a second time, in another order."""
@@ -71,7 +70,7 @@ def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
         )
     scored, scores = pipeline.ceil_scores, pipeline.signal(pipeline.ceil_scores.rows)
     some = range(min(AGAIN, len(scores)))
-    again = _reordered(pipeline, scored.instances[: len(some)], scored.proposal)
+    again = _reordered(pipeline, scored.instances[: len(some)], scored.candidates)
     tau = [float(kendall_tau(scores[i], again[i])) for i in some]
     first, *later = [row[QUALITY] for row in pipeline.history("ceil")]
     validation = _validation_scores(pipeline, methods)
@@ -79,16 +78,16 @@ def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
     ceil, ceil_topk, topk = (methods.index(name) for name in ("ceil", "ceil_topk", "topk"))
     shown = range(min(ANSWERED, len(scores)))
     values = [
-        _metric_of_subsets(pipeline, scored.instances, scored.proposal, places)
+        _metric_of_subsets(pipeline, scored.instances, scored.candidates, places)
         for places in ([0 for _ in shown], [int(scores[i].argmax()) for i in shown])
     ]
     return Diagnosis(
         reordered=float(np.mean(tau)),
-        halves=halves(scores, scored.proposal.subsets, pipeline.config.data_seed),
+        halves=halves(scores, scored.candidates.subsets, pipeline.config.data_seed),
         outputs=_mean_tau(
-            scores, mean_of_subsets(_output_similarity(pipeline, scored), scored.proposal.subsets)
+            scores, mean_of_subsets(_output_similarity(pipeline, scored), scored.candidates.subsets)
         ),
-        nearness=_mean_tau(scores, mean_of_subsets(_nearness(scored.proposal), scored.proposal.subsets)),
+        nearness=_mean_tau(scores, mean_of_subsets(_nearness(scored.candidates), scored.candidates.subsets)),
         learnt=(first, max(first, *later)),
         sets=bootstrap_interval(validation[ceil] - validation[ceil_topk]),
         beyond_topk=bootstrap_interval(validation[ceil] - validation[topk]),
@@ -135,15 +134,15 @@ def _mean_tau(scores: np.ndarray, values: np.ndarray) -> float:
     return float(np.mean([kendall_tau(row, score) for row, score in zip(values, scores, strict=True)]))
 
 
-def _output_similarity(pipeline: Pipeline, scored: Scored) -> np.ndarray:
+def _output_similarity(pipeline: Pipeline, scored: ScoredSets) -> np.ndarray:
     queries, bank = (
         unit_rows(pipeline.embed(pipeline.base, [example.output for example in examples]))
         for examples in (scored.instances, pipeline.task.train)
     )
-    return output_similarity(queries, bank, scored.proposal.shortlist)
+    return output_similarity(queries, bank, scored.candidates.shortlist)
 
 
-def _nearness(proposal: Proposal) -> np.ndarray:
+def _nearness(proposal: CandidateSets) -> np.ndarray:
     return np.broadcast_to(-np.arange(proposal.shortlist.shape[1], dtype=float), proposal.shortlist.shape)
 
 
@@ -167,7 +166,7 @@ def agreement(scores: np.ndarray, right: np.ndarray) -> float:
     return float(0.5 + 0.5 * (better * higher).sum() / pairs) if pairs else 0.5
 
 
-def _reordered(pipeline: Pipeline, queries: Sequence[Example], proposal: Proposal) -> np.ndarray:
+def _reordered(pipeline: Pipeline, queries: Sequence[Example], proposal: CandidateSets) -> np.ndarray:
     """float [Q, M]: the same subsets' scores with their examples in a drawn order instead of the nearest last."""
     # prompts are ordered by place in the shortlist, so shuffling the shortlist shuffles the prompts
     rng = np.random.default_rng([pipeline.config.data_seed, 5])
@@ -177,7 +176,7 @@ def _reordered(pipeline: Pipeline, queries: Sequence[Example], proposal: Proposa
         row[new] = row.copy()
         places[...] = np.sort(np.append(new, len(row))[places], axis=1)
         places[places == len(row)] = -1
-    rows, _ = pipeline.scores(queries, Proposal(shortlist, subsets), "subsets in another order")
+    rows, _ = pipeline.scores(queries, CandidateSets(shortlist, subsets), "subsets in another order")
     return pipeline.signal(rows)
 
 
@@ -191,12 +190,12 @@ def _validation_scores(pipeline: Pipeline, methods: Sequence[str]) -> np.ndarray
             nearest = sorted(picks, key=lambda pick: -pick.relevance)
             shortlist[row, at * k : at * k + len(picks)] = [pick.position for pick in nearest]
             subsets[row, at, : len(picks)] = np.arange(at * k, at * k + len(picks))
-    rows, _ = pipeline.scores(queries, Proposal(shortlist, subsets), "the methods' prompts")
+    rows, _ = pipeline.scores(queries, CandidateSets(shortlist, subsets), "the methods' prompts")
     return pipeline.signal(rows).T
 
 
 def _metric_of_subsets(
-    pipeline: Pipeline, queries: Sequence[Example], proposal: Proposal, chosen: Sequence[int]
+    pipeline: Pipeline, queries: Sequence[Example], proposal: CandidateSets, chosen: Sequence[int]
 ) -> float:
     """The metric, in percent, of the first queries answered with one of their subsets each."""
     asked, bank = queries[: len(chosen)], pipeline.task.train

@@ -33,7 +33,7 @@ from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.training.candidates import Proposal
+from ceil_jax.training.candidates import CandidateSets
 
 _SAMPLES = 3
 """Chunks of a stage whose tokens are counted to estimate all."""
@@ -170,7 +170,7 @@ class _Planner(Pipeline):
             what += " in budget" * (self.config.fit == "budget")
         return self._guess(f"{name} {what}", bank, queries, self.config.shots)
 
-    def _single_sets(self, config: Any) -> tuple[list[Example], Proposal, str]:
+    def _single_sets(self, config: Any) -> tuple[list[Example], CandidateSets, str]:
         count = min(config.instances, len(self.task.train))
         if count * len(self.task.train) <= _LOOKED_UP:
             return super()._single_sets(config)
@@ -178,7 +178,7 @@ class _Planner(Pipeline):
         size = min(config.candidates, len(self.task.train) - 1)
         return instances, self._any_sets(instances, size, size, 1), "EPR candidates"
 
-    def _propose(self, encoder: Encoder, queries: Sequence[Example], config: Any) -> Proposal:
+    def _propose(self, encoder: Encoder, queries: Sequence[Example], config: Any) -> CandidateSets:
         bank = self.inputs.context
         if self.known(Encoders(encoder, encoder), bank, queries):
             return super()._propose(encoder, queries, config)
@@ -187,11 +187,11 @@ class _Planner(Pipeline):
 
     def _any_sets(
         self, queries: Sequence[Example], n: int, count: int, size: int, salt: str = ""
-    ) -> Proposal:
+    ) -> CandidateSets:
         rng = np.random.default_rng(zlib.crc32(salt.encode()))
         shortlist = rng.integers(len(self.task.train), size=(len(queries), n), dtype=np.int32)
         one = np.stack([rng.permutation(n)[:size] for _ in range(count)]).astype(np.int32)
-        return Proposal(shortlist, np.broadcast_to(one, (len(queries), *one.shape)))
+        return CandidateSets(shortlist, np.broadcast_to(one, (len(queries), *one.shape)))
 
     def _train(
         self, name: str, key: dict[str, Any], parts: Sequence[str], train: Callable[..., Any]

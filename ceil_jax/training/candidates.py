@@ -1,34 +1,61 @@
-"""Sets of examples proposed for training queries, for the LM to score: EPR's of one, CEIL's of k."""
+"""Candidate sets of training queries, their scores, and EPR's candidates, which are sets of one example."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int32
 
+from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.tasks.draws import text_rng
+from ceil_jax.store.rows import Rows
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.config import CEILConfig
 
 
-class Proposal(NamedTuple):
-    """Sets of bank examples for Q queries."""
+class CandidateSets(NamedTuple):
+    """M sets of bank examples for each of Q queries."""
 
-    shortlist: np.ndarray
-    """int32 [Q, n]: bank positions, nearest first, −1 where there are fewer."""
-    subsets: np.ndarray
-    """int32 [Q, M, k]: places in the shortlist, nearest first, −1 where there are fewer."""
+    shortlist: Int32[np.ndarray, "q n"]
+    """Bank positions, nearest first; −1 marks an empty place at the end."""
+    subsets: Int32[np.ndarray, "q m k"]
+    """Places in the shortlist, nearest first; −1 marks an empty place at the end."""
 
 
-def propose_single(queries: Sequence[Example], bank: Sequence[Example], count: int) -> Proposal:
-    """EPR's candidates: `count` examples a query, by BM25, never the query itself (by id).
+class ScoredSets(NamedTuple):
+    """Training queries with their candidate sets and the scores of these."""
 
-    The released code matches the query's *answer* against the bank's answers. We do so where answers are
-    texts. Where they are options, that is all ties (the same few lists for every query), so we match inputs;
-    and where all examples share one set of options, take as many of each answer (reference: Rubin et al.
-    2022, section 3; the change is ours).
+    instances: list[Example]
+    """The Q queries."""
+    positions: Int32[np.ndarray, " q"]
+    """Bank positions of the queries."""
+    candidates: CandidateSets
+    rows: Rows
+    """One row of scores a query."""
+    stage: str
+    """The name of the stage of the scores, which stands for everything that they depend on."""
+
+
+class TrainingData(NamedTuple):
+    """What a retriever is trained on."""
+
+    queries: Sequence[Example]
+    bank: Sequence[Example]
+    candidates: CandidateSets
+    scores: Float[np.ndarray, "q m"]
+    """Scores of the candidate sets: the LM's, or any other measure of how good they are."""
+    seen: Bool[np.ndarray, " q"] | None = None
+    """Queries that the starting weights were trained on, which are therefore not held out; none by default."""
+
+
+def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: int) -> CandidateSets:
+    """Return EPR's candidates, `count` single examples a query found by BM25, never the query itself (by id).
+
+    The released code compares the query's *answer* with the bank's answers. We do so where answers are free text.
+    Where they are options, that gives ties (the same few lists for every query), so inputs are compared; and where
+    all examples share one set of options, each answer gets the same number of candidates (Rubin et al. 2022, section
+    3; the change is ours).
     """
     options = {example.choices for example in bank}
     by_input = bool(bank[0].choices)
@@ -44,7 +71,7 @@ def propose_single(queries: Sequence[Example], bank: Sequence[Example], count: i
         if query.id in position:
             scores[position[query.id]] = -np.inf
         order = np.argsort(-scores, kind="stable")
-        # rank of each example among those with its answer: the first of every answer, then the second…
+        # the rank of each example among those with its answer: the best of every answer comes first, then the second…
         turn = np.zeros(len(bank), np.int64)
         for group in np.unique(groups):
             members = order[groups[order] == group]
@@ -52,163 +79,39 @@ def propose_single(queries: Sequence[Example], bank: Sequence[Example], count: i
         order = order[np.isfinite(scores[order])]
         shortlist[row] = order[np.argsort(turn[order], kind="stable")][:count]
     subsets = np.broadcast_to(np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1))
-    return Proposal(shortlist, subsets)
+    return CandidateSets(shortlist, subsets)
 
 
-def propose_subsets(
-    queries: Sequence[Example],
-    bank: Sequence[Example],
-    shortlist: np.ndarray,
-    relevance: np.ndarray,
-    vectors: Callable[[], tuple[np.ndarray, np.ndarray]],
-    config: CEILConfig,
-    seed: int,
-) -> Proposal:
-    """CEIL's subsets as `config.sampler` draws them.
+def join_tasks(parts: Sequence[ScoredSets], bank_sizes: Sequence[int]) -> ScoredSets:
+    """Join the scored sets of several tasks, whose banks are joined in the same order.
 
     Args:
-        shortlist: int32 [Q, n], bank positions, nearest first.
-        relevance: float32 [Q, n].
-        vectors: gives unit rows of the queries, float32 [Q, D], and of the bank, float32 [N, D]; asked by the
-            samplers that need them.
+        parts: the scored sets of each task.
+        bank_sizes: the number of examples in each task's bank.
+
+    Raises:
+        UserError: the tasks differ in the number of candidates, sets, or examples a set.
     """
-    count, size = config.subsets, config.size
-    if config.sampler == "k_dpp":
-        assert config.trade_off != "tuned"
-        return propose_k_dpp(shortlist, vectors()[1], relevance, count, size, config.trade_off, seed)
-    if config.sampler == "bank":
-        return propose_from_bank(queries, bank, shortlist, *vectors(), count, size, seed)
-    draw = propose_tree if config.sampler == "tree" else propose_random
-    return draw(queries, shortlist, count, size, seed)
-
-
-def propose_random(
-    queries: Sequence[Example], shortlist: np.ndarray, count: int, size: int, seed: int
-) -> Proposal:
-    """CEIL's subsets: the top-k first, then uniform draws of k from the shortlist (section 3.3).
-
-    Each query's draws depend on the seed and its id alone.
-    """
-    subsets = np.full((len(queries), count, size), -1, np.int32)
-    for row, query in enumerate(queries):
-        n = int(np.sum(shortlist[row] >= 0))
-        k = min(size, n)
-        generator = text_rng(query.id, seed)
-        subsets[row, 0, :k] = np.arange(k)
-        for m in range(1, count):
-            subsets[row, m, :k] = np.sort(generator.choice(n, size=k, replace=False))
-    return Proposal(shortlist, subsets)
-
-
-def propose_tree(
-    queries: Sequence[Example], shortlist: np.ndarray, count: int, size: int, seed: int
-) -> Proposal:
-    """CEIL's subsets: the top-k first, then draws of k that share their less similar half with some others.
-
-    Prompts begin with the least similar examples, so an LM that reads a common beginning once reads the √count
-    shared halves (stems) and each subset's own nearer half: 57 % of the examples at count = 50.
-
-    Every subset by itself is a uniform draw, as in `propose_random`: a stem is the farther half of one, and
-    given its farther half, the nearer half of a uniform draw is uniform among the places nearer still. Only
-    subsets of one stem depend on each other.
-    """
-    subsets = np.full((len(queries), count, size), -1, np.int32)
-    for row, query in enumerate(queries):
-        n = int(np.sum(shortlist[row] >= 0))
-        k = min(size, n)
-        near = k - k // 2
-        generator = text_rng(query.id, seed)
-        subsets[row, 0, :k] = np.arange(k)
-        stems = [
-            np.sort(generator.choice(n, size=k, replace=False))[near:]
-            for _ in range(round(np.sqrt(count - 1)))
-        ]
-        for m in range(1, count):
-            stem = stems[m % len(stems)]
-            nearer = generator.choice(stem[0] if len(stem) else n, size=near, replace=False)
-            subsets[row, m, :k] = [*np.sort(nearer), *stem]
-    return Proposal(shortlist, subsets)
-
-
-def propose_from_bank(
-    queries: Sequence[Example],
-    bank: Sequence[Example],
-    shortlist: np.ndarray,
-    query_vectors: np.ndarray,
-    bank_vectors: np.ndarray,
-    count: int,
-    size: int,
-    seed: int,
-) -> Proposal:
-    """CEIL's subsets: the top-k first, then uniform draws of k from the whole bank, never the query itself (Table 4's
-    RAND).
-
-    Each query's draws depend on the seed and its id alone. Its shortlist is what was drawn, nearest first, so that
-    prompts are in the same order as those of the other samplers.
-
-    Args:
-        shortlist: int32 [Q, n ≥ size], bank positions, nearest first.
-        query_vectors: float32 [Q, D], unit rows.
-        bank_vectors: float32 [N, D], unit rows.
-    """
-    position = {example.id: i for i, example in enumerate(bank)}
-    drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
-    subsets = np.full((len(queries), count, size), -1, np.int32)
-    for row, query in enumerate(queries):
-        generator = text_rng(query.id, seed, 4)
-        own = position.get(query.id, len(bank))
-        others = len(bank) - (own < len(bank))
-        draws = np.stack([generator.choice(others, size=size, replace=False) for _ in range(count - 1)])
-        sets = np.concatenate([shortlist[row, None, :size], draws + (draws >= own)])
-        items = np.unique(sets)
-        order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
-        drawn[row, : len(items)] = items[order]
-        subsets[row] = np.sort(np.argsort(order)[np.searchsorted(items, sets)], axis=1)
-    return Proposal(drawn, subsets)
-
-
-def propose_k_dpp(
-    shortlist: np.ndarray,
-    bank_vectors: np.ndarray,
-    relevance: np.ndarray,
-    count: int,
-    size: int,
-    trade_off: float,
-    seed: int,
-) -> Proposal:
-    """CEIL's subsets: the top-k first, then samples of the k-DPP with the conditional kernel (Table 4).
-
-    Where λ is so small that the kernel's float32 rank is below k, a sample is filled up with the nearest examples
-    that are not in it: those whose quality is far above all others'.
-
-    Args:
-        shortlist: int32 [Q, n], −1 where there are fewer, at least `size` of them there.
-        bank_vectors: float32 [N, D], unit rows.
-        relevance: float32 [Q, n], −inf where the shortlist is −1.
-    """
-    import jax
-
-    from ceil_jax.dpp.distribution import sample_k_dpp
-    from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
-
-    @jax.jit
-    def draw(key, features, relevance):
-        kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
-        return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(jax.random.split(key, count - 1))
-
-    # exp(r / λ) overflows float32 unless the highest r is 0
-    relevance = relevance - relevance.max(axis=1, keepdims=True)
-    top = np.arange(size, dtype=np.int32)[None]
-    subsets = []
-    for row, key in enumerate(jax.random.split(jax.random.key(seed), len(shortlist))):
-        drawn = np.asarray(draw(key, bank_vectors[shortlist[row]], relevance[row]))
-        subsets.append(
-            np.concatenate([top, [_filled(one, int((shortlist[row] >= 0).sum())) for one in drawn]])
+    shapes = {(part.candidates.shortlist.shape[1], *part.candidates.subsets.shape[1:]) for part in parts}
+    if len(shapes) > 1:
+        sizes = ", ".join(" × ".join(map(str, shape)) for shape in sorted(shapes))
+        raise UserError(
+            f"tasks that are trained on together need shortlists and sets of one size, not {sizes}: the smallest "
+            "bank sets it; lower --epr.candidates or --ceil.shortlist below its size"
         )
-    return Proposal(shortlist, np.stack(subsets).astype(np.int32))
-
-
-def _filled(drawn: np.ndarray, n: int) -> np.ndarray:
-    """int [k], ascending: the places drawn of n, the first others in place of −1."""
-    found = drawn[drawn >= 0]
-    return np.sort(np.append(found, np.setdiff1d(np.arange(n), found)[: len(drawn) - len(found)]))
+    starts = np.cumsum([0, *bank_sizes[:-1]])
+    shortlists = [
+        np.where(part.candidates.shortlist < 0, -1, part.candidates.shortlist + start)
+        for part, start in zip(parts, starts, strict=True)
+    ]
+    positions = [part.positions + start for part, start in zip(parts, starts, strict=True)]
+    return ScoredSets(
+        [example for part in parts for example in part.instances],
+        np.concatenate(positions).astype(np.int32),
+        CandidateSets(
+            np.concatenate(shortlists).astype(np.int32),
+            np.concatenate([part.candidates.subsets for part in parts]),
+        ),
+        Rows([row for part in parts for row in part.rows], []),
+        " ".join(part.stage for part in parts),
+    )

@@ -2,141 +2,221 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int32, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.dpp.distribution import subset_log_probs
 from ceil_jax.dpp.kernel import block_log_dets, relevance
+from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.store.stage import Stage
-from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import Proposal
+from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.contrastive import ranking_quality
-from ceil_jax.training.gradient_cache import GradientCache
+from ceil_jax.training.gradient_cache import GradientCache, Texts
 from ceil_jax.training.loop import TokenTable, Trained, fit, gradient_of, split_held_out
-from ceil_jax.training.losses import info_nce_loss, pairwise_margin_loss
+from ceil_jax.training.losses import SetScores, ceil_loss, ranking_quality
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
-Params = Any
+Params = Mapping[str, Any]
+"""The encoders' parameters: those of `query`, and of `context` where the examples have an encoder of their own."""
 
 _TEXTS = 64
-"""Examples a forward and backward pass, where their encoder learns."""
+"""Examples a forward and backward pass, where the encoder of examples learns."""
+
+
+class CEILBatch(NamedTuple):
+    """B queries with their scored candidate sets; the vectors of their shortlists are given separately."""
+
+    queries: Tokens
+    """int32 [B, T]"""
+    subsets: Int32[Any, "b m k"]
+    """Places in the shortlist, −1 at empty places."""
+    log_dets: Float[Any, "b m"] | None
+    """log det S_S of every set where examples are frozen, otherwise None."""
+    lm_scores: Float[Any, "b m"]
+
+
+def ceil_objective(
+    params: Params,
+    examples: Float[Array, "b n d"],
+    batch: CEILBatch,
+    key: PRNGKeyArray | None,
+    *,
+    encode: Callable[..., Float[Array, "b d"]],
+    loss: Callable[[SetScores], Float[Array, ""]],
+    trade_off: float,
+) -> Float[Array, ""]:
+    """Mean loss of a batch: how well log det L'_S orders each query's sets S as the LM's scores do.
+
+    Args:
+        params: the encoders' parameters; only those of `query` are used here.
+        examples: vectors of each query's shortlist.
+        batch: the queries and their sets.
+        key: dropout key of the queries' encoder; None is without dropout.
+        encode: (parameters, tokens [B, T], key=key) → vectors.
+        loss: the scores of one query's sets → scalar.
+        trade_off: λ of the kernel.
+    """
+    queries = encode(params["query"], batch.queries, key=key)
+    log_probs = set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off)
+    return jnp.mean(jax.vmap(loss)(SetScores(log_probs, batch.lm_scores, (batch.subsets >= 0).any(axis=-1))))
+
+
+def set_log_probs(
+    queries: Float[Array, "b d"],
+    examples: Float[Array, "b n d"],
+    subsets: Int32[Array, "b m k"],
+    log_dets: Float[Array, "b m"] | None,
+    trade_off: float,
+) -> Float[Array, "b m"]:
+    """log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL, equations 8 to 10).
+
+    Only k × k blocks are formed, never the n × n kernel.
+
+    Args:
+        queries: vectors of the queries.
+        examples: vectors of their shortlists.
+        subsets: places in the shortlist, −1 at empty places.
+        log_dets: log det S_S of every set; computed from `examples` where they are not given.
+        trade_off: λ.
+    """
+    relevances = jax.vmap(relevance)(queries, examples)
+    if log_dets is None:
+        log_dets = jax.vmap(block_log_dets)(examples, subsets)
+    return jax.vmap(subset_log_probs, (0, 0, 0, None))(relevances, log_dets, subsets, trade_off)
 
 
 def train_ceil(
     stage: Stage,
     encoder: Encoder,
-    queries: Sequence[Example],
-    bank: Sequence[Example],
-    bank_vectors: np.ndarray,
-    proposal: Proposal,
-    scores: np.ndarray,
+    bank_vectors: Float[np.ndarray, "bank d"],
+    data: TrainingData,
     config: CEILConfig,
     seed: int,
-    seen: np.ndarray | None = None,
 ) -> Trained:
-    """Train log det L'_S to order each query's subsets S as the LM's scores do (equations 8 to 10).
+    """Train log det L'_S to order each query's candidate sets S as their scores do.
 
-    With a frozen context encoder, log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S, whose second term
-    never changes: it is computed once, and a step encodes queries only. Otherwise a step encodes the examples of its
-    queries' shortlists too, each once, however many queries share it. Either way only k × k blocks are formed, never
-    the n × n kernel.
+    Where examples are frozen, log det S_S never changes: it is computed once, and a step encodes queries only.
+    Otherwise a step also encodes the examples of its queries' shortlists, each once, however many queries share it.
 
     Args:
-        encoder: the weights to start from; it also gave `bank_vectors`.
-        bank_vectors: float32 [N, D], unit rows: the frozen examples.
-        scores: float [Q, M], the LM's.
-        seen: bool [Q]: queries that `encoder` was trained on, which are not held out; none by default.
+        stage: where checkpoints are kept.
+        encoder: the starting weights; it also gave `bank_vectors`.
+        bank_vectors: unit rows; the frozen examples.
+        data: queries, bank, candidate sets and their scores.
+        config: settings, with λ as a number.
+        seed: of the held-out split, the order of batches, and dropout.
 
     Returns:
         Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
     assert config.trade_off != "tuned"
-    trade_off = config.trade_off
-    training, held_out = split_held_out(len(queries), seed, seen)
-    query_tokens = TokenTable(encoder, [query.input for query in queries])
-    rank_loss, size = _rank_loss(config), config.batch_size
-    encode = over_devices(encoder.apply)
-    starts: dict[str, Params] = {"query": encoder.params}
+    settings: dict[str, Any] = {"encode": over_devices(encoder.apply), "trade_off": config.trade_off}
+    loss = ceil_loss(config.loss, config.loss_options, config.reduction)
+    objective = partial(ceil_objective, loss=loss, **settings)
+    context = "context" if config.train_context == "both" else "query"
+    examples: _Examples = (
+        _FrozenExamples(objective, bank_vectors, data.candidates)
+        if config.train_context == "frozen"
+        else _LearntExamples(objective, encoder, context, data)
+    )
+    query_tokens = TokenTable(encoder, [query.input for query in data.queries])
+    training, held_out = split_held_out(len(data.queries), seed, data.seen)
 
-    def log_probs(params, examples, batch, key):
-        tokens, subsets, dets, _ = batch
-        similar = jax.vmap(relevance)(encode(params["query"], tokens, key=key), examples)
-        dets = jax.vmap(block_log_dets)(examples, subsets) if dets is None else dets
-        return jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, dets, subsets, trade_off)
+    def batch(rows: np.ndarray) -> tuple[Any, CEILBatch]:
+        found, log_dets = examples.of(rows)
+        return found, CEILBatch(
+            query_tokens[rows], data.candidates.subsets[rows], log_dets, data.scores[rows]
+        )
 
-    def loss(params, examples, batch, key):
-        return jnp.mean(jax.vmap(rank_loss)(log_probs(params, examples, batch, key), batch[-1]))
+    predict = jit_whole(partial(_predicted, **settings))
 
-    if config.train_context == "frozen":
-        log_dets = _frozen_log_dets(bank_vectors, proposal)
-        gradient = gradient_of(lambda params, batch, key: loss(params, batch[0], batch[1], key))
-
-        def examples(rows):
-            return bank_vectors[proposal.shortlist[rows]], log_dets[rows]
-
-        def vectors(params, known):
-            return known
-
-    else:
-        context = "context" if config.train_context == "both" else "query"
-        starts[context] = encoder.params
-        bank_tokens = TokenTable(encoder, [example.input for example in bank])
-        cache = GradientCache(encoder.apply, context, loss)
-
-        def gradient(params, batch, key):
-            return cache(params, batch[0], batch[1], key)
-
-        def examples(rows):
-            return bank_tokens.once(proposal.shortlist[rows], _TEXTS), None
-
-        vectors = cache.vectors
-
-    def batch(rows):
-        found, dets = examples(rows)
-        return found, (query_tokens[rows], proposal.subsets[rows], dets, scores[rows])
-
-    predict = jit_whole(lambda params, examples, batch: log_probs(params, examples, batch, None))
-
-    def predicted(params, rows):
-        found, others = batch(rows)
-        return np.asarray(predict(params, vectors(params, found), others))
-
-    def quality(params):
-        blocks = [held_out[start : start + size] for start in range(0, len(held_out), size)]
-        ours = np.concatenate([predicted(params, rows) for rows in blocks])
-        return ranking_quality(ours, scores[held_out])
+    def quality(params: Params) -> dict[str, float]:
+        blocks = [held_out[i : i + config.batch_size] for i in range(0, len(held_out), config.batch_size)]
+        batches = map(batch, blocks)
+        ours = [np.asarray(predict(params, examples.vectors(params, found), rest)) for found, rest in batches]
+        return ranking_quality(np.concatenate(ours), data.scores[held_out])
 
     return fit(
         stage,
-        starts,
-        gradient,
+        {"query": encoder.params, context: encoder.params},
+        lambda params, batch, key: examples.gradient(params, batch[0], batch[1], key),
         lambda step, rows: batch(training[rows]),
         quality,
         instances=len(training),
         epochs=config.epochs,
-        batch_size=size,
+        batch_size=config.batch_size,
         learning_rate=config.learning_rate,
         seed=seed,
         what="training CEIL",
     )
 
 
-def _rank_loss(config: CEILConfig) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    if config.loss == "info_nce":
-        return info_nce_loss
-    return lambda ours, lm: pairwise_margin_loss(ours, lm, reduction=config.reduction)
+def _predicted(
+    params: Params,
+    examples: Array,
+    batch: CEILBatch,
+    encode: Callable[..., Array],
+    trade_off: float,
+) -> Array:
+    queries = encode(params["query"], batch.queries, key=None)
+    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off)
 
 
-def _frozen_log_dets(vectors: np.ndarray, proposal: Proposal) -> np.ndarray:
-    """float32 [Q, M]: log det S_S of every subset, a query at a time."""
-    one = jax.jit(block_log_dets)
-    rows = zip(proposal.shortlist, proposal.subsets, strict=True)
-    return np.stack([np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in rows])
+class _Examples(Protocol):
+    """The examples of a batch's shortlists, on the path from the encoder to the objective."""
+
+    def of(self, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
+        """The examples of these queries' shortlists, and log det S_S of their sets where it never changes."""
+        ...
+
+    def vectors(self, params: Params, examples: Any) -> np.ndarray:
+        """Their vectors [B, n, D], without dropout."""
+        ...
+
+    def gradient(
+        self, params: Params, examples: Any, batch: CEILBatch, key: PRNGKeyArray
+    ) -> tuple[Array, Params]:
+        """The objective and its gradient with respect to `params`."""
+        ...
+
+
+class _FrozenExamples:
+    def __init__(
+        self, objective: Callable[..., Array], vectors: np.ndarray, candidates: CandidateSets
+    ) -> None:
+        self._bank, self._shortlist = vectors, candidates.shortlist
+        one = jax.jit(block_log_dets)
+        sets = zip(candidates.shortlist, candidates.subsets, strict=True)
+        self._log_dets = np.stack(
+            [np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in sets]
+        )
+        self.gradient = gradient_of(objective)
+
+    def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._bank[self._shortlist[rows]], self._log_dets[rows]
+
+    def vectors(self, params: Params, examples: np.ndarray) -> np.ndarray:
+        return examples
+
+
+class _LearntExamples:
+    def __init__(
+        self, objective: Callable[..., Array], encoder: Encoder, context: str, data: TrainingData
+    ) -> None:
+        self._tokens = TokenTable(encoder, [example.input for example in data.bank])
+        self._shortlist = data.candidates.shortlist
+        self._cache = GradientCache(encoder.apply, context, objective)
+        self.vectors = self._cache.vectors
+        self.gradient = self._cache
+
+    def of(self, rows: np.ndarray) -> tuple[Texts, None]:
+        return self._tokens.once(self._shortlist[rows], _TEXTS), None

@@ -1,6 +1,6 @@
-"""What a killed training goes on from: checkpoints, their checksums, the history so far.
+"""What a stopped training continues from: checkpoints, their checksums, and the history so far.
 
-Written by the first process of a job, restored by all.
+The first process of a job writes them, and all processes restore them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ log = logging.getLogger(__name__)
 
 
 class TrainingState:
-    """The last checkpoint and the best by a quality, the earlier of equals, in a stage's scratch folder.
+    """The last and the best checkpoint, in a stage's scratch folder; the earlier of two equally good ones counts.
 
-    A checkpoint or row that is damaged makes training begin again: the best one may be the one that is lost.
-    A checkpoint that has no checksum yet is whole, for Orbax renames it into place when it is.
+    Training begins again where a checkpoint or a row is damaged, because it may be the best one that is lost. A
+    checkpoint without a checksum is whole, because Orbax renames it into place when it is complete.
 
     Args:
+        stage: its scratch folder holds the checkpoints.
         every: steps from one checkpoint to the next.
-        like: a pytree of arrays with the shapes and dtypes of what is kept.
+        like: a pytree of arrays with the shapes and dtypes of a checkpoint.
     """
 
     def __init__(self, stage: Stage, every: int, like: Any) -> None:
@@ -45,7 +46,7 @@ class TrainingState:
                 stage.scratch.mkdir()
             self._folder.mkdir(exist_ok=True)
             self._manager = _manager(self._folder)
-        # the others read the history when the first has seen to it
+        # the other processes read the history after the first has checked it
         self._step = self._agreed_step()
         self._history = Journal(stage.scratch / "history.jsonl", "step")
         self._seals = Journal(stage.scratch / "checkpoints.jsonl", "step")
@@ -55,7 +56,7 @@ class TrainingState:
         seals = Journal(stage.scratch / "checkpoints.jsonl", "step").lines
         history = Journal(stage.scratch / "history.jsonl", "step").lines
         for folder in self._folder.glob("[0-9]*"):
-            if not folder.name.isdigit():  # half-written, which Orbax sweeps away
+            if not folder.name.isdigit():  # half-written; Orbax removes it
                 continue
             step = int(folder.name)
             if not {*range(0, step, every), step} <= set(history):
@@ -78,23 +79,30 @@ class TrainingState:
 
     @property
     def step(self) -> int | None:
-        """Of the last checkpoint when this process began, the same in all processes."""
+        """Step of the last checkpoint when this process began, the same in all processes; None without one."""
         return self._step
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """The rows up to the last checkpoint."""
+        """The rows of the history up to the last checkpoint."""
         return list(self._rows.values())
 
     def save(self, step: int, tree: Any, row: dict[str, float], quality: float) -> None:
-        """Keep the tree of this step, which may be the best, and its row of the history."""
+        """Write a checkpoint and its row of the history.
+
+        Args:
+            step: the number of steps done.
+            tree: parameters and optimiser state.
+            row: loss and held-out measures.
+            quality: what decides which checkpoint is the best.
+        """
         row = {"step": step, **row}
         if self._manager is None:
             self._rows[step] = row
             return
         import orbax.checkpoint as ocp
 
-        # before the checkpoint: a killed run may have a row too many, never one too few
+        # before the checkpoint: a stopped run may have a row too many, never one too few
         if step not in self._history.lines:
             self._history.append([row])
         self._rows[step] = self._history.lines[step]  # as it was first written
@@ -107,11 +115,11 @@ class TrainingState:
             self._seals.append([{"step": step, "sha256": folder_sha256(self._folder / str(step))}])
 
     def last(self) -> Any:
-        """The last tree, numpy."""
+        """Return the tree of the last checkpoint, as numpy arrays."""
         return self._restored(lambda manager: manager.latest_step())
 
     def best(self) -> Any:
-        """The best tree, numpy."""
+        """Return the tree of the best checkpoint, as numpy arrays."""
         return self._restored(lambda manager: manager.best_step())
 
     def _restored(self, which: Callable[[Any], int]) -> Any:
@@ -137,7 +145,7 @@ def _manager(folder: Any) -> Any:
         ),
         "enable_async_checkpointing": False,
     }
-    if jax.process_count() > 1:  # by itself Orbax would have every process write
+    if jax.process_count() > 1:  # by default every process would write
         options["create"] = False
         options["multiprocessing_options"] = ocp.options.MultiprocessingOptions(
             primary_host=0, active_processes={0}, barrier_sync_key_prefix="first"

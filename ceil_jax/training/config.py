@@ -1,4 +1,4 @@
-"""What EPR, TST and CEIL are trained with."""
+"""Settings of EPR, TST and CEIL training."""
 
 from __future__ import annotations
 
@@ -8,55 +8,62 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class EPRConfig:
-    """Retrievers of single examples: EPR, which CEIL starts from, is trained on the LM's scores of candidates; TST on
-    how alike their outputs are to the query's, which costs no LM tokens."""
+    """Training of a retriever of single examples.
+
+    EPR learns from the LM's scores of candidates, and CEIL starts from it. TST learns from the similarity of their
+    outputs to the query's output, which costs no LM tokens.
+    """
 
     instances: int = 400
     """Training queries, each with its candidates."""
     candidates: int = 20
-    """Examples a query, scored one at a time."""
+    """Candidate examples of a query, scored one at a time."""
     positives: int = 5
-    """A positive is drawn from this many best-scored candidates, a hard negative from as many worst."""
+    """A positive is drawn from this many best-scored candidates, and a hard negative from as many worst ones."""
     epochs: int = 6
-    """Passes over the instances."""
+    """Passes over the training queries."""
     batch_size: int = 16
-    """Queries a step; each one's positive and hard negative are negatives to the others."""
+    """Queries a step; the positive and the hard negative of each are negatives of the others."""
     learning_rate: float = 3e-5
-    """Peak of the schedule."""
+    """Peak of the learning-rate schedule."""
     temperature: float = 0.05
-    """Divides the inner products; 1 is the raw product, for encoders whose vectors are not unit length."""
+    """Divides the inner products; 1 is the raw product, for encoders whose vectors do not have unit length."""
 
 
 @dataclass(frozen=True)
 class CEILConfig:
-    """Training on scored subsets."""
+    """Training of CEIL on scored sets of examples."""
 
     instances: int = 400
-    """Training queries, each scored with its subsets."""
+    """Training queries, each with its scored sets."""
     subsets: int = 20
-    """M: subsets a query is scored with; the first is the top-k."""
+    """M: candidate sets of a query; the first is the top-k."""
     size: int = 8
-    """k: examples a subset."""
+    """k: examples in a set."""
     shortlist: int = 50
-    """n: nearest examples that subsets are drawn from."""
+    """n: nearest examples that sets are drawn from."""
     sampler: Literal["random", "tree", "k_dpp", "bank"] = "random"
-    """How subsets are drawn from the shortlist: uniformly; uniformly, but so that they share the halves that
-    open their prompts, which the LM then reads once; by the k-DPP. Or uniformly from the whole bank, not from the
-    shortlist."""
+    """How sets are drawn. random: uniformly from the shortlist; tree: the same, but several sets share the
+    half that opens their prompts, which the LM then reads once; k_dpp: from the k-DPP over the shortlist; bank:
+    uniformly from the whole bank."""
     trade_off: float | Literal["tuned"] = 0.05
-    """λ of the kernel, in training and in MAP inference; tuned: see the run's; training then takes the λ
-    tuned for the encoder it starts from."""
+    """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does; training then takes
+    the λ tuned for the encoder that it starts from."""
     initial: Literal["epr", "tst", "base"] = "epr"
-    """The weights to start from, and the encoder that shortlists."""
+    """The encoder that gives the starting weights and the shortlists."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
-    """Which encoder of the examples learns: none, the query's own, or a second one."""
-    loss: Literal["pairwise", "info_nce"] = "pairwise"
-    """Ranking of all pairs, or the best subset against the rest."""
+    """How examples are encoded: frozen starting weights, the encoder of queries (shared), or a second encoder that
+    learns too (both)."""
+    loss: str = "pairwise"
+    """A registered loss: pairwise (all pairs of sets are ranked), info_nce (the best set against the rest), or one
+    added with register_loss."""
     reduction: Literal["pairs", "gap_mean"] = "pairs"
-    """Of the pairwise loss: mean over pairs, or the released code's sum of means over rank gaps."""
+    """How the pairwise loss is reduced: the mean over pairs, or the released code's sum of means over rank gaps."""
+    loss_options: tuple[str, ...] = ()
+    """Options of a loss added with register_loss, each as NAME=VALUE."""
     epochs: int = 6
-    """Passes over the instances."""
+    """Passes over the training queries."""
     batch_size: int = 16
     """Queries a step."""
     learning_rate: float = 1e-5
-    """Peak of the schedule."""
+    """Peak of the learning-rate schedule."""

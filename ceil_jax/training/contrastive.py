@@ -1,45 +1,83 @@
-"""Retrievers of single examples, trained contrastively on scores of candidates.
+"""Contrastive training of retrievers of single examples: EPR and TST.
 
-EPR (Rubin et al., NAACL 2022) scores them by the LM; TST, target similarity tuning (Poesia et al., ICLR 2022), by how
-alike the outputs are, for which there is no LM to ask.
+EPR (Rubin et al., NAACL 2022) learns from the LM's scores of candidates; TST, target similarity tuning (Poesia et
+al., ICLR 2022), from the similarity of outputs, without an LM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
+from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.store.stage import Stage
-from ceil_jax.tasks.example import Example
+from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.loop import TokenTable, Trained, fit, gradient_of, split_held_out
-from ceil_jax.training.losses import epr_contrastive_loss
-from ceil_jax.training.ranking import kendall_tau, pairwise_ranking_accuracy
+from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 _HELD_OUT_TEXTS = 128
-"""Texts a forward pass where nothing is learnt."""
+"""Texts a forward pass without a gradient."""
+
+
+class EPRBatch(NamedTuple):
+    """B queries, each with one positive and one hard negative."""
+
+    texts: Tokens
+    """int32 [3 B, T]: the queries, then the positives, then the hard negatives."""
+    positives: Int32[Any, " b"]
+    """The number of each positive's group."""
+    negatives: Int32[Any, " b"]
+    """The number of each hard negative's group."""
+
+
+def epr_objective(
+    params: Mapping[str, Array],
+    batch: EPRBatch,
+    key: PRNGKeyArray | None,
+    *,
+    encode: Callable[..., Float[Array, "texts d"]],
+    temperature: float,
+) -> Float[Array, ""]:
+    """InfoNCE of a batch with in-batch negatives, at a temperature (`losses.epr_contrastive_loss`).
+
+    Args:
+        params: the encoder's parameters; queries and examples share it.
+        batch: the texts and their groups.
+        key: dropout key; None is without dropout.
+        encode: (parameters, tokens [3 B, T], key=key) → vectors.
+        temperature: divides the inner products.
+    """
+    queries, positives, negatives = jnp.split(encode(params, batch.texts, key=key), 3)
+    return epr_contrastive_loss(
+        queries / temperature, positives, negatives[:, None], batch.positives, batch.negatives[:, None]
+    )
 
 
 def output_similarity(
-    query_outputs: np.ndarray, bank_outputs: np.ndarray, candidates: np.ndarray
-) -> np.ndarray:
-    """TST's scores, float [Q, C]: the cosine of a query's output with each candidate's.
+    query_outputs: Float[np.ndarray, "q d"],
+    bank_outputs: Float[np.ndarray, "bank d"],
+    candidates: Int[np.ndarray, "q c"],
+) -> Float[np.ndarray, "q c"]:
+    """TST's scores: the cosine of a query's output with each candidate's.
 
-    Poesia et al. compare programs by the edits between their trees and fit the encoder's cosines to that; here
-    outputs of any kind are compared by an encoder, and the encoder of inputs is trained as EPR's.
+    Poesia et al. compare programs by the edit distance of their trees and fit the encoder's cosines to that; here an
+    encoder compares outputs of any kind, and the encoder of inputs is trained as EPR's.
 
     Args:
-        query_outputs: float [Q, D], unit rows.
-        bank_outputs: float [N, D], unit rows.
-        candidates: int [Q, C], bank positions.
+        query_outputs: unit rows.
+        bank_outputs: unit rows.
+        candidates: bank positions.
     """
     return np.stack([bank_outputs[row] @ one for row, one in zip(candidates, query_outputs, strict=True)])
 
@@ -47,68 +85,59 @@ def output_similarity(
 def train_epr(
     stage: Stage,
     encoder: Encoder,
-    queries: Sequence[Example],
-    bank: Sequence[Example],
-    candidates: np.ndarray,
-    scores: np.ndarray,
+    data: TrainingData,
     config: EPRConfig,
     seed: int,
-    groups: np.ndarray | None = None,
-    what: str = "EPR",
+    groups: Int[np.ndarray, " bank"] | None = None,
+    name: str = "EPR",
 ) -> Trained:
-    """One encoder for queries and examples, InfoNCE with in-batch negatives.
+    """Train one encoder, of queries and examples both, by InfoNCE with in-batch negatives.
 
-    A query's positive is drawn anew each step from its `config.positives` best-scored candidates and its
-    hard negative from as many worst, as in the released code; an example that is the positive of one query
-    never counts as that query's negative, nor does one of its group.
+    A query's positive is drawn anew in each step from its `config.positives` best-scored candidates and its hard
+    negative from as many worst, as in the released code. An example that is the positive of one query never counts as
+    that query's negative, nor does another of its group.
 
     Args:
-        candidates: int32 [Q, C], bank positions.
-        scores: float [Q, C], the LM's log P of the answer given that one example, or whatever else says how good
-            it is.
-        groups: int [N], a number for each of the bank that is the same for examples that stand for one another;
-            by default each stands for itself.
+        stage: where checkpoints are kept.
+        encoder: the starting weights.
+        data: queries, bank, candidates (sets of one example) and their scores.
+        config: settings.
+        seed: of the held-out split, the order of batches, the draws and dropout.
+        groups: a number for each example of the bank, equal for examples that stand for one another; by default each
+            stands for itself.
+        name: what messages call the retriever.
     """
-    groups = np.arange(len(bank)) if groups is None else groups
-    training, held_out = split_held_out(len(queries), seed)
-    # the bank's texts, then the queries': a batch of both is one forward pass of one shape
-    tokens = TokenTable(encoder, [example.input for example in (*bank, *queries)])
-    ranked = np.take_along_axis(candidates, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    groups = np.arange(len(data.bank)) if groups is None else groups
+    candidates = data.candidates.shortlist
+    training, held_out = split_held_out(len(data.queries), seed, data.seen)
+    # the bank's texts come first, then the queries': a batch of both is one forward pass of one shape
+    tokens = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)])
+    first_query = len(data.bank)
+    ranked = np.take_along_axis(candidates, np.argsort(-data.scores, axis=1, kind="stable"), axis=1)
     pool = min(config.positives, candidates.shape[1] // 2)
 
-    def batch(step, rows):
+    def batch(step: int, rows: np.ndarray) -> EPRBatch:
         rows = training[rows]
-        generator = np.random.default_rng([seed, 2, step])
-        draws = generator.integers(pool, size=(2, len(rows)))
-        positive = ranked[rows, draws[0]]
-        negative = ranked[rows, -1 - draws[1]]
-        texts = np.concatenate([len(bank) + rows, positive, negative])
-        return tokens[texts], groups[positive].astype(np.int32), groups[negative].astype(np.int32)
+        best, worst = np.random.default_rng([seed, 2, step]).integers(pool, size=(2, len(rows)))
+        positive, negative = ranked[rows, best], ranked[rows, -1 - worst]
+        texts = np.concatenate([first_query + rows, positive, negative])
+        return EPRBatch(tokens[texts], groups[positive].astype(np.int32), groups[negative].astype(np.int32))
 
     encode = over_devices(encoder.apply)
-
-    def loss(params, batch, key):
-        batch_tokens, positive, negative = batch
-        vectors, positives, negatives = jnp.split(encode(params, batch_tokens, key=key), 3)
-        return epr_contrastive_loss(
-            vectors / config.temperature, positives, negatives[:, None], positive, negative[:, None]
-        )
-
     encode_now = jit_whole(encode)
-
-    # the bank's texts that are candidates of several queries are encoded once
-    asked = np.concatenate([(len(bank) + held_out)[:, None], candidates[held_out]], axis=1)
+    # examples that are candidates of several queries are encoded once
+    asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
-    def quality(params):
+    def quality(params: Mapping[str, jax.Array]) -> dict[str, float]:
         encoded = texts.encoded(lambda _, chunk: encode_now(params, chunk))[texts.place]
-        log_probs = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
-        return ranking_quality(log_probs, scores[held_out])
+        relevance = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
+        return ranking_quality(relevance, data.scores[held_out])
 
     return fit(
         stage,
         encoder.params,
-        gradient_of(loss),
+        gradient_of(partial(epr_objective, encode=encode, temperature=config.temperature)),
         batch,
         quality,
         instances=len(training),
@@ -116,12 +145,5 @@ def train_epr(
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,
         seed=seed,
-        what=f"training {what}",
+        what=f"training {name}",
     )
-
-
-def ranking_quality(ours: np.ndarray, lm_scores: np.ndarray) -> dict[str, float]:
-    """How well our scores [Q, M] order each query's sets as the LM does: means over queries."""
-    tau = jax.vmap(kendall_tau)(jnp.asarray(ours), jnp.asarray(lm_scores, ours.dtype))
-    accuracy = jax.vmap(pairwise_ranking_accuracy)(jnp.asarray(ours), jnp.asarray(lm_scores, ours.dtype))
-    return {"kendall_tau": float(jnp.mean(tau)), "pairwise_accuracy": float(jnp.mean(accuracy))}

@@ -1,54 +1,57 @@
 """The gradient of a loss over more texts than one backward pass has memory for.
 
-The texts are encoded in chunks, nothing of which is kept but the vectors; the loss says how it depends on those; each
-chunk is then encoded again, and its vectors' part of the gradient goes back through it. That is the gradient of the
-loss, with the memory of a chunk, for one more forward pass (Gao et al., RepL4NLP 2021, section 3.2).
+The texts are encoded in chunks, of which only the vectors are kept; the loss gives the gradient with respect to
+these; each chunk is then encoded again, and its vectors' part of the gradient is propagated through it. This is the
+exact gradient of the loss, in the memory of one chunk, for one more forward pass (Gao et al., RepL4NLP 2021, section
+3.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.encoders.tokenizers import Tokens
-
-if TYPE_CHECKING:
-    from jaxtyping import Array, Float
 
 Params = Any
 
 
 class Texts(NamedTuple):
-    """The texts of a batch, each of them once."""
+    """The different texts of a batch, tokenised in chunks."""
 
     chunks: list[Tokens]
-    """Tokens [C, T] each, of like length; T differs."""
-    place: np.ndarray
-    """int, of any shape: where in the chunks, laid end to end, the text is that stands here."""
+    """int32 [C, T] each; texts of similar length share a chunk, and T differs between chunks."""
+    place: Int[np.ndarray, "*shape"]
+    """Where in the chunks, laid end to end, the text is that belongs here."""
 
-    def encoded(self, encode: Callable[[int, Tokens], jax.Array]) -> np.ndarray:
-        """float32 [chunks · C, D]: the chunks laid end to end, by (a chunk's number, its tokens) → vectors [C, D]."""
-        # all are under way before the first is waited for
+    def encoded(self, encode: Callable[[int, Tokens], jax.Array]) -> Float[np.ndarray, "texts d"]:
+        """Encode every chunk and lay the vectors end to end.
+
+        Args:
+            encode: (a chunk's number, its tokens) → vectors [C, D].
+        """
+        # all chunks are under way before the first is waited for
         found = [encode(number, tokens) for number, tokens in enumerate(self.chunks)]
         return np.concatenate([np.asarray(vectors) for vectors in found])
 
 
 class GradientCache:
-    """A loss of the vectors of many texts: its value, and its gradient, which is exact.
+    """A loss of the vectors of many texts: its value and its exact gradient.
 
     Args:
         apply: (parameters, tokens [C, T], key=dropout key) → vectors [C, D].
-        name: of the parameters, those that `apply` takes.
+        name: which of the parameters `apply` takes.
         loss: (parameters by name, vectors [*place.shape, D], batch, dropout key) → scalar.
     """
 
     def __init__(
-        self, apply: Callable[..., Float[Array, "b d"]], name: str, loss: Callable[..., jax.Array]
+        self, apply: Callable[..., Float[Array, "c d"]], name: str, loss: Callable[..., Float[Array, ""]]
     ) -> None:
         encode = over_devices(apply)
 
@@ -63,14 +66,21 @@ class GradientCache:
         self._back = jit_whole(back)
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
-    def vectors(self, params: Mapping[str, Params], texts: Texts) -> np.ndarray:
-        """float32 [*place.shape, D]: of every text where it is asked for, without dropout."""
+    def vectors(self, params: Mapping[str, Params], texts: Texts) -> Float[np.ndarray, "*shape d"]:
+        """The vector of the text at every place, without dropout."""
         return self._encoded(params, texts, None)[texts.place]
 
     def __call__(
-        self, params: Mapping[str, Params], texts: Texts, batch: Any, key: jax.Array
-    ) -> tuple[jax.Array, dict[str, Params]]:
-        """(loss, its gradient by every one of `params`)."""
+        self, params: Mapping[str, Params], texts: Texts, batch: Any, key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], dict[str, Params]]:
+        """Return the loss and its gradient with respect to all of `params`.
+
+        Args:
+            params: parameters by name.
+            texts: the texts whose vectors the loss takes.
+            batch: the loss's third argument.
+            key: dropout key.
+        """
         own, theirs = jax.random.split(key)
         encoded = self._encoded(params, texts, theirs)
         value, (gradient, vectors) = self._loss(params, encoded[texts.place], batch, own)

@@ -1,4 +1,4 @@
-"""The training loop: any loss, resumable, best checkpoint by held-out ranking quality."""
+"""The training loop: resumable, for any loss; the checkpoint with the best held-out ranking quality is returned."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ Params = Any
 Batch = Any
 
 QUALITY = "kendall_tau"
-"""The held-out measure that picks the checkpoint."""
+"""The held-out measure that decides which checkpoint is the best."""
 
 _HELD_OUT = 100
-"""Held-out instances at most: each evaluation encodes all of their candidates."""
+"""Held-out queries at most: each evaluation encodes all of their candidates."""
 
 _EVALUATIONS = 8
-"""Held-out evaluations and checkpoints a run, besides the one before the first step."""
+"""Held-out evaluations, and checkpoints, of a run, besides the one before the first step."""
 
 
 class Trained(NamedTuple):
-    """What training gave."""
+    """The result of training."""
 
     params: Params
-    """The best by held-out quality, the starting weights included."""
+    """The weights with the best held-out quality, which may be the starting ones."""
     history: list[dict[str, float]]
-    """One row an evaluation: step, loss (mean since the last), held-out measures."""
+    """One row an evaluation: the step, the mean loss since the last evaluation, the held-out measures."""
 
 
 def fit(
@@ -58,20 +58,27 @@ def fit(
     seed: int,
     what: str,
 ) -> Trained:
-    """Adam, linear warm-up over 10 % of the steps, then linear decay to 0.
+    """Train with Adam: the learning rate rises linearly over 10 % of the steps, then falls linearly to 0.
 
-    A killed run continues from its last checkpoint and ends with the same weights: batches and dropout keys
-    depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length
-    of the run, so that small sets never leave the warm-up; we scale it.
+    A stopped run continues from its last checkpoint and ends with the same weights, because batches and dropout keys
+    depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length of the run,
+    so that short runs never leave the warm-up; we scale it.
 
-    A step spans all devices of all processes, each of which holds the parameters whole; `gradient` says what of
-    it is split over them (`parallel.over_devices`), so that a batch's loss and gradient are those of one device.
+    A step spans all devices of all processes, each of which holds all parameters; `gradient` decides which part of it
+    is split over them (`devices.over_devices`), so that a batch's loss and gradient are those of one device.
 
     Args:
-        gradient: (params, batch, dropout key) → (loss, its gradient by the params), compiled (`gradient_of`).
-        batches: (step, instance numbers int [B]) → batch.
-        held_out: params → measures, with `kendall_tau` among them.
-        instances: training instances; a batch is always full, the last one of an epoch starts the next.
+        stage: its scratch folder holds the checkpoints.
+        params: the starting weights.
+        gradient: (params, batch, dropout key) → (loss, its gradient with respect to the params), see `gradient_of`.
+        batches: (step, numbers of the queries int [B]) → batch.
+        held_out: params → measures, among them `kendall_tau`.
+        instances: training queries. A batch is always full: the last one of an epoch begins the next epoch.
+        epochs: passes over the training queries.
+        batch_size: queries a step.
+        learning_rate: peak of the schedule.
+        seed: of the order of batches and of dropout.
+        what: what messages call this training.
 
     Raises:
         UserError: the loss is not finite.
@@ -80,15 +87,7 @@ def fit(
     batch_size = min(batch_size, instances)
     steps = max(1, math.ceil(instances * epochs / batch_size))
     every = max(1, math.ceil(steps / _EVALUATIONS))
-    warmup = max(1, steps // 10)
-    schedule = optax.join_schedules(
-        [
-            optax.linear_schedule(0.0, learning_rate, warmup),
-            optax.linear_schedule(learning_rate, 0.0, steps - warmup),
-        ],
-        [warmup],
-    )
-    optimiser = optax.adam(schedule)
+    optimiser = optax.adam(_warmup_and_decay(learning_rate, steps))
 
     @jit_whole
     def update(params: Params, state: Any, slope: Params) -> tuple[Params, Any]:
@@ -130,30 +129,38 @@ def fit(
         return Trained(kept.best()["params"], kept.history)
 
 
-def gradient_of(
-    loss: Callable[[Params, Batch, jax.Array], jax.Array],
-) -> Callable[[Params, Batch, jax.Array], tuple[jax.Array, Params]]:
-    """A loss whose backward pass fits in memory, for `fit`."""
+def _warmup_and_decay(peak: float, steps: int) -> optax.Schedule:
+    warmup = max(1, steps // 10)
+    rise, fall = optax.linear_schedule(0.0, peak, warmup), optax.linear_schedule(peak, 0.0, steps - warmup)
+    return optax.join_schedules([rise, fall], [warmup])
+
+
+def gradient_of(loss: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, Params]]:
+    """Return the compiled (loss, gradient with respect to its first argument), for a backward pass that fits in
+    memory."""
     return jit_whole(jax.value_and_grad(loss))
 
 
 class TokenTable:
-    """Texts tokenised once; batches of them padded to one of a few lengths, so that few shapes compile."""
+    """Texts that are tokenised once. Batches are padded to one of a few lengths, so that few shapes compile."""
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
         self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens:
-        """Tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
+        """Return the tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
         ids = [self._ids[row] for row in rows.reshape(-1)]
         length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
         tokens = pad(ids, length, self._pad_id)
         return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
 
     def once(self, rows: np.ndarray, size: int) -> Texts:
-        """The texts numbered `rows`, in chunks of `size` at most with texts of like length together, so that little
-        is padding; the last is filled up with its last text."""
+        """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
+
+        Texts of similar length share a chunk, so that little is padding; the last chunk is filled up with copies of
+        its last text.
+        """
         texts, place = np.unique(rows, return_inverse=True)
         size = min(size, len(texts))
         order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
@@ -162,7 +169,7 @@ class TokenTable:
 
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
-    """The instances of one step: shuffled epochs laid end to end and cut into full batches."""
+    """The queries of one step: shuffled epochs are laid end to end and cut into full batches."""
     places = range(step * batch_size, (step + 1) * batch_size)
     epochs = {place // instances for place in places}
     orders = {epoch: np.random.default_rng([seed, epoch]).permutation(instances) for epoch in epochs}
@@ -170,11 +177,16 @@ def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
 
 
 def split_held_out(count: int, seed: int, seen: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """(training, held-out) instance numbers: a tenth, 1 to 100, is held out to pick the checkpoint.
+    """Return (training, held-out) query numbers; a tenth, 1 to 100, is held out to choose the checkpoint.
 
     Args:
-        seen: bool [count]: instances that the starting weights were trained on, which say nothing of other queries;
-            held out only if all are.
+        count: the number of queries.
+        seed: of the split.
+        seen: bool [count]: queries that the starting weights were trained on, whose ranking says nothing about other
+            queries. They are held out only if all queries are seen.
+
+    Raises:
+        UserError: fewer than two queries.
     """
     if count < 2:
         raise UserError(f"training needs at least 2 scored instances, got {count}")

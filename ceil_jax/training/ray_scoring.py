@@ -1,4 +1,4 @@
-"""LM scoring on a Ray cluster: a pool of actors, each with an LM of its own, takes chunks as it gets free."""
+"""LM scoring on a Ray cluster: each actor of a pool has an LM of its own and takes the next chunk when it is free."""
 
 from __future__ import annotations
 
@@ -14,55 +14,59 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, PromptBuilder
 from ceil_jax.store.rows import Chunk, Engine, timed_chunk
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training.candidates import Proposal
-from ceil_jax.training.scoring import scorer
+from ceil_jax.training.candidates import CandidateSets
+from ceil_jax.training.scoring import set_scorer
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """All that an actor needs to score chunks, small enough to be sent: the LM is loaded where it is used."""
+class ScoringJob:
+    """What an actor needs to score chunks. It is small enough to send: the LM is loaded where it is used."""
 
     load: Callable[[], LanguageModel]
     lm: str
-    """The name that the LM must have there, which says its weights and dtype."""
+    """The name that the loaded LM must have; it identifies weights and dtype."""
     queries: Sequence[Example]
     bank: Sequence[Example]
-    proposal: Proposal
+    candidates: CandidateSets
     template: Template
     reserve: int
     few_shot: Sequence[Example]
     fit: Fit
 
     def line(self, lm: LanguageModel, start: int, stop: int) -> Chunk:
-        """A chunk's line for the journal."""
+        """Score a chunk and return its line for the journal."""
         builder = PromptBuilder(lm, self.template, self.reserve, self.few_shot)
-        work = scorer(self.queries, self.bank, self.proposal, lm, builder, self.fit)
+        work = set_scorer(self.queries, self.bank, self.candidates, lm, builder, self.fit)
         return timed_chunk(work, start, stop, lambda: lm.tokens_read)
 
 
 class _Actor:
-    """Lives as long as the pool."""
+    """One LM of the pool; it lives as long as the pool does."""
 
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer, self.lm = scorer, scorer.load()
-        if self.lm.name != scorer.lm:
+    def __init__(self, job: ScoringJob) -> None:
+        self.job, self.lm = job, job.load()
+        if self.lm.name != job.lm:
             raise UserError(
-                f"the LM is {self.lm.name} on {platform.node()} and {scorer.lm} where the run was started; "
-                "give --dtype, and the same weights to all machines"
+                f"the LM is {self.lm.name} on {platform.node()} and {job.lm} where the run was started; "
+                "give --dtype, and the same weights on all machines"
             )
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         spans = zip(batch["start"].tolist(), batch["stop"].tolist(), strict=True)
-        # as text: Arrow would pad lists of unequal length to one shape
-        return {"line": [json.dumps(self.scorer.line(self.lm, start, stop)) for start, stop in spans]}
+        # as text, because Arrow would pad lists of unequal length to one shape
+        return {"line": [json.dumps(self.job.line(self.lm, start, stop)) for start, stop in spans]}
 
 
-def actor_pool(scorer: Scorer, actors: int) -> Engine:
-    """An engine for `Stage.rows`: Ray Data over the chunks, `actors` of them at a time.
+def actor_pool(job: ScoringJob, actors: int) -> Engine:
+    """Return an engine for `Stage.rows` that scores `actors` chunks at a time with Ray Data.
 
-    Only this process writes the journal, so every chunk stands in it once however often it was made; an actor
-    or a machine that dies is replaced and its chunk made again; a run that was killed goes on with the chunks
-    that are not in the journal. Uses the cluster that `RAY_ADDRESS` names, or starts one on this machine.
+    Only this process writes the journal, so every chunk is in it once, however often it was scored. An actor or a
+    machine that dies is replaced and its chunk is scored again; a stopped run continues with the chunks that are not
+    in the journal. The cluster is the one that `RAY_ADDRESS` names, or one that is started on this machine.
+
+    Args:
+        job: what to score.
+        actors: actors, each of which takes a GPU, or a CPU core where the cluster has no GPU.
 
     Raises:
         UserError: ray is not installed; fewer than one actor.
@@ -88,12 +92,12 @@ def actor_pool(scorer: Scorer, actors: int) -> Engine:
                 )
             ray.data.DataContext.get_current().enable_progress_bars = False
             items = [{"start": start, "stop": stop} for start, stop in spans]
-            # a block a chunk: no more is lost with an actor than the chunk that it was at; Ray Data starts lost
-            # actors again, and their chunks
+            # one block a chunk: an actor that dies loses no more than its current chunk; Ray Data restarts lost
+            # actors and their chunks
             chunks = ray.data.from_items(items, override_num_blocks=len(items))
             lines = chunks.map_batches(
                 _Actor,
-                fn_constructor_args=(scorer,),
+                fn_constructor_args=(job,),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(actors, len(items))),
                 num_gpus=1 if what == "GPU" else None,

@@ -1,4 +1,4 @@
-"""The LM's scores of proposed sets of examples: EPR's of one, CEIL's of k, both in the same way."""
+"""The LM's scores of candidate sets: EPR's single examples and CEIL's sets of k are scored in the same way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, PromptBuilder
@@ -13,28 +14,26 @@ from ceil_jax.store.rows import Engine, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import Proposal
+from ceil_jax.training.candidates import CandidateSets
 
 _CHUNK_PROMPTS = 160
-"""Prompts the LM is given at a time; what a kill may lose."""
+"""Prompts a chunk; a stopped run loses at most one chunk."""
 
 
-def top_subset_mrr(scores: np.ndarray) -> float:
-    """Mean over queries of 1 / rank of subset 0, the top-k, among the M scored ones (Table 4): 1 if the LM
-    likes it best everywhere. Of equal scores all have the best rank.
+def top_subset_mrr(scores: Float[np.ndarray, "q m"]) -> float:
+    """Mean over queries of 1 / rank of set 0, the top-k, among the M scored sets (CEIL, Table 4).
 
-    Args:
-        scores: float [Q, M].
+    It is 1 where the LM likes the top-k best for every query. Equal scores share the best rank.
     """
     rank = 1 + (scores > scores[:, :1]).sum(axis=1)
     return float((1 / rank).mean())
 
 
-def score(
+def score_sets(
     stage: Stage,
     queries: Sequence[Example],
     bank: Sequence[Example],
-    proposal: Proposal,
+    candidates: CandidateSets,
     lm: LanguageModel,
     builder: PromptBuilder,
     *,
@@ -43,37 +42,40 @@ def score(
     shard: Shard | None = None,
     engine: Engine | None = None,
 ) -> Rows:
-    """The LM's score of every subset, kept in the stage's log; see `scorer` for a row and `Stage.rows` for
-    `shard` and `engine`."""
-    work = scorer(queries, bank, proposal, lm, builder, fit)
-    chunk = max(1, _CHUNK_PROMPTS // proposal.subsets.shape[1])
+    """Score every candidate set with the LM and keep the scores in the stage's journal.
+
+    `set_scorer` describes a row, and `Stage.rows` describes `shard` and `engine`.
+    """
+    work = set_scorer(queries, bank, candidates, lm, builder, fit)
+    chunk = max(1, _CHUNK_PROMPTS // candidates.subsets.shape[1])
     return stage.rows(
         len(queries), work, chunk=chunk, what=what, cost=lambda: lm.tokens_read, shard=shard, engine=engine
     )
 
 
-def scorer(
+def set_scorer(
     queries: Sequence[Example],
     bank: Sequence[Example],
-    proposal: Proposal,
+    candidates: CandidateSets,
     lm: LanguageModel,
     builder: PromptBuilder,
     fit: Fit,
 ) -> Callable[[int, int], list[Any]]:
-    """(start, stop) → the LM's scores of those queries' subsets.
+    """Return a function (start, stop) → the LM's scores of those queries' sets.
 
-    For each query `{"log_prob": [M]}`, Σ log P of the answer's tokens given subset and query, in nats; on tasks
-    with choices also `{"choice": [M]}`, that less the log of the choices' summed probability.
+    Each query's row is `{"log_prob": [M]}`: Σ log P of the answer's tokens given the set and the query, in nats. On
+    tasks with choices it also has `{"choice": [M]}`: log P of the answer less the log of all choices' summed
+    probability.
     """
-    subsets_each = proposal.subsets.shape[1]
+    sets_each = candidates.subsets.shape[1]
 
     def work(start: int, stop: int) -> list[Any]:
         prompts = [
-            _prompt(query, bank, proposal.shortlist[row], subset, builder, fit)
+            _prompt(query, bank, candidates.shortlist[row], subset, builder, fit)
             for row, query in enumerate(queries[start:stop], start)
-            for subset in proposal.subsets[row]
+            for subset in candidates.subsets[row]
         ]
-        asked = [query for query in queries[start:stop] for _ in range(subsets_each)]
+        asked = [query for query in queries[start:stop] for _ in range(sets_each)]
         if queries[0].choices:
             columns = _score_choices(lm, prompts, asked, builder)
         else:
@@ -81,10 +83,10 @@ def scorer(
             columns = {"log_prob": lm.log_likelihood(prompts, answers)}
         return [
             {
-                name: [round(float(value), 6) for value in values[i : i + subsets_each]]
+                name: [round(float(value), 6) for value in values[i : i + sets_each]]
                 for name, values in columns.items()
             }
-            for i in range(0, len(prompts), subsets_each)
+            for i in range(0, len(prompts), sets_each)
         ]
 
     return work
@@ -100,7 +102,7 @@ def _prompt(
 ) -> str:
     places = [int(place) for place in subset if place >= 0]
     chosen = [bank[shortlist[place]] for place in places]
-    # places count from the nearest, so the lower the place the more similar
+    # places count from the nearest, so the lower the place, the more similar the example
     return builder.build(query, chosen, [-place for place in places], fit).text
 
 

@@ -22,8 +22,9 @@ from ceil_jax.retrieval.index import top_k
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil
 from ceil_jax.training import contrastive as epr
-from ceil_jax.training.candidates import propose_random
+from ceil_jax.training.candidates import TrainingData, epr_candidates
 from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.samplers import uniform_sets
 
 BANK = [Example(f"train-{i}", f"a {('dull', 'bright')[i % 2]} film {i % 7} of {i}", "x") for i in range(40)]
 QUERIES = BANK[:12]
@@ -87,14 +88,13 @@ def everything(monkeypatch, devices):
     _, nearest = top_k(vectors[:12], vectors, 8, np.arange(12))
     chosen = greedy_map_shortlists(vectors[:12], vectors, nearest, 4, 0.05)
     scores = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
-    proposal = propose_random(QUERIES, nearest, 4, 3, seed=0)
+    singles = TrainingData(QUERIES, BANK, epr_candidates(QUERIES, BANK, 4), scores)
+    sets = TrainingData(QUERIES, BANK, uniform_sets(QUERIES, nearest, 4, 3, seed=0), scores)
     trainings = {
         "epr": captured(
             monkeypatch,
             epr,
-            lambda: epr.train_epr(
-                None, encoder, QUERIES, BANK, nearest[:, :4], scores, EPRConfig(positives=2), 0
-            ),
+            lambda: epr.train_epr(None, encoder, singles, EPRConfig(positives=2), 0),
         )
     }
     # the examples' encoder learns in the same way as the queries': one number of devices will do
@@ -103,9 +103,7 @@ def everything(monkeypatch, devices):
         trainings[kind] = captured(
             monkeypatch,
             ceil,
-            lambda config=config: ceil.train_ceil(
-                None, encoder, QUERIES, BANK, vectors, proposal, scores, config, 0
-            ),
+            lambda config=config: ceil.train_ceil(None, encoder, vectors, sets, config, 0),
         )
     return {
         "vectors": vectors.tolist(),

@@ -11,7 +11,7 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.diagnosis import _reordered, agreement, diagnose, halves, mean_of_subsets
 from ceil_jax.tasks.example import Task
-from ceil_jax.training.candidates import Proposal
+from ceil_jax.training.candidates import CandidateSets
 
 
 def subsets(rng, queries=40, m=20, n=12, k=4):
@@ -62,7 +62,7 @@ def test_reordering_changes_prompts_and_not_sets(tmp_path, monkeypatch):
         return [{"log_prob": [0.0, 0.0]}] * 2, what
 
     monkeypatch.setattr(pipeline, "scores", scores)
-    _reordered(pipeline, TASK.train[:2], Proposal(shortlist, sets))
+    _reordered(pipeline, TASK.train[:2], CandidateSets(shortlist, sets))
     [new] = seen
     for row in range(2):
         for before, after in zip(sets[row], new.subsets[row], strict=True):

@@ -134,7 +134,7 @@ def test_one_encoder_is_trained_on_the_scores_of_several_tasks(runs, monkeypatch
     half = len(films.epr_scores.instances)
     assert len(scored.instances) == 2 * half == len(scored.rows)
     bank = len(films.task.train)
-    assert (scored.proposal.shortlist[half:] == films.epr_scores.proposal.shortlist + bank).all()
+    assert (scored.candidates.shortlist[half:] == films.epr_scores.candidates.shortlist + bank).all()
     assert len(trainer.inputs.context) == 2 * bank
     for source in ("epr", "ceil"):
         # trained, and not what the task's own scores give

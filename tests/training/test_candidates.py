@@ -5,8 +5,9 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training import candidates as proposals
-from ceil_jax.training import scoring as candidates
+from ceil_jax.training.candidates import epr_candidates
+from ceil_jax.training.samplers import bank_sets, k_dpp_sets, tree_sets, uniform_sets
+from ceil_jax.training.scoring import score_sets
 from ceil_jax.training.tuning import best_trade_off
 
 WORDS = ("bad", "good")
@@ -22,10 +23,10 @@ COMMANDS = [Example(f"train-{i}", f"do thing {i}", f"cmd{i % 5} -x {i}") for i i
 
 
 def test_options_shared_by_all_are_stratified_and_exclude_the_query():
-    proposal = proposals.propose_single(BANK[:4], BANK, 6)
-    assert proposal.shortlist.shape == (4, 6)
-    assert proposal.subsets.shape == (4, 6, 1)
-    for query, row in zip(BANK, proposal.shortlist, strict=False):
+    candidates = epr_candidates(BANK[:4], BANK, 6)
+    assert candidates.shortlist.shape == (4, 6)
+    assert candidates.subsets.shape == (4, 6, 1)
+    for query, row in zip(BANK, candidates.shortlist, strict=False):
         assert query.id not in {BANK[i].id for i in row}
         assert sorted(BANK[i].output for i in row) == ["bad"] * 3 + ["good"] * 3
         # the nearest of each answer share the query's film number
@@ -33,39 +34,39 @@ def test_options_shared_by_all_are_stratified_and_exclude_the_query():
 
 
 def test_free_answers_are_matched_with_answers():
-    proposal = proposals.propose_single(COMMANDS[:1], COMMANDS, 3)
-    assert {COMMANDS[i].output.split()[0] for i in proposal.shortlist[0]} == {"cmd0"}
+    candidates = epr_candidates(COMMANDS[:1], COMMANDS, 3)
+    assert {COMMANDS[i].output.split()[0] for i in candidates.shortlist[0]} == {"cmd0"}
 
 
 def test_random_subsets_begin_with_the_top_k_and_are_sorted_sets():
     shortlist = np.arange(20, dtype=np.int32).reshape(2, 10)
-    proposal = proposals.propose_random(BANK[:2], shortlist, count=5, size=4, seed=0)
-    assert proposal.subsets.shape == (2, 5, 4)
-    assert (proposal.subsets[:, 0] == np.arange(4)).all()
-    assert (np.diff(proposal.subsets, axis=2) > 0).all()
-    again = proposals.propose_random(BANK[1:2], shortlist[1:], count=5, size=4, seed=0)
-    assert (again.subsets[0] == proposal.subsets[1]).all()
+    candidates = uniform_sets(BANK[:2], shortlist, count=5, size=4, seed=0)
+    assert candidates.subsets.shape == (2, 5, 4)
+    assert (candidates.subsets[:, 0] == np.arange(4)).all()
+    assert (np.diff(candidates.subsets, axis=2) > 0).all()
+    again = uniform_sets(BANK[1:2], shortlist[1:], count=5, size=4, seed=0)
+    assert (again.subsets[0] == candidates.subsets[1]).all()
 
 
 def test_tree_subsets_share_their_farther_halves():
     shortlist = np.tile(np.arange(12, dtype=np.int32), (2, 1))
-    proposal = proposals.propose_tree(BANK[:2], shortlist, count=10, size=5, seed=0)
-    assert (proposal.subsets[:, 0] == np.arange(5)).all()
-    assert (np.diff(proposal.subsets, axis=2) > 0).all()
-    for subsets in proposal.subsets:
+    candidates = tree_sets(BANK[:2], shortlist, count=10, size=5, seed=0)
+    assert (candidates.subsets[:, 0] == np.arange(5)).all()
+    assert (np.diff(candidates.subsets, axis=2) > 0).all()
+    for subsets in candidates.subsets:
         # √9 stems of ⌊5/2⌋ examples, three subsets each
         stems, counts = np.unique(subsets[1:, 3:], axis=0, return_counts=True)
         assert stems.shape == (3, 2) and counts.tolist() == [3, 3, 3]
-    assert (proposal.subsets[0] != proposal.subsets[1]).any()
-    again = proposals.propose_tree(BANK[1:2], shortlist[1:], count=10, size=5, seed=0)
-    assert (again.subsets[0] == proposal.subsets[1]).all()
+    assert (candidates.subsets[0] != candidates.subsets[1]).any()
+    again = tree_sets(BANK[1:2], shortlist[1:], count=10, size=5, seed=0)
+    assert (again.subsets[0] == candidates.subsets[1]).all()
 
 
 def test_a_tree_subset_by_itself_is_a_uniform_draw():
     # 500 queries × 4: each of the C(5, 3) = 10 subsets is expected 200 times
     queries = [labelled(i) for i in range(500)]
     shortlist = np.tile(np.arange(5, dtype=np.int32), (500, 1))
-    drawn = proposals.propose_tree(queries, shortlist, count=5, size=3, seed=0).subsets[:, 1:].reshape(-1, 3)
+    drawn = tree_sets(queries, shortlist, count=5, size=3, seed=0).subsets[:, 1:].reshape(-1, 3)
     subsets, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(subsets) == 10
     # 1,000 stems, each shared by two: a count's standard deviation is at most √2 · √(2000 · 0.1 · 0.9) = 19
@@ -75,17 +76,17 @@ def test_a_tree_subset_by_itself_is_a_uniform_draw():
 @pytest.mark.parametrize("size", [1, 2])
 def test_tree_subsets_of_a_short_shortlist(size):
     shortlist = np.array([[3, 4, -1, -1]], np.int32)
-    proposal = proposals.propose_tree(BANK[:1], shortlist, count=6, size=size, seed=0)
-    assert proposal.subsets.shape == (1, 6, size)
-    assert (proposal.subsets >= 0).all() and (proposal.subsets < 2).all()
-    wide = proposals.propose_tree(BANK[:1], shortlist, count=3, size=3, seed=0)
+    candidates = tree_sets(BANK[:1], shortlist, count=6, size=size, seed=0)
+    assert candidates.subsets.shape == (1, 6, size)
+    assert (candidates.subsets >= 0).all() and (candidates.subsets < 2).all()
+    wide = tree_sets(BANK[:1], shortlist, count=3, size=3, seed=0)
     assert (wide.subsets[0] == [[0, 1, -1]] * 3).all()
 
 
 def test_short_shortlists_leave_places_empty():
     shortlist = np.array([[3, 4, -1, -1]], np.int32)
-    proposal = proposals.propose_random(BANK[:1], shortlist, count=2, size=3, seed=0)
-    assert (proposal.subsets[0] == [[0, 1, -1], [0, 1, -1]]).all()
+    candidates = uniform_sets(BANK[:1], shortlist, count=2, size=3, seed=0)
+    assert (candidates.subsets[0] == [[0, 1, -1], [0, 1, -1]]).all()
 
 
 def test_k_dpp_subsets_are_diverse():
@@ -97,9 +98,9 @@ def test_k_dpp_subsets_are_diverse():
     features[5:] *= -1
     shortlist = np.arange(10, dtype=np.int32)[None]
     relevance = np.zeros((1, 10), np.float32)
-    proposal = proposals.propose_k_dpp(shortlist, features, relevance, 41, 2, 1.0, seed=0)
-    assert proposal.subsets.shape == (1, 41, 2)
-    mixed = (proposal.subsets[0, 1:, 0] < 5) & (proposal.subsets[0, 1:, 1] >= 5)
+    candidates = k_dpp_sets(shortlist, features, relevance, 41, 2, 1.0, seed=0)
+    assert candidates.subsets.shape == (1, 41, 2)
+    mixed = (candidates.subsets[0, 1:, 0] < 5) & (candidates.subsets[0, 1:, 1] >= 5)
     assert mixed.mean() > 0.9
 
 
@@ -107,7 +108,7 @@ def test_samples_of_a_kernel_of_low_rank_are_filled_with_the_nearest():
     features = np.zeros((8, 4), np.float32)
     features[:4, 0], features[4:, 0] = 1, -1  # two different vectors, whose similarity is 0
     shortlist = np.arange(8, dtype=np.int32)[None]
-    subsets = proposals.propose_k_dpp(shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0).subsets
+    subsets = k_dpp_sets(shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0).subsets
     assert (subsets[0, 0] == [0, 1, 2]).all()
     assert (np.diff(subsets[0]) > 0).all()
     for drawn in subsets[0, 1:]:
@@ -122,7 +123,7 @@ def test_k_dpp_subsets_are_whole_where_lambda_is_small(trade_off):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     relevance = np.linspace(0.95, 0.75, 30, dtype=np.float32)[None]
     shortlist = np.arange(30, dtype=np.int32)[None]
-    subsets = proposals.propose_k_dpp(shortlist, vectors, relevance, 20, 8, trade_off, 0).subsets[0]
+    subsets = k_dpp_sets(shortlist, vectors, relevance, 20, 8, trade_off, 0).subsets[0]
     assert (subsets >= 0).all() and (np.diff(subsets) > 0).all()
     # the smaller λ, the nearer: at random the mean place is 14.5
     assert subsets[1:].mean() < (9 if trade_off == 0.01 else 5)
@@ -136,7 +137,7 @@ def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
     similar = vectors @ vectors[:3].T
     similar[np.arange(3), np.arange(3)] = -np.inf
     shortlist = np.argsort(-similar, axis=0)[:10].T.astype(np.int32)
-    one = proposals.propose_from_bank(BANK[:3], BANK, shortlist, vectors[:3], vectors, 200, 4, seed=0)
+    one = bank_sets(BANK[:3], BANK, shortlist, vectors[:3], vectors, 200, 4, seed=0)
     assert one.subsets.shape == (3, 200, 4)
     for row in range(3):
         chosen = one.shortlist[row][one.subsets[row]]
@@ -145,9 +146,7 @@ def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
         # 199 draws of 4 of the 29 others: each is expected 27.4 times, with a standard deviation of 4.9
         times = np.bincount(chosen[1:].ravel(), minlength=len(BANK))
         assert times[row] == 0 and np.abs(np.delete(times, row) - 27.4).max() < 4 * 4.9
-    again = proposals.propose_from_bank(
-        BANK[1:2], BANK, shortlist[1:2], vectors[1:2], vectors, 200, 4, seed=0
-    )
+    again = bank_sets(BANK[1:2], BANK, shortlist[1:2], vectors[1:2], vectors, 200, 4, seed=0)
     assert (again.subsets[0] == one.subsets[1]).all()
 
 
@@ -158,19 +157,19 @@ def test_the_trade_off_is_that_with_the_most_probable_answers():
     assert best_trade_off(scores[:, 1:], (0.01, 0.1)) == 0.01
 
 
-def score(tmp_path, queries, bank, proposal):
+def score(tmp_path, queries, bank, candidates):
     lm = TinyLM()
     builder = PromptBuilder(lm, TEMPLATE, reserve=8)
     with Store(tmp_path).stage("scores", {"n": len(queries)}) as stage:
-        return lm, candidates.score(stage, queries, bank, proposal, lm, builder, fit="greedy", what="scoring")
+        return lm, score_sets(stage, queries, bank, candidates, lm, builder, fit="greedy", what="scoring")
 
 
 def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):
     shortlist = np.array([[5, 9, 2], [4, 8, 11]], np.int32)
-    proposal = proposals.propose_random(BANK[:2], shortlist, count=3, size=2, seed=0)
-    lm, rows = score(tmp_path, BANK[:2], BANK, proposal)
+    candidates = uniform_sets(BANK[:2], shortlist, count=3, size=2, seed=0)
+    lm, rows = score(tmp_path, BANK[:2], BANK, candidates)
     for q, row in enumerate(rows):
-        for m, subset in enumerate(proposal.subsets[q]):
+        for m, subset in enumerate(candidates.subsets[q]):
             # least similar first: places count from the nearest
             shown = [BANK[shortlist[q, place]] for place in subset[::-1]]
             text = "".join(f"{e.input} It is {e.output}\n" for e in shown) + f"{BANK[q].input} It is"
@@ -182,15 +181,15 @@ def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):
 
 def test_an_example_with_the_answer_scores_higher_than_one_without(tmp_path):
     # EPR's signal, on the test LM
-    proposal = proposals.propose_single(BANK[:6], BANK, 6)
-    _, rows = score(tmp_path, BANK[:6], BANK, proposal)
-    for query, row, shortlist in zip(BANK, rows, proposal.shortlist, strict=False):
+    candidates = epr_candidates(BANK[:6], BANK, 6)
+    _, rows = score(tmp_path, BANK[:6], BANK, candidates)
+    for query, row, shortlist in zip(BANK, rows, candidates.shortlist, strict=False):
         same = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output == query.output]
         other = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output != query.output]
         assert min(same) > max(other)
 
 
 def test_free_answers_have_no_choice_column(tmp_path):
-    proposal = proposals.propose_single(COMMANDS[:2], COMMANDS, 4)
-    _, rows = score(tmp_path, COMMANDS[:2], COMMANDS, proposal)
+    candidates = epr_candidates(COMMANDS[:2], COMMANDS, 4)
+    _, rows = score(tmp_path, COMMANDS[:2], COMMANDS, candidates)
     assert [set(row) for row in rows] == [{"log_prob"}] * 2

@@ -14,9 +14,10 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training.candidates import Proposal, propose_random
-from ceil_jax.training.ray_scoring import Scorer, actor_pool
-from ceil_jax.training.scoring import score
+from ceil_jax.training.candidates import CandidateSets
+from ceil_jax.training.ray_scoring import ScoringJob, actor_pool
+from ceil_jax.training.samplers import uniform_sets
+from ceil_jax.training.scoring import score_sets
 
 WORDS = ("bad", "good")
 BANK = [Example(f"train-{i}", f"film {i % 7} was number{i}", WORDS[i % 2], WORDS) for i in range(30)]
@@ -25,9 +26,9 @@ TEMPLATE = Template("{input} It is {output}")
 SUBSETS = 80  # two queries a chunk: eight chunks
 
 
-def proposal() -> Proposal:
+def proposal() -> CandidateSets:
     shortlist = [[(i + j) % len(BANK) for j in range(1, 9)] for i in range(len(QUERIES))]
-    return propose_random(QUERIES, np.array(shortlist, np.int32), SUBSETS, 3, seed=0)
+    return uniform_sets(QUERIES, np.array(shortlist, np.int32), SUBSETS, 3, seed=0)
 
 
 class Mortal(TinyLM):
@@ -51,7 +52,7 @@ def scored(folder, engine=None):
     builder = PromptBuilder(lm, TEMPLATE, reserve=8)
     with Store(folder).stage("scores", {}) as stage:
         options = {"fit": "greedy", "what": "scoring", "engine": engine}
-        rows = score(stage, QUERIES, BANK, proposal(), lm, builder, **options)
+        rows = score_sets(stage, QUERIES, BANK, proposal(), lm, builder, **options)
         return list(rows), (stage.folder / "rows.jsonl").read_bytes().splitlines()
 
 
@@ -62,7 +63,7 @@ def test_a_killed_actor_and_a_killed_run_lose_nothing(tmp_path, monkeypatch):
     import ray
 
     killed = tmp_path / "killed"
-    scorer = Scorer(
+    scorer = ScoringJob(
         partial(Mortal, killed), TinyLM.name, QUERIES, BANK, proposal(), TEMPLATE, 8, (), "greedy"
     )
     pool = actor_pool(scorer, actors=2)

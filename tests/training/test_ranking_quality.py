@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from ceil_jax.training.ranking import kendall_tau, pairwise_ranking_accuracy
+from ceil_jax.training.losses import kendall_tau, pairwise_ranking_accuracy
 
 M = 6
 scores = st.lists(st.integers(-3, 3).map(float), min_size=M, max_size=M)
