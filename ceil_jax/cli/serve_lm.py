@@ -230,7 +230,7 @@ def serve_lm(
         raise UserError("uvicorn is not installed; pip install 'ceil-jax[endpoint]'") from None
     from ceil_jax.encoders.registry import load_encoder
     from ceil_jax.lm import load_lm
-    from ceil_jax.lm.openai.client import read_key
+    from ceil_jax.lm.openai.config import read_key
 
     key = read_key(api_key_env)
     model = load_lm(lm, dtype=dtype, device_map=device_map)

@@ -11,9 +11,9 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
+from ceil_jax.lm.openai.answers import find_model, in_order
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.model import find_model, in_order
 
 _NETWORK = {"params", "apply", "tokenizer", "checkpoint", "factory", "max_length", "_graphdef", "_jitted"}
 """Of an encoder whose network is here."""

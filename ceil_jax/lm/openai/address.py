@@ -1,4 +1,4 @@
-"""Where a model is served: `http://host:8000/v1#model-name`."""
+"""Addresses of served models: `http://host:8000/v1#model-name`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from ceil_jax.errors import UserError
 
 
 class Address(NamedTuple):
-    """A server of an OpenAI-compatible interface and one of its models."""
+    """A server with an OpenAI-compatible interface, and one of its models."""
 
     base: str
-    """Without a slash at its end, as in http://localhost:8000/v1."""
+    """The server's address without a slash at its end, such as http://localhost:8000/v1."""
     model: str | None
-    """None: the only one it serves."""
+    """The model's name; None for the only one that is served."""
 
 
 def is_address(spec: str) -> bool:
-    """Whether a model's name is an address."""
+    """Return whether the name of a model is an address."""
     return spec.startswith(("http://", "https://"))
 
 
 def parse_address(spec: str) -> Address:
-    """The parts of `http://host:port/v1#model`; /v1 is added where there is no path.
+    """Return the parts of `http://host:port/v1#model`; /v1 is added where there is no path.
 
     Raises:
-        UserError: no host or a port that is none; a password or a query, which is where keys would be (an
-            address is shown and kept, a key must not be), so neither is repeated.
+        UserError: the address has no host, or a port that is no port; it holds a password or a query, where
+            people put keys. An address is shown and stored and a key must not be, so the message repeats neither.
     """
     try:
         parts = urlsplit(spec)
         host, port = parts.hostname, parts.port
     except ValueError:
-        # the error repeats what stands where the port is looked for: http://me:password, the @ forgotten
+        # Python's message would repeat what stands in the port's place: http://me:password, with the @ forgotten
         raise UserError(
-            "the address of an endpoint: its port is no number below 65536, or [ ] do not hold an IPv6 address; "
+            "the address of an endpoint: its port is no number below 65536, or [ ] hold no IPv6 address; "
             "expected http://host:port/v1#model-name"
         ) from None
     if parts.username is not None or parts.password is not None or parts.query:

@@ -1,7 +1,7 @@
 """Which tokens of a server's answer belong to a continuation.
 
-Servers give tokens as strings. Their offsets are of no use: SGLang's are all −1, vLLM's count the characters
-of a start-of-text token that is not in the text. So the tokens are laid along the text anew.
+Servers give tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's count the characters
+of a start-of-text token that is not in the text. So the tokens are aligned with the text here.
 """
 
 from __future__ import annotations
@@ -10,23 +10,29 @@ import re
 from collections.abc import Sequence
 
 _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
-"""Part of a character's bytes, as servers spell it; "" where a later token has the whole character."""
+"""The spellings that servers give to a token of some bytes of a character; "" where a later token has the whole
+character."""
 
 
 class Misaligned(Exception):
-    """The tokens do not spell the text, or do not say where in it they end."""
+    """The tokens do not spell the text, or do not tell where in it they end."""
 
 
 def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
-    """The places of the tokens that end after character `start` of the text they read, none that was written
-    after it.
+    """Return the places of the tokens that end after character `start` of the text.
 
-    Tokens before the text (start-of-text) end at 0. Some tokenizers' tokens have lost the space before them.
-    A character of several tokens ends with each of them, as offsets of Hugging Face's tokenizers have it.
+    Special tokens before the text (start-of-text) end at 0, and tokens that were generated after it are left out.
+    A token may lack the space before it, as with some tokenizers. Where several tokens share a character, each of
+    them ends with it, as in the offsets of Hugging Face's tokenizers.
+
+    Args:
+        tokens: the server's tokens, in order.
+        text: the text that the server read.
+        start: where the continuation begins, in characters.
 
     Raises:
-        Misaligned: the tokens spell something else, or `start` lies among characters whose tokens nothing
-            tells apart.
+        Misaligned: the tokens spell something else; `start` lies among characters whose tokens cannot be told
+            apart.
     """
     ends: list[int] = []
     position = 0
@@ -47,7 +53,7 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
             )
             if begin < start < position:
                 raise Misaligned(f"the tokens of {text[begin:position]!r} have no names of their own")
-            # a character that a later token names as a whole ends after this place; before a text stands none
+            # a character that a later token names as a whole ends after this place; none stands before a text
             end = position + (position == begin > 0)
             ends += [end] * (stop - len(ends))
         elif position == 0:
@@ -63,7 +69,7 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
 
 
 def _after(token: str, text: str, position: int) -> int | None:
-    """Where the token ends if it stands here, perhaps behind a space."""
+    """Where the token ends if it stands at this position, perhaps behind a space; None if it does not."""
     for spelt in (token, " " + token):
         if text.startswith(spelt, position):
             return position + len(spelt)
@@ -71,7 +77,7 @@ def _after(token: str, text: str, position: int) -> int | None:
 
 
 def _end_of_nameless(tokens: Sequence[str], count: int, text: str, position: int) -> int:
-    """Where the first `count` tokens end: the first place at which those behind them go on."""
+    """Where the first `count` tokens end: the first position at which the tokens behind them match the text."""
     following: list[str] = []
     for token in tokens[count:]:
         if _NAMELESS.search(token):

@@ -1,4 +1,4 @@
-"""What may be asked of a server, and what was."""
+"""The requests and tokens that a run may spend on a server."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import threading
 from ceil_jax.errors import UserError
 
 
-class Budget:
-    """A running total of requests and tokens with an optional end. Any thread may use it.
+class RequestBudget:
+    """A running total of requests and tokens, with an optional limit. Any thread may use it.
 
-    Requests that are under way when the tokens run out are still answered, so their total may pass the limit
-    by what was in flight.
+    Requests that are under way when the tokens run out are still answered, so the total may pass the limit by
+    what was in flight.
+
+    Args:
+        where: the server's address, for messages.
+        max_requests: the most requests, retries counted; None for no limit.
+        max_tokens: the tokens after which nothing more is asked; None for no limit.
     """
 
     def __init__(self, where: str, max_requests: int | None = None, max_tokens: int | None = None) -> None:
@@ -20,12 +25,12 @@ class Budget:
         self._lock = threading.Lock()
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether the tokens have an end, so that a server must state them."""
+    def limits_tokens(self) -> bool:
+        """Whether tokens have a limit, so that a server must state how many it read and wrote."""
         return self._max_tokens is not None
 
     def ask(self) -> None:
-        """Before a request.
+        """Count one request that is about to be sent.
 
         Raises:
             UserError: the budget is spent.
@@ -47,7 +52,7 @@ class Budget:
             self.requests += 1
 
     def add(self, tokens: int) -> None:
-        """What an answer says was read and written."""
+        """Count the tokens that an answer says were read and written."""
         with self._lock:
             self.tokens += tokens
 

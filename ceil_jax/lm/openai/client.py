@@ -1,95 +1,86 @@
-"""JSON over HTTP to one server: retries, a deadline, a limit on what runs at once, a budget."""
+"""Requests of JSON to one server, many at a time."""
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.openai.budget import Budget
-from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.openai.budget import RequestBudget
+from ceil_jax.lm.openai.config import EndpointConfig, read_key
 
-LONGEST_WAIT = 60.0
-"""Seconds between two attempts at most, unless the server asks for more."""
-LONGEST_RETRY_AFTER = 900.0
-"""A server that asks for more than a quarter of an hour will not answer this run."""
-IN_PASSING = {408, 425, 429}
-"""Statuses below 500 that another attempt may mend."""
+try:
+    import httpx2
+    import openai
+
+    from ceil_jax.lm.openai.attempt import ANSWER, ATTEMPT, AttemptClient, said
+except ModuleNotFoundError as missing:
+    raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-
-class _Passing(Exception):
-    """A failure that another attempt may mend."""
-
-    def __init__(self, reason: str, after: float | None = None, reached: bool = True) -> None:
-        super().__init__(reason)
-        self.after, self.reached = after, reached
+_KEPT = "Finished work is kept: run the same command again"
 
 
 class Client:
-    """Talks JSON with the server at `base`. Any thread may use it.
+    """Asks the server at `base`. Any thread may use it.
 
-    A request fails for good at 4xx (408, 425 and 429 apart), at a redirect, at HTML and at other JSON than an
-    object; anything else is tried again after a wait that doubles, drawn between half of it and all of it so
-    that clients do not come back together. Where the server says Retry-After, at least so long. A server that
-    cannot be reached at all the first time is not tried again.
+    The openai package repeats what fails in passing: 408, 409, 429 and 5xx, time-outs, lost connections and
+    answers that are not whole JSON. It waits as long as the server's Retry-After says, and gives up where that is
+    more than two minutes. Everything else fails at once: other statuses of 4xx, redirects, HTML, JSON that is no
+    object, and a server that cannot be reached the first time.
+
+    Args:
+        base: the address, without a slash at its end.
+        config: how the server is asked.
 
     Raises:
-        UserError: with the server's own message, in which the key, should it stand there, is replaced.
+        UserError: by every method, with the server's own message, in which the key, should it stand there, is
+            replaced; here, for settings below 1 and a key that is not set.
     """
 
-    def __init__(
-        self,
-        base: str,
-        config: EndpointConfig,
-        *,
-        wait: Callable[[float], Any] | None = None,
-    ) -> None:
-        try:
-            import httpx2
-        except ModuleNotFoundError:
-            raise UserError("httpx2 is not installed; pip install 'ceil-jax[endpoint]'") from None
-
+    def __init__(self, base: str, config: EndpointConfig) -> None:
+        for name in ("concurrency", "batch", "attempts"):
+            if getattr(config, name) < 1:
+                raise UserError(f"--endpoint.{name} is {getattr(config, name)}; it must be 1 or more")
         self.base = base
-        self.budget = Budget(base, config.max_requests, config.max_tokens)
+        self.budget = RequestBudget(base, config.max_requests, config.max_tokens)
         self._config = config
         self._key = read_key(config.api_key_env)
-        self._stopped = threading.Event()
-        self._wait = self._stopped.wait if wait is None else wait
-        self._answered = False
-        self._errors = httpx2
-        self._http = httpx2.Client(
+        self._http = AttemptClient(self.budget, config, self._key)
+        self._openai = openai.OpenAI(
+            base_url=base,
+            # `AttemptClient` sends the key; without an argument, the package would look for one
+            api_key="none",
+            max_retries=config.attempts - 1,
             timeout=config.timeout,
-            limits=httpx2.Limits(max_connections=config.concurrency),
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            http_client=self._http,
         )
 
     def get(self, path: str) -> dict[str, Any]:
-        """The answer to a GET, which costs nothing."""
-        return self._asked("GET", path, None)
+        """Return the JSON object that answers a GET."""
+        return self._asked(path, lambda url: self._openai.get(url, cast_to=httpx2.Response))
 
-    def post(self, path: str, body: dict[str, Any], *, free: bool = False) -> dict[str, Any]:
-        """The answer to a POST; `free` of the budget where no model works for it."""
-        answer = self._asked("POST", path, body, free)
-        if not free:
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON object that answers a POST, and count the tokens that it states."""
+        answer = self._asked(path, lambda url: self._openai.post(url, cast_to=httpx2.Response, body=body))
+        if path != "/tokenize":
             self.budget.add(self._tokens(answer, path))
         return answer
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
-        """`work` of each item, in order, as many at a time as the limit allows.
+        """Return `work` of each item, in order, as many at a time as the configuration allows.
 
-        At the first failure nothing more is begun, and waits end.
+        At the first failure, nothing more is begun.
+
+        Args:
+            work: makes requests of this client.
+            items: what to work on.
+            what: the progress bar's name.
         """
         if len(items) < 2:
             return [work(item) for item in items]
@@ -105,141 +96,55 @@ class Client:
 
                 return list(pool.map(counted, items))
         except BaseException:
-            self._stopped.set()
+            self._http.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
             pool.shutdown(wait=True)
-            self._stopped.clear()
+            self._http.stopped.clear()
 
-    def _asked(
-        self, method: str, path: str, body: dict[str, Any] | None, free: bool = True
-    ) -> dict[str, Any]:
-        for attempt in range(1, self._config.attempts + 1):
-            if not free:
-                self.budget.ask()
-            try:
-                return self._once(method, path, body)
-            except _Passing as failure:
-                last = failure
-            if not (last.reached or self._answered):
-                raise UserError(f"{self._url(path)}: {last}; is the server running there?") from None
-            if attempt < self._config.attempts and not self._stopped.is_set():
-                self._wait(self._delay(attempt, last.after, path))
-        raise UserError(
-            f"{self._url(path)}: {last}; given up after {self._config.attempts} attempts. Finished work is "
-            "kept: run the same command again once the server answers"
-        )
-
-    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        deadline = time.monotonic() + self._config.timeout
-        late = f"no whole answer within {self._config.timeout:g} s"
-        pieces = []
+    def _asked(self, path: str, ask: Callable[[str], httpx2.Response]) -> dict[str, Any]:
+        url = self.base + path if path != "/tokenize" else self.base.removesuffix("/v1") + path
         try:
-            with self._http.stream(method, self._url(path), json=body) as response:
-                self._answered = True
-                # the library's own limit is on each read: a body that trickles would never meet it
-                for piece in response.iter_bytes():
-                    pieces.append(piece)
-                    if time.monotonic() > deadline:
-                        raise _Passing(late)
-        except self._errors.ConnectError as error:
-            raise _Passing(f"cannot connect ({error})", reached=False) from None
-        except self._errors.TimeoutException:
-            raise _Passing(late) from None
-        except self._errors.RequestError as error:
-            raise _Passing(f"the connection was lost ({type(error).__name__})") from None
-        text = b"".join(pieces).decode(errors="replace")
-        return self._read(path, response.status_code, response.headers, text)
+            response = ask(url)
+        except UserError as error:
+            raise UserError(self._without_key(str(error))) from None
+        except openai.APIStatusError as error:
+            raise UserError(self._without_key(self._refusal(url, error.response))) from None
+        except openai.APITimeoutError:
+            failure = f"no whole answer within {self._config.timeout:g} s"
+            raise UserError(self._given_up(url, failure, self._config.attempts)) from None
+        except openai.APIConnectionError as error:
+            failure = f"the connection failed ({error.__cause__ or type(error).__name__})"
+            raise UserError(self._given_up(url, self._without_key(failure), self._config.attempts)) from None
+        return response.extensions[ANSWER]
 
-    def _read(self, path: str, status: int, headers: Any, text: str) -> dict[str, Any]:
-        """The object in a whole answer, or what went wrong."""
-        if status in IN_PASSING or status >= 500:
-            raise _Passing(f"HTTP {status}: {self._message(text)}", _retry_after(headers.get("retry-after")))
+    def _refusal(self, url: str, response: httpx2.Response) -> str:
+        """Why an answer with another status than success is the last one."""
+        status, asked = response.status_code, response.headers.get("retry-after")
         if 300 <= status < 400:
-            raise UserError(
-                f"{self._url(path)} redirects to {headers.get('location')}; give that address instead"
-            )
-        if status >= 400:
-            raise UserError(f"{self._url(path)}: HTTP {status}: {self._message(text)}")
-        if text.lstrip().startswith("<"):
-            raise UserError(
-                f"{self._url(path)} answers with a web page, not JSON; give the address of the interface, "
-                "which often ends in /v1"
-            )
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            raise _Passing(f"an answer of {len(text)} characters that is not whole JSON") from None
-        if not isinstance(answer, dict) or "error" in answer:
-            raise UserError(f"{self._url(path)}: expected a JSON object, found {self._message(text)}")
-        return answer
+            return f"{url} redirects to {response.headers.get('location')}; give that address instead"
+        failure = f"HTTP {status}: {said(response.text)}"
+        if status not in (408, 409, 429) and status < 500:
+            return f"{url}: {failure}"
+        if asked is not None and response.extensions[ATTEMPT] < self._config.attempts:
+            return f"{url}: {failure}; it asks to come back later (Retry-After: {asked}). {_KEPT} then"
+        return self._given_up(url, failure, response.extensions[ATTEMPT])
 
-    def _delay(self, attempt: int, after: float | None, path: str) -> float:
-        if after is not None and after > LONGEST_RETRY_AFTER:
-            raise UserError(
-                f"{self._url(path)} asks to come back after {after:,.0f} s; finished work is kept: run the same "
-                "command again then"
-            )
-        back_off = min(self._config.back_off * 2 ** (attempt - 1), LONGEST_WAIT) * random.uniform(0.5, 1)
-        return max(back_off, after or 0.0)
+    def _given_up(self, url: str, failure: str, attempts: int) -> str:
+        return f"{url}: {failure}; given up after {attempts} attempts. {_KEPT} once the server answers"
 
     def _tokens(self, answer: dict[str, Any], path: str) -> int:
+        """The number of tokens that an answer says were read and written."""
         usage = answer.get("usage") or {}
         parts = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]
         total = usage.get("total_tokens") or sum(parts)
-        if not total and self.budget.counts_tokens:
+        if not total and self.budget.limits_tokens:
             raise UserError(
-                f"{self._url(path)} does not state its usage, so tokens cannot be counted; "
+                f"{self.base}{path} does not state its usage, so tokens cannot be counted; "
                 "use --endpoint.max-requests in place of --endpoint.max-tokens"
             )
         return int(total)
 
-    def _message(self, text: str) -> str:
-        """What an error's body says, in one line of at most 200 characters, without the key."""
-        try:
-            content = json.loads(text)
-        except ValueError:
-            content = None
-        said: Any = text
-        if isinstance(content, dict):
-            error = content.get("error")
-            inner = error.get("message") if isinstance(error, dict) else error
-            said = inner or content.get("message") or content.get("detail") or text
-        line = " ".join(str(said).split())
-        if self._key:
-            line = line.replace(self._key, "***")
-        return line[:200] or "no message"
-
-    def _url(self, path: str) -> str:
-        return self.base + path if path != "/tokenize" else self.base.removesuffix("/v1") + path
-
-
-def read_key(variable: str | None) -> str | None:
-    """The key in the environment variable of that name; None where no name is given.
-
-    Raises:
-        UserError: the variable is not set, or holds what cannot stand in a header.
-    """
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise UserError(f"the environment variable {variable} is not set; it should hold the endpoint's key")
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise UserError(f"the environment variable {variable} holds characters that no key has")
-    return key
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds: a header holds a number of them or a date; None where it holds neither."""
-    if value is None:
-        return None
-    try:
-        return max(float(value), 0.0)
-    except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
-    except ValueError:
-        return None
+    def _without_key(self, message: str) -> str:
+        return message.replace(self._key, "***") if self._key else message

@@ -1,4 +1,4 @@
-"""Whether a server's log-probabilities are what they should be, asked before the first score."""
+"""The probe: are a server's log-probabilities what they should be? Asked before the first score."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
 
 DRIFT = 0.3
-"""Nats by which a token may differ between two readings: bfloat16 logits of 16 to 32 are 0.125 apart."""
+"""The most nats by which a token's log-probability may differ between two readings: bfloat16 logits of 16 to 32
+are 0.125 apart."""
 SURPRISE = 1.0
-"""Nats by which an expected word must be more likely than one that has never stood there."""
+"""The fewest nats by which an expected word must be more likely than a word that is new to the text."""
 
 Score = Callable[[str], TokenScores]
 
 
 def probe(score: Score, where: str) -> None:
-    """Scores a known text two ways, in two orders, twice.
+    """Score a known prompt with two endings, in two orders, twice.
 
-    The text repeats two colours in turn, behind random digits so that nothing of it is in a server's cache,
-    and is long enough to fill several of the blocks of 16 tokens that prefix caches keep.
+    The prompt repeats two colours in turn. It begins with random digits, so that nothing of it is in a server's
+    cache, and is long enough to fill several of the blocks of 16 tokens that prefix caches keep.
 
-    - The prompt's tokens must have log-probabilities at all: llama.cpp's server gives those of what it wrote,
-      `transformers serve` none.
-    - The colour that comes next must be more likely than another word. Where each log-probability belongs to
-      the token before or behind, it is not.
-    - The prompt alone, the prompt with the one ending and with the other must agree in the prompt's tokens,
-      and whichever was asked first, a second time must agree with the first: with prefix caching, some
-      versions of vLLM give prompt tokens that were read before whatever was in memory.
+    - The prompt's tokens must have log-probabilities: llama.cpp's server gives those of the generated tokens
+      only, `transformers serve` none.
+    - The colour that comes next must be more likely than another word. It is not where each log-probability
+      belongs to the token before or behind.
+    - The prompt alone and the prompt with either ending must agree in the prompt's tokens, and each text must
+      have the same log-probabilities the second time: with prefix caching, some versions of vLLM return stale
+      memory for prompt tokens that were read before.
+
+    Args:
+        score: a text → its tokens' log-probabilities, asked anew each time.
+        where: the server's address, for messages.
 
     Raises:
-        UserError: one line that says what to do.
+        UserError: the server fails the probe; the message says what to do.
     """
     prompt = f"Sample {secrets.randbelow(10**8):08d}:" + " red blue" * 48 + " red"
     expected, odd = prompt + " blue", prompt + " stone"
@@ -57,7 +62,7 @@ def probe(score: Score, where: str) -> None:
 
 
 def _continuation(scores: TokenScores, text: str, start: int, where: str) -> range:
-    """The places of the last word's tokens, with their log-probabilities there."""
+    """The places of the last word's tokens, once every token of the text has a log-probability."""
     if sum(log_prob is not None for log_prob in scores.log_probs) < 2:
         raise UserError(
             f"{where} returns no log-probabilities of the prompt (asked with echo and logprobs), so it can "
@@ -82,7 +87,7 @@ def _total(scores: TokenScores, places: range) -> float:
 
 
 def _agree(one: TokenScores, two: TokenScores, length: int, what: str, where: str) -> None:
-    """That two readings give the first `length` tokens the same log-probabilities."""
+    """Check that two readings give the first `length` tokens the same log-probabilities."""
     if one.tokens[:length] != two.tokens[:length]:
         raise UserError(
             f"{where}: the same text has other tokens when it is read with {what}; update the server"

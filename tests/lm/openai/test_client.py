@@ -4,6 +4,8 @@ import json
 import socket
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from lm_server import QUICK, Server, listening
@@ -34,11 +36,12 @@ def well(server):
     server.clear()
 
 
-class Waits(list):
-    """What a client waited, instead of waiting."""
-
-    def __call__(self, seconds):
-        self.append(seconds)
+@pytest.fixture(autouse=True)
+def waits(monkeypatch):
+    """The seconds that clients would have waited between attempts; nobody waits."""
+    waited = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    return waited
 
 
 def message(client, path="/completions"):
@@ -57,6 +60,7 @@ def message(client, path="/completions"):
         (502, {}, b""),
         (429, {"retry-after": "0.01"}, b'{"error": {"message": "slow down"}}'),
         (408, {}, b"{}"),
+        (409, {}, b"{}"),
         (200, {}, b'{"choices": [{"index": 0, "te'),
         (200, {}, b""),
         "drop",
@@ -80,22 +84,29 @@ def test_a_slow_body_ends_at_the_deadline(server, address):
     )
 
 
-def test_waits_double_with_jitter_and_retry_after_goes_first(server, address):
+def test_waits_double_with_jitter_and_retry_after_goes_first(server, address, waits):
     server.faults = [BUSY, BUSY, BUSY, (429, {"retry-after": "7"}, b""), BUSY]
-    waits = Waits()
-    Client(address, replace(QUICK, back_off=1.0), wait=waits).post("/completions", BODY)
-    longest = [1, 2, 4, 8, 16]
+    Client(address, replace(QUICK, back_off=1.0)).post("/completions", BODY)
+    longest = [1, 2, 4, 7, 16]
     assert len(waits) == 5
-    assert all(most / 2 <= wait <= most for wait, most in zip(waits[:3], longest[:3], strict=True))
-    assert 7 <= waits[3] <= 8
+    assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
+    assert waits[3] == 7
     assert waits[:3] != longest[:3]
 
 
-def test_a_date_in_retry_after_that_has_passed_does_not_wait(server, address):
-    server.faults = [(429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, b"")]
-    waits = Waits()
-    Client(address, QUICK, wait=waits).post("/completions", BODY)
-    assert waits == [pytest.approx(0.00075, abs=0.0003)]
+def test_a_date_in_retry_after_is_waited_for_and_one_that_has_passed_is_not(server, address, waits):
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    server.faults = [(429, {"retry-after": date}, b"") for date in ("Wed, 21 Oct 2015 07:28:00 GMT", later)]
+    Client(address, QUICK).post("/completions", BODY)
+    assert waits[0] <= 0.5
+    assert 50 < waits[1] <= 60
+
+
+def test_lost_connections_are_waited_for_as_the_openai_package_does(server, address, waits):
+    server.faults = ["drop"] * 5
+    Client(address, QUICK).post("/completions", BODY)
+    assert all(0 < wait <= 8 for wait in waits)
+    assert len(waits) == 5
 
 
 def test_giving_up_says_why_and_what_is_kept(server, address):
@@ -118,7 +129,8 @@ def test_giving_up_says_why_and_what_is_kept(server, address):
         ((200, {}, b"<!doctype html><title>Welcome</title>"), "a web page, not JSON"),
         ((200, {}, b"[]"), "expected a JSON object"),
         ((200, {}, b'{"error": "no such engine"}'), "no such engine"),
-        ((429, {"retry-after": "86400"}, b""), "asks to come back after 86,400 s"),
+        ((429, {"retry-after": "86400"}, b""), "asks to come back later (Retry-After: 86400)"),
+        ((503, {"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, b""), "come back later (Retry-After: Wed"),
     ],
     ids=str,
 )
@@ -152,12 +164,55 @@ def test_connections_dropped_before_an_answer():
         thread.join()
 
 
-def test_nobody_there_is_said_at_once():
+def test_nobody_there_is_said_at_once(waits):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    waits = Waits()
-    assert "is the server running there?" in message(Client(f"http://127.0.0.1:{port}/v1", QUICK, wait=waits))
+    assert "is the server running there?" in message(Client(f"http://127.0.0.1:{port}/v1", QUICK))
     assert waits == []
+
+
+def test_a_server_that_was_there_is_tried_again_when_it_cannot_be_reached(waits):
+    """It answers once and then closes its port, as a server that restarts."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(2**16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", QUICK)
+        client.get("/models")
+        thread.join()
+    assert "the connection failed" in (said := message(client)) and "given up after 6 attempts" in said
+    assert len(waits) == 5
+
+
+def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, server, address):
+    monkeypatch.setenv("HTTP_PROXY", address.removesuffix("/v1"))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    server.faults = [(200, {}, b'{"choices": []}')]
+    assert Client("http://llm.invalid/v1", QUICK).post("/completions", BODY) == {"choices": []}
+    assert server.headers[-1][b"host"] == b"llm.invalid"
+
+
+def test_after_a_failure_nothing_more_is_sent_and_the_client_can_be_used_again(server, address):
+    client = Client(address, replace(QUICK, concurrency=2, attempts=1))
+    server.faults = [(400, {}, b"no")]
+    with pytest.raises(UserError, match="HTTP 400: no"):
+        client.map(lambda _: client.post("/completions", BODY), range(200), "x")
+    assert len(server.requests) < 200
+    assert len(client.map(lambda _: client.post("/completions", BODY), range(3), "x")) == 3
+
+
+@pytest.mark.parametrize("name", ["concurrency", "batch", "attempts"])
+def test_settings_below_one_are_refused(name):
+    with pytest.raises(UserError, match=rf"--endpoint.{name} is 0; it must be 1 or more"):
+        Client("http://127.0.0.1:1/v1", replace(QUICK, **{name: 0}))
 
 
 def test_no_more_at_once_than_the_limit(server, address):
@@ -205,6 +260,18 @@ def test_the_key_goes_to_the_server_and_nowhere_else(monkeypatch, server, addres
     assert "bad key ***" in said[-1]
     assert server.headers[-1][b"authorization"] == f"Bearer {KEY}".encode()
     assert not [text for text in [*said, caplog.text] if KEY in text]
+
+
+def test_what_the_environment_says_of_another_server_is_not_sent(monkeypatch, server, address):
+    monkeypatch.setenv("SERVER_KEY", KEY)
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "others-secret")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: others-secret\nX-Team: others-secret")
+    Client(address, QUICK).post("/completions", BODY)
+    assert b"authorization" not in server.headers[-1]
+    Client(address, replace(QUICK, api_key_env="SERVER_KEY")).post("/completions", BODY)
+    assert server.headers[-1][b"authorization"] == f"Bearer {KEY}".encode()
+    assert "others-secret" not in str(server.headers)
 
 
 @pytest.mark.parametrize("value", [None, "", "two words", "naïve"])

@@ -348,7 +348,7 @@ def over_http(address, out, **changes):
 
 def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     _, address = locked
-    for logger in ("ceil_jax", "httpx2", "httpcore2"):
+    for logger in ("ceil_jax", "openai", "httpx2", "httpcore2"):
         caplog.set_level(logging.DEBUG, logger)
     methods = ["random", "topk", "dpp"]
     remote = Pipeline(over_http(address, tmp_path / "remote"), TASK)
