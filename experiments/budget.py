@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from drawing import lines_of
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.experiment_table import ExperimentTable
@@ -37,7 +37,7 @@ ROWS = {
 }
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [
         Entry(
             row,

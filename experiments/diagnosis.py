@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.diagnosis import diagnose, lines
@@ -29,7 +29,7 @@ from ceil_jax.report.table import Table
 ROWS = ("random", "bm25", "topk", "epr", "ceil_topk", "ceil")
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [Entry(METHODS[method].label, config.task, Cell(config, method)) for method in ROWS]
 
 

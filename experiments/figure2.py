@@ -10,22 +10,29 @@ another. The last row of each is DPP-MAP with the encoder as loaded. With one LM
 Expected: of what CEIL adds to DPP-MAP where its own LM answers, half is left where another does.
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Measured
-from ceil_jax.report.plots import draw_matrix, panels
+from ceil_jax.report.plots import panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"
 ANSWERED, UNTRAINED = "answered by", "not trained"
 
 
-def entries(config: RunConfig, options: Options) -> list[Entry]:
+def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     lms = options.lms or (config.lm,)
     found = []
     for source in options.tasks or (config.task,):
@@ -58,6 +65,29 @@ def draw(table: ExperimentTable):
         panel.set_ylabel("trained on")
         panel.set_title(title, fontsize="medium")
     return figure
+
+
+def draw_matrix(
+    axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str
+) -> None:
+    """Draw a heat map with the number in each cell; NaN stays white.
+
+    Args:
+        axes: the panel.
+        rows: labels of the rows.
+        columns: labels of the columns.
+        values: float [rows, columns].
+        label: the label of the colour bar.
+    """
+    image = axes.imshow(np.ma.masked_invalid(values), cmap="cividis", aspect="auto")
+    axes.figure.colorbar(image, ax=axes, label=label)
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "white" if value < middle else "black"
+            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
 
 
 EXPERIMENT = Experiment("figure2", "Figure 2: transfer of CEIL", entries, draw)

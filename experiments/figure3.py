@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from drawing import lines_of
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.experiment_table import ExperimentTable
@@ -24,7 +24,7 @@ TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
 METHODS_BY_EXAMPLES = ("topk", "dpp", "epr", "ceil")
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     found = [
         Entry(METHODS[method].label, f"K = {shots}", Cell(replace(config, shots=shots), method))
         for method in METHODS_BY_EXAMPLES

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
@@ -31,7 +31,7 @@ SHORTLIST = 800
 EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, SHORTLIST + 1)
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     config = replace(config, shortlist=SHORTLIST)
     return [
         Entry("CEIL", config.task, Cell(config, "ceil")),

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
@@ -21,7 +21,7 @@ from ceil_jax.report.table import Number, Table
 from ceil_jax.training.loop import QUALITY
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [Entry("EPR", config.task, Cell(config, "epr")), Entry("CEIL", config.task, Cell(config, "ceil"))]
 
 

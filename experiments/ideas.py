@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
@@ -36,7 +36,7 @@ from ceil_jax.tasks import task_spec
 PAPER = "CEIL as in the papers"
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     variants = {
         PAPER: config,
         "example with output": replace(config, context="example"),

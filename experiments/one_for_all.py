@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.grid import Cell, Entry
 
 
-def entries(config: RunConfig, options: Options) -> list[Entry]:
+def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     everything = tuple(replace(config, task=task) for task in options.tasks)
     others = tuple(one for one in everything if one.task != config.task)
     if not others:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.experiment_table import ExperimentTable
@@ -24,7 +24,7 @@ PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", 
 ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     paper = task_spec(config.task).paper
     return [
         Entry(METHODS[method].label, config.task, Cell(config, method), paper.get(PAPER.get(method, "")))

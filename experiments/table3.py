@@ -12,7 +12,7 @@ import sys
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.grid import Cell, Entry
@@ -20,7 +20,7 @@ from ceil_jax.report.grid import Cell, Entry
 ROWS = ("random", "bm25", "topk", "dpp", "epr", "ceil")
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [Entry(METHODS[method].label, config.task, Cell(config, method)) for method in ROWS]
 
 

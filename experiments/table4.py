@@ -13,7 +13,7 @@ from typing import Literal
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
@@ -28,7 +28,7 @@ SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
 SUBSETS = (10, 50)
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [
         Entry(
             row,

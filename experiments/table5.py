@@ -13,7 +13,7 @@ from typing import Literal
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.grid import Cell, Entry
 
@@ -21,7 +21,7 @@ STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr
 LOSSES: dict[str, Literal["info_nce", "pairwise"]] = {"InfoNCE": "info_nce", "pairwise": "pairwise"}
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     untrained = [Entry("base encoder", "no CEIL training, top-k", Cell(config, "topk"))]
     untrained += [Entry("EPR", "no CEIL training, top-k", Cell(config, "epr"))]
     return untrained + [

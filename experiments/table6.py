@@ -10,14 +10,14 @@ import sys
 
 from drawing import points
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.grid import Cell, Entry
 
 ROWS = {"base encoder": ("topk", "dpp"), "EPR": ("epr", "epr_map"), "CEIL": ("ceil_topk", "ceil")}
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [
         Entry(row, inference, Cell(config, method))
         for row, methods in ROWS.items()

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from drawing import lines_of
 
-from ceil_jax.cli.experiment import Experiment, Options
+from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
@@ -23,7 +23,7 @@ from ceil_jax.report.table import Number, Table
 SHORTLISTS = (50, 100, 200, 400, 800)
 
 
-def entries(config: RunConfig, _: Options) -> list[Entry]:
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     found = [Entry("EPR", "top-k", Cell(config, "epr"))]
     for n in SHORTLISTS:
         found.append(Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil"), least_bank=n))

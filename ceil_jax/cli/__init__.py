@@ -1,1 +1,10 @@
-"""cli"""
+"""The commands, and the runner of the scripts in `experiments/`; what they compute lives in the other rooms.
+
+- `main`: the command `ceil-jax`, and what all commands share (`command`)
+- `commands`: its sub-commands
+- `doctor`: what is installed, detected and cached on this machine
+- `serve_lm`: an LM and an encoder behind an OpenAI-compatible interface
+- `data_flags`: a named task, or a file of the user's own
+- `experiment`: a table or a figure as one script (`Experiment`, `ExperimentOptions`)
+- `helptext`: help texts of dataclass fields as paragraphs
+"""

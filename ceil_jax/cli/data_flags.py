@@ -1,4 +1,4 @@
-"""Which task a command is about: one of TASKS, or a file of the user's own."""
+"""The task of a command: one of TASKS, or a file of the user's own."""
 
 from __future__ import annotations
 
@@ -19,28 +19,32 @@ class OwnData:
     """A file of your own instead of a named task."""
 
     data: Path | None = None
-    """JSONL, CSV or parquet; a tenth of its inputs is held out as queries."""
+    """A JSONL, CSV or parquet file; a tenth of its inputs is held out as queries."""
     validation: Path | None = None
-    """Take the queries from this file instead."""
+    """Take the queries from this file, and hold nothing out."""
     input: str = "input"
-    """The column retrievers see."""
+    """The column that retrievers see."""
     output: str = "output"
     """The column with the answer."""
     template: str | None = None
-    """How an example stands in a prompt, as in '{text} It is {label}'; by default input, tab, output."""
+    """The text of an example in a prompt, such as '{text} It is {label}'; by default input, tab, output."""
     metric: str = "exact_match"
-    """A name in METRICS; "accuracy" makes the distinct answers the options to choose from."""
+    """A name in METRICS; with "accuracy" the LM chooses among the distinct outputs of the file."""
 
 
 NO_FILE = OwnData()
-"""The task is that of `--task`."""
+"""No file: use the task that `--task` names."""
 
 
 def load(config: RunConfig, own: OwnData) -> Task:
-    """The task of `--task`, or of `--data` where that is given; says what was read and where results go.
+    """Load the task of `--data` if it is given, else of `--task`, and log its size and the output folder.
+
+    Args:
+        config: names the task, its limits and the output folder.
+        own: the flags of `--data`.
 
     Raises:
-        UserError: flags of `--data` without it; what `load_task` and `load_file` raise.
+        UserError: flags of `--data` without it, or data that cannot be read.
     """
     from ceil_jax.tasks.draws import draw
     from ceil_jax.tasks.load import check_limits, load_file, load_task
@@ -49,7 +53,7 @@ def load(config: RunConfig, own: OwnData) -> Task:
         given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
         if given:
             raise UserError(
-                f"{', '.join(given)}: only with --data FILE; --task has columns and metric of its own"
+                f"{', '.join(given)}: only with --data FILE; a named task has its own columns and metric"
             )
         task = load_task(
             config.task,
@@ -58,7 +62,7 @@ def load(config: RunConfig, own: OwnData) -> Task:
             seed=config.data_seed,
             bank_limit=config.bank_limit,
         )
-        return _told(task, config)
+        return _logged(task, config)
     # a shell passes \\t and \\n as two characters
     pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
     check_limits(limit=config.limit, bank_limit=config.bank_limit)
@@ -76,10 +80,10 @@ def load(config: RunConfig, own: OwnData) -> Task:
         train=draw(task.train, config.bank_limit, config.data_seed),
         validation=draw(task.validation, config.limit, config.data_seed),
     )
-    return _told(task, config)
+    return _logged(task, config)
 
 
-def _told(task: Task, config: RunConfig) -> Task:
+def _logged(task: Task, config: RunConfig) -> Task:
     limited = " (--limit)" if len(task.validation) < task.available else ""
     if leads():
         bank = f"{len(task.train):,} examples in the bank"

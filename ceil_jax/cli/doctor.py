@@ -1,4 +1,4 @@
-"""What is installed, seen and cached on this machine, and what to do next."""
+"""Checks of this machine: what is installed, detected and cached, and what to do next."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ PROBES = {
     "torch": "import torch; n = torch.cuda.device_count(); "
     "print(json.dumps([torch.cuda.get_device_name(i) for i in range(n)] or ['cpu']))",
 }
-"""Run in processes of their own, both at once: a plugin that crashes takes only its probe with it."""
+"""Run in separate processes, both at once, so that a plugin that crashes ends only its probe."""
 
 PROBE_SECONDS = 60
 
 
 class Finding(NamedTuple):
-    """One line of the page."""
+    """One row of the table."""
 
     what: str
     found: str
     state: Literal["ok", "missing", "broken"] = "ok"
-    """Missing is a choice; broken keeps something from working."""
+    """missing: optional and not installed; broken: something does not work."""
     next: str = ""
-    """What to do about it."""
+    """The next step for the user."""
 
 
 def examine(runs: Path) -> list[Finding]:
-    """All findings; nothing is fetched or written.
+    """Return all findings. Nothing is downloaded or written.
 
     Args:
-        runs: the folder of stages.
+        runs: the folder of runs.
     """
     probes = {
         name: subprocess.Popen(
@@ -98,7 +98,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Each extra that the installed package names; those that only bundle others are left out."""
+    """Yield a finding for each extra of the installed package, except those that only bundle other extras."""
     wanted: dict[str, list[str]] = {}
     for requirement in _requirements():
         package = re.match(r"[\w.-]+", requirement)
@@ -120,7 +120,7 @@ def _requirements() -> list[str]:
 
 
 def _with_plugin(requirement: str) -> str:
-    """jax[cuda13] is jax and a plugin of that name."""
+    """Return the suffix that turns `jax` into the name of its CUDA plugin; empty for other requirements."""
     plugin = re.match(r"jax\[(cuda\d+)\]", requirement)
     return f"-{plugin[1]}-plugin" if plugin else ""
 
@@ -163,13 +163,13 @@ def _cache() -> Iterator[Finding]:
             size = " and as converted ".join(_mb(place) for place in places)
             yield Finding(f"  {name}", f"{size}, {asset.licence}")
         else:
-            yield Finding(f"  {name}", f"not fetched; the first use does it ({asset.licence})", "missing")
+            yield Finding(f"  {name}", f"not downloaded; the first use does it ({asset.licence})", "missing")
     compiled = compiled_folder(folder / "xla")
     yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}; deleting the folder is safe")
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the folder, or the first that exists above it, takes files."""
+    """Whether files can be written to the folder, or to its first parent that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK)
@@ -188,14 +188,14 @@ def _runs(folder: Path) -> Finding:
     reports = sorted(folder.glob("report-*/report.html"), key=lambda page: page.stat().st_mtime)
     found = f"{len(stages)} stages, {unfinished} unfinished, {len(reports)} reports, {_mb(folder)}"
     if unfinished:
-        return Finding(f"runs in {folder}", found, "ok", "the command that was stopped goes on where it was")
+        return Finding(f"runs in {folder}", found, "ok", "the interrupted command continues where it stopped")
     if reports:
         return Finding(f"runs in {folder}", found, "ok", f"open {reports[-1]}")
     return Finding(f"runs in {folder}", found)
 
 
 def _finished(stage: Path) -> bool:
-    """Rows of scores and predictions have no summary: whether all are there only the run itself can say."""
+    """Whether the stage has results. Journals of rows count: only the run knows how many rows there should be."""
     return any((stage / file).exists() for file in ("done.json", "rows.jsonl", "keyed_rows.jsonl"))
 
 

@@ -1,8 +1,7 @@
-"""Experiments: a table or a figure of the paper as one command, on a grid of runs."""
+"""An experiment: a table or a figure of the paper as one command, on a grid of runs."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ceil_jax.cli.helptext import ONE_PARAGRAPH
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
@@ -26,25 +26,23 @@ from ceil_jax.tasks import task_spec
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
-class Options:
-    """What an experiment is run on."""
+class ExperimentOptions:
+    """Options of an experiment besides those of a run."""
 
     tasks: tuple[str, ...] = ()
     """Names in TASKS; by default --task alone."""
     lms: tuple[str, ...] = ()
     """Names as in --lm, for experiments over several; by default --lm alone."""
     retriever: tuple[str, ...] = ()
-    """Only what is chosen by these methods, named as in `ceil-jax compare`; by default all."""
+    """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Of training; methods that are not trained run once."""
+    """Seeds of training; methods without training run once."""
     dry_run: bool = False
-    """Print what would run, its LM tokens and its time, and do nothing."""
+    """Print the stages that would run, their LM tokens and their time, and compute nothing."""
     record: Path | None = None
-    """A file of results, as in experiments/results.jsonl, that gets a line for every run."""
+    """Add a line for every run to this results file, such as experiments/results.jsonl."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,20 @@ class Experiment:
     """One table or figure."""
 
     name: str
-    """Of its script and its files."""
+    """The name of its script and of its files."""
     title: str
-    entries: Callable[[RunConfig, Options], list[Entry]]
-    """The numbers it wants of one task's configuration; the options name the other tasks and LMs."""
+    entries: Callable[[RunConfig, ExperimentOptions], list[Entry]]
+    """The entries for the configuration of one task; the options name the other tasks and LMs."""
     draw: Callable[[ExperimentTable], Figure]
     more: Callable[[Grid, ExperimentTable], ExperimentTable] | None = None
-    """What is measured besides, such as latencies, from runs that are finished."""
+    """Add what is measured on the finished runs, such as latencies."""
 
-    def run(self, config: RunConfig, options: Options) -> Path:
-        """Compute what is not on disk; the folder with `name`.md, .csv, .png and .pdf.
+    def run(self, config: RunConfig, options: ExperimentOptions) -> Path:
+        """Compute what is not on disk, and return the folder with `name`.md, .csv, .png and .pdf.
+
+        Args:
+            config: the settings of every run.
+            options: tasks, LMs, methods and seeds.
 
         Raises:
             UserError: an unknown task, no seeds, or all tasks failed.
@@ -95,23 +97,29 @@ class Experiment:
             raise UserError(f"without {', '.join(failed)}: {'; '.join(failed.values())}")
         return folder
 
-    def _configs(self, config: RunConfig, options: Options) -> list[RunConfig]:
+    def _configs(self, config: RunConfig, options: ExperimentOptions) -> list[RunConfig]:
         if not options.seeds:
             raise UserError("--seeds: give at least one")
         tasks = options.tasks or (config.task,)
         return [replace(config, task=task_spec(task).name) for task in tasks]
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """The script's command line; 0, or 2 after one line about what the user can mend."""
+        """Run the script's command line and return its exit code.
+
+        Args:
+            arguments: the command line; by default that of the process.
+        """
 
         def parsed(config: RunConfig, rest: list[str]) -> None:
             def parse(
-                options: Annotated[Options, tyro.conf.arg(name="")] = Options(),
+                options: Annotated[ExperimentOptions, tyro.conf.arg(name="")] = ExperimentOptions(),
                 config: Annotated[RunConfig, tyro.conf.arg(name="")] = config,
-            ) -> tuple[Options, RunConfig]:
+            ) -> tuple[ExperimentOptions, RunConfig]:
                 return options, config
 
-            options, config = tyro.cli(parse, prog=f"{self.name}.py", description=self.title, args=rest)
+            options, config = tyro.cli(
+                parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=ONE_PARAGRAPH
+            )
             self.run(config, options)
 
         return command(self.name, parsed, arguments)
@@ -126,7 +134,14 @@ def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
 
 
 def write(folder: Path, name: str, table: ExperimentTable, figure: Figure) -> None:
-    """The table as Markdown and CSV, the figure as PNG and PDF, each file whole or not at all."""
+    """Write the table as Markdown and CSV and the figure as PNG and PDF, each file whole or not at all.
+
+    Args:
+        folder: where to write.
+        name: the files' name without their suffix.
+        table: the experiment's table.
+        figure: its figure.
+    """
     with held(folder):
         stage = Stage(folder)
         stage.write(f"{name}.md", table.markdown().encode())

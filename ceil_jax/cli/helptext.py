@@ -1,26 +1,54 @@
-"""Help that is wrapped where the terminal ends, not where a docstring's lines do."""
+"""Help texts of dataclass fields: each field's docstring as one paragraph, wrapped where the terminal ends.
+
+tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `ONE_PARAGRAPH` is a
+registry for `tyro.cli` that joins the lines instead.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from dataclasses import fields, is_dataclass
-from types import MappingProxyType
+from functools import partial
+from itertools import pairwise
 from typing import get_type_hints
 
+from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
-def join_lines(*kinds: type) -> None:
-    """Give the fields of dataclasses, and of dataclasses in them, their docstrings as a line each.
+ONE_PARAGRAPH = ConstructorRegistry()
 
-    tyro reads a field's docstring with the indentation of its source, and takes an indented line for one that
-    is to stand alone.
-    """
-    from docstring_parser import parse_from_object
 
-    for kind in kinds:
-        types = get_type_hints(kind)
-        written = {param.arg_name: param.description or "" for param in parse_from_object(kind).params}
-        for field in fields(kind):
-            if written.get(field.name):
-                line = " ".join(written[field.name].split())
-                field.metadata = MappingProxyType({**field.metadata, "help": line})
-            if is_dataclass(types[field.name]):
-                join_lines(types[field.name])
+@ONE_PARAGRAPH.struct_rule
+def _of_dataclass(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """Build a dataclass from flags; generic types, and those without a default instance, are left to tyro."""
+    if not is_dataclass(info.type) or hasattr(info.type, "__parameters__"):
+        return None
+    if not isinstance(info.default, info.type):
+        return None
+    hints = get_type_hints(info.type, include_extras=True)
+    return StructConstructorSpec(
+        instantiate=info.type,
+        fields=tuple(
+            StructFieldSpec(
+                field.name,
+                hints[field.name],
+                getattr(info.default, field.name),
+                # read from the source only when help is asked for
+                helptext=partial(_docstring, info.type, field.name),
+            )
+            for field in fields(info.type)
+        ),
+    )
+
+
+def _docstring(kind: type, name: str) -> str | None:
+    """Return a field's docstring on one line; None if it has none."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, after in pairwise(definition.body):
+        match field, after:
+            case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))):
+                if found == name:
+                    return " ".join(text.split())
+    return None

@@ -1,4 +1,4 @@
-"""What the page's browser of examples is given: every run's rows, texts once, within a limit of size."""
+"""The data of the page's browser of examples: the rows of every run, each text once, within a size limit."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from typing import Any, NamedTuple
 from ceil_jax.report.run_tables import RunTable
 
 _LONGEST = 1500
-"""Characters of a text that are shown."""
+"""Maximum number of characters shown of a text."""
 
 
 class Browsable(NamedTuple):
-    """The browser's data as JSON that may stand in a script element, and what it leaves out."""
+    """The browser's data as JSON that is safe in a script element, and a note on what it leaves out."""
 
     content: str
     note: str
 
 
 def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
-    """The first queries of every run, as many as fit in `megabytes`; all where they do.
+    """Return the first queries of every run, as many as fit in `megabytes`.
 
-    The form is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
-    [[example, relevance, gain], …]] and a text is [id, input, output]; queries and examples are places in
-    `texts`. What is not finite is null.
+    The format is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
+    [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are indices into
+    `texts`. Numbers that are not finite become null.
+
+    Args:
+        tables: the tables of the page.
+        megabytes: size limit of the JSON, in MB.
     """
     longest = max((len(table.rows[0].scores) for table in tables), default=0)
     count, content = longest, _json([_table(table, longest) for table in tables])
     while len(content) > megabytes * 1e6 and count > 1:
-        # sizes grow a little slower than the number of queries, for texts are shared
+        # size grows a little more slowly than the number of queries, because texts are shared
         count = max(1, int(0.95 * count * megabytes * 1e6 / len(content)))
         content = _json([_table(table, count) for table in tables])
     note = ""
@@ -79,7 +83,7 @@ def _cut(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON in which nothing can end a script element or begin a comment."""
+    """Return JSON that can neither end a script element nor begin a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

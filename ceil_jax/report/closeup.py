@@ -1,4 +1,4 @@
-"""One query looked at closely: its candidates in the plane, the sets of two methods, their kernel."""
+"""The figure of a comparison: scores, and for one query its candidates, the sets of two methods and the kernel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
 
 _SHOWN = 50
-"""Candidates of the query that the page looks at."""
+"""Number of candidates of the query that are drawn."""
 
 
-class _View(NamedTuple):
-    """One query's candidates, and what methods chose among them."""
+class _Candidates(NamedTuple):
+    """One query's candidates, and the sets that methods choose among them."""
 
     vector: np.ndarray
     items: np.ndarray
@@ -27,7 +27,12 @@ class _View(NamedTuple):
 
 
 def closeup(pipeline: Pipeline, comparison: Comparison) -> bytes:
-    """A PNG: the scores and, where a method compares vectors, the query that tells two of them apart."""
+    """Return a PNG of the scores and, if a method uses an encoder, of a query on which two methods differ.
+
+    Args:
+        pipeline: the run behind the comparison.
+        comparison: its scores.
+    """
     view = None
     if any(METHODS[method].encoder for method in comparison.evaluations):
         view = _view(pipeline, comparison, pipeline.task.validation[_telling_query(comparison)])
@@ -35,19 +40,19 @@ def closeup(pipeline: Pipeline, comparison: Comparison) -> bytes:
 
 
 def _first_and_last(comparison: Comparison) -> tuple[str, str]:
-    """The two methods whose sets are drawn: top-k, or what comes nearest to it, and the table's last."""
+    """Return the two methods whose sets are drawn: top-k, EPR or DPP-MAP, and the last one of the table."""
     last = comparison.rows[-1].method
     return next((m for m in ("topk", "epr", "dpp") if m in comparison.evaluations), last), last
 
 
 def _telling_query(comparison: Comparison) -> int:
-    """The first query that the last method gets right and top-k wrong, else the first query."""
+    """Return the index of a query on which the last method scores higher than the first, else 0."""
     first, last = _first_and_last(comparison)
     return int(np.argmax(comparison.evaluations[last].scores > comparison.evaluations[first].scores))
 
 
-def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
-    """The query's nearest examples, their kernel, and the sets of two methods among them."""
+def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _Candidates:
+    """Return the query's nearest examples, their kernel, and the sets of two methods among them."""
     import jax.numpy as jnp
 
     from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
@@ -64,7 +69,7 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
         method: [r.position for r in pipeline.retrieve(method, [query])[0]]
         for method in dict.fromkeys((first, best))
     }
-    # what the methods chose outside the nearest is shown too
+    # examples that a method chose outside the nearest are drawn too
     extra = [p for picks in chosen.values() for p in picks if p not in set(np.asarray(near)[0].tolist())]
     positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)
     place = {int(p): i for i, p in enumerate(positions)}
@@ -76,10 +81,10 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _View:
         )
     )
     sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
-    return _View(vector[0], items[positions], positions, kernel, sets)
+    return _Candidates(vector[0], items[positions], positions, kernel, sets)
 
 
-def _figure(pipeline: Pipeline, comparison: Comparison, view: _View | None) -> bytes:
+def _figure(pipeline: Pipeline, comparison: Comparison, view: _Candidates | None) -> bytes:
     from ceil_jax.report.plots import draw_kernel, draw_plane, draw_scores, image, panels
 
     figure, axes = panels(1 if view is None else 3, 5.3, 4.8)

@@ -1,4 +1,4 @@
-"""Tables, figures and the browser of examples as one HTML file that needs no other and no network."""
+"""The HTML page: tables, charts, figures and the browser of examples in one self-contained file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from importlib import resources
 from typing import NamedTuple
 
 from ceil_jax.report.browser import browsable
-from ceil_jax.report.chart import scores_chart
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.table import Number, Table, signed
 from ceil_jax.store.rows import Cost
+
+_LEFT, _WIDTH, _STEP = 230, 520, 28
+"""Pixels: left margin, width of the axis, height of a row."""
 
 
 class Figure(NamedTuple):
@@ -32,15 +34,18 @@ def render(
     notes: Sequence[str] = (),
     megabytes: float,
 ) -> str:
-    """The page.
+    """Return the page as HTML.
 
-    Its policy forbids all scripts but its own, by hash, and every request, so that whatever an example
+    Its content security policy allows only its own script, by hash, and no requests, so that whatever an example
     contains stays text.
 
     Args:
-        costs: by stage or kind of stage.
-        notes: what a reader of the numbers should know, a paragraph each.
-        megabytes: the browser's share at most.
+        title: the page's heading.
+        tables: the tables, each with its chart.
+        figures: pictures below the browser.
+        costs: cost by stage or kind of stage.
+        notes: paragraphs that a reader of the numbers should know.
+        megabytes: size limit of the browser's data, in MB.
     """
     data = browsable(tables, megabytes)
     script, style = (_beside(f"page.{kind}") for kind in ("js", "css"))
@@ -77,7 +82,7 @@ def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.title)}</h2><p>{html.escape(table.lead)}</p>",
         _wide(table.table()),
-        scores_chart(table),
+        _scores_chart(table),
     ]
     if any(row.paper is not None for row in table.rows) or paper:
         others = f" Its other rows are {html.escape(paper)}." if paper else ""
@@ -91,6 +96,45 @@ def _section(table: RunTable) -> str:
             f"</summary><ul>{differences}</ul></details>"
         )
     return "".join(parts) + "</section>"
+
+
+def _scores_chart(table: RunTable) -> str:
+    """Return an SVG with a dot and an interval for each run, and a hollow diamond for the paper's number."""
+    values = [v for row in table.rows for v in (row.interval.low, row.interval.high, row.record.value)]
+    values += [row.paper for row in table.rows if row.paper is not None]
+    low, high = max(0.0, min(values) - 2), min(100.0, max(values) + 2)
+    scale = _WIDTH / max(high - low, 1e-9)
+    bottom = _STEP * len(table.rows) + 8
+
+    def x(value: float) -> str:
+        return f"{_LEFT + (value - low) * scale:.1f}"
+
+    parts = []
+    step = next(s for s in (1, 2, 5, 10, 20, 50) if (high - low) / s <= 8 or s == 50)
+    for tick in range(int(-(-low // step)) * step, int(high) + 1, step):
+        parts.append(
+            f'<line class="grid" x1="{x(tick)}" x2="{x(tick)}" y1="0" y2="{bottom}"/>'
+            f'<text x="{x(tick)}" y="{bottom + 16}" text-anchor="middle">{tick}</text>'
+        )
+    for place, row in enumerate(table.rows):
+        y = _STEP * place + _STEP // 2
+        kind = "learned" if row.record.method.startswith("ceil") else "plain"
+        label = row.label if len(row.label) <= 34 else row.label[:33] + "…"
+        parts.append(
+            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{html.escape(label)}</text>'
+            f'<line class="bar {kind}" x1="{x(row.interval.low)}" x2="{x(row.interval.high)}" y1="{y}" y2="{y}"/>'
+            f'<circle class="dot {kind}" cx="{x(row.record.value)}" cy="{y}" r="5">'
+            f"<title>{html.escape(row.label)}: {row.record.value:.1f} "
+            f"({row.interval.low:.1f} to {row.interval.high:.1f})</title></circle>"
+        )
+        if row.paper is not None:
+            at = x(row.paper)
+            parts.append(
+                f'<path class="paper" d="M{at} {y - 7}l7 7l-7 7l-7 -7z"><title>paper: {row.paper:.1f}</title></path>'
+            )
+    size = f"0 0 {_LEFT + _WIDTH + 20} {bottom + 24}"
+    title = html.escape(f"{table.title}: score of each method with its 95 % interval")
+    return f'<svg class="chart" viewBox="{size}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
 
 def _figure(figure: Figure) -> str:

@@ -1,4 +1,4 @@
-"""Figures: what people would rather look at than read. Colours are Okabe and Ito's, safe for the colour-blind."""
+"""Drawing functions for figures, in Okabe and Ito's palette, which colour-blind readers can tell apart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9
 def panels(
     count: int, width: float = 5.0, height: float = 4.4, columns: int | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels side by side, four a line unless `columns` says otherwise; none is left open."""
+    """Return a figure of panels side by side, and their axes. The figure is not registered with pyplot.
+
+    Args:
+        count: number of panels.
+        width: width of a panel in inches.
+        height: height of a panel in inches.
+        columns: panels per line; by default up to four.
+    """
     from matplotlib.figure import Figure
 
     columns = columns or min(count, 4)
@@ -34,14 +41,19 @@ def panels(
 
 
 def image(figure: Figure, kind: str = "png") -> bytes:
-    """A figure as the bytes of a PNG or PDF, which say nothing of when they were drawn."""
+    """Return a figure as the bytes of a PNG or PDF file, without the date, so that equal figures are equal files.
+
+    Args:
+        figure: what to save.
+        kind: "png" or "pdf".
+    """
     out = io.BytesIO()
     figure.savefig(out, format=kind, dpi=130, metadata={"CreationDate": None} if kind == "pdf" else None)
     return out.getvalue()
 
 
 def draw_scores(axes: Axes, comparison: Comparison) -> None:
-    """Each method's metric with its interval, the first method on top."""
+    """Draw each method's metric with its interval, the first method on top."""
     rows = comparison.rows[::-1]
     for place, row in enumerate(rows):
         bars = _bars(row.value, row.interval.low, row.interval.high)
@@ -55,20 +67,21 @@ def draw_scores(axes: Axes, comparison: Comparison) -> None:
 
 
 def _bars(value: float, low: float, high: float) -> list[list[float]]:
-    """The lengths of an interval's two arms; where it has no width, rounding may have put its ends across."""
+    """Return the lengths of the two error bars; rounding may put the ends of an empty interval on the wrong side."""
     return [[max(0.0, value - low)], [max(0.0, high - value)]]
 
 
 def draw_plane(
     axes: Axes, query: np.ndarray, items: np.ndarray, labels: Sequence[str], sets: Mapping[str, Sequence[int]]
 ) -> None:
-    """A query's candidates on their two principal axes, and the sets that methods choose.
+    """Draw a query's candidates on their two principal axes, and the sets that methods choose.
 
     Args:
+        axes: the panel.
         query: float [D], drawn as a star.
         items: float [n, D].
-        labels: the answer of each item, which gives its marker and its shade of grey.
-        sets: method → places among the items, ringed.
+        labels: the output of each item, which sets its marker and its shade of grey.
+        sets: method → indices of the items it chose, which are ringed.
     """
     centre = items.mean(axis=0)
     _, _, axes_of_items = np.linalg.svd(items - centre, full_matrices=False)
@@ -96,7 +109,13 @@ def draw_plane(
 
 
 def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:
-    """A conditional kernel as a heat map, items by relevance; chosen ones are marked on the diagonal."""
+    """Draw a conditional kernel as a heat map, with the chosen items marked on the diagonal.
+
+    Args:
+        axes: the panel.
+        kernel: float [n, n], items ordered by relevance.
+        chosen: indices of the chosen items.
+    """
     image = axes.imshow(kernel, cmap="cividis", interpolation="nearest")
     axes.figure.colorbar(image, ax=axes, label="L'ᵢⱼ / max L'")
     axes.scatter(chosen, chosen, marker="s", s=18, facecolors="none", edgecolors=RED, label="chosen by MAP")
@@ -116,7 +135,15 @@ def draw_points(
     papers: Sequence[float | None],
     xlabel: str,
 ) -> None:
-    """Values with intervals (value, low, high), the first on top; the paper's as open diamonds."""
+    """Draw values with their intervals, the first on top, and the paper's numbers as open diamonds.
+
+    Args:
+        axes: the panel.
+        labels: a label for each value.
+        values: (value, low, high).
+        papers: the paper's number beside each value, or None.
+        xlabel: the label of the horizontal axis.
+    """
     for place, (value, paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
         mean, low, high = value
         axes.errorbar(mean, place, xerr=_bars(mean, low, high), fmt="o", color=BLUE, capsize=3)
@@ -145,9 +172,16 @@ def draw_lines(
     ticks: Sequence[float] = (),
     names: Sequence[str] = (),
 ) -> None:
-    """Series of (x, value, low, high): colour and marker differ, the interval is a band.
+    """Draw lines that differ in colour and marker, with their intervals as bands.
 
-    With `names`, those of all panels of a figure, a series looks the same in each.
+    Args:
+        axes: the panel.
+        series: name → points (x, value, low, high).
+        xlabel: the label of the horizontal axis.
+        ylabel: the label of the vertical axis.
+        log: use a logarithmic horizontal axis.
+        ticks: ticks of the horizontal axis; by default the points' x.
+        names: the series of all panels of a figure, so that each looks the same in every panel.
     """
     styles = dict(zip(names or series, cycle(zip(PALETTE, MARKERS, strict=True)), strict=False))
     for name, points in series.items():
@@ -164,18 +198,3 @@ def draw_lines(
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="x-small")
-
-
-def draw_matrix(
-    axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str
-) -> None:
-    """A heat map [rows, columns] with the number in each cell; nan stays white."""
-    image = axes.imshow(np.ma.masked_invalid(values), cmap="cividis", aspect="auto")
-    axes.figure.colorbar(image, ax=axes, label=label)
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
-    for (row, column), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            colour = "white" if value < middle else "black"
-            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
-    axes.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
-    axes.set_yticks(range(len(rows)), rows)

@@ -1,4 +1,4 @@
-"""The two pages: of one comparison that just ran, and of whatever folders of stages hold."""
+"""Writes the two kinds of page: of a comparison that just ran, and of folders of finished runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from ceil_jax.store.stage import Stage
 log = logging.getLogger(__name__)
 
 MEGABYTES = 20.0
-"""Of the browser's data at most."""
+"""Default size limit of the browser's data, in MB."""
 _FIGURES = 24
+"""Maximum number of pictures on a page."""
 
 
 class Files(NamedTuple):
-    """What `write_report` wrote."""
+    """The files that `write_report` wrote."""
 
     page: Path
     figure: Path
@@ -37,9 +38,15 @@ class Files(NamedTuple):
 def write_report(
     folder: Path, pipeline: Pipeline, comparison: Comparison, megabytes: float = MEGABYTES
 ) -> Files:
-    """`report.html`, self-contained, with `report.png`, `results.csv` and `results.md` beside it.
+    """Write `report.html`, self-contained, and `report.png`, `results.csv` and `results.md` beside it.
 
-    Of several processes all must call it, and the first writes.
+    With several processes all must call it; the first one writes.
+
+    Args:
+        folder: where to write.
+        pipeline: the run.
+        comparison: its scores.
+        megabytes: size limit of the browser's data, in MB.
     """
     picture = closeup(pipeline, comparison)
     files = Files(folder / "report.html", folder / "report.png")
@@ -69,10 +76,17 @@ def write_report(
 
 
 def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Path:
-    """One page of every finished evaluation in the folders, and of the figures that lie beside their stages.
+    """Write one page of every finished evaluation in the folders, with the pictures beside their stages.
 
-    A root is a folder of stages, or one that holds such folders. What cannot be shown is said on the page
-    and in the log.
+    Evaluations that cannot be shown are named on the page and in the log.
+
+    Args:
+        roots: folders of stages, or folders that contain such folders.
+        out: the page to write.
+        megabytes: size limit of the browser's data, in MB.
+
+    Returns:
+        `out`.
 
     Raises:
         UserError: no such folder, no finished evaluation in any, or the page cannot be written.
@@ -114,7 +128,7 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
 
 
 def _stores(root: Path) -> list[Path]:
-    """The folders of stages in a folder: itself, or those directly in it.
+    """Return the folders of stages in a folder: itself, or those directly in it.
 
     Raises:
         UserError: there is no such folder.
@@ -127,9 +141,9 @@ def _stores(root: Path) -> list[Path]:
 
 
 def _figures(store: Path) -> list[Figure]:
-    """The pictures that comparisons and tables left beside the stages."""
+    """Return the pictures that comparisons and experiments left beside the stages."""
     files = [file for file in sorted(store.glob("*/*.png")) if not (file.parent / "key.json").exists()]
-    # two comparisons of the same runs draw the same
+    # two comparisons of the same runs draw the same picture
     pictures = {file.read_bytes(): f"{file.parent.name}/{file.name}" for file in reversed(files)}
     return [Figure(caption, png) for png, caption in reversed(pictures.items())]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ceil_jax.cli.helptext import ONE_PARAGRAPH
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
@@ -133,6 +134,7 @@ def main(options: Options, name: str, arguments: Sequence[str] | None = None) ->
             prog=f"{name}.py",
             description=kind.__doc__,
             args=rest,
+            registry=ONE_PARAGRAPH,
             default=replace(options, config=config),
         )
         if given.config.task != config.task:

@@ -55,7 +55,7 @@ def test_caches_and_runs_are_measured(here):
     assert findings["movie_reviews"].found == "1.5 MB, MIT"
     assert findings["compiled functions"].found.startswith("0.5 MB")
     assert findings[f"runs in {runs}"].found == "2 stages, 1 unfinished, 0 reports, 0.3 MB"
-    assert "goes on where it was" in findings[f"runs in {runs}"].next
+    assert "continues where it stopped" in findings[f"runs in {runs}"].next
     (runs / "report-films-1").mkdir()
     (runs / "report-films-1" / "report.html").touch()
     (runs / "ceil-2" / "done.json").touch()

@@ -3,11 +3,13 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from ceil_jax.cli.main import main
+from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 
 TINY = [
@@ -89,7 +91,8 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     assert "right answers of 64 training queries" in out
     assert "training then takes the λ tuned for" in " ".join(out.replace("│", " ").split())
     assert "share the halves that open" in out
-    # of the methods none is forgotten
+    assert not any(field.metadata for field in fields(RunConfig)), "a help text changed the class itself"
+    # no method is forgotten
     [rows] = re.findall(r"--retriever.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)
     assert set(METHODS) <= set(re.findall(r"\w+", rows))
 

