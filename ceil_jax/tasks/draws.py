@@ -1,4 +1,4 @@
-"""What is drawn by a seed: some of a list's items, and the random numbers of one text."""
+"""Draws by a seed: some of a list's items, and the random numbers of one text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
+
+from ceil_jax.errors import UserError
 
 T = TypeVar("T")
 
@@ -25,6 +27,20 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
     order = list(range(len(items)))
     random.Random(seed).shuffle(order)
     return [items[i] for i in sorted(order[:limit])]
+
+
+def check_limits(**limits: int | None) -> None:
+    """Refuse a limit below 1.
+
+    Args:
+        limits: name -> limit; None stands for no limit.
+
+    Raises:
+        UserError: a limit is below 1; the message names it.
+    """
+    for name, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise UserError(f"{name} is {limit}: expected at least 1, or none for all")
 
 
 def text_rng(text: str, *seeds: int) -> np.random.Generator:

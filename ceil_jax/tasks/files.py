@@ -1,17 +1,14 @@
-"""Rows from files of JSON lines, JSON, CSV and parquet, each knowing the line it stood on."""
+"""Local files to rows, each knowing the line it stood on, and rows to examples."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.formats import csv_rows, file_bytes, json_rows, jsonl_rows, parquet_rows
 from ceil_jax.tasks.spec import FieldError, Row
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet")
@@ -19,24 +16,30 @@ SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".par
 
 @dataclass(frozen=True)
 class Split:
-    """Rows and where each came from."""
+    """Rows, and where each of them came from."""
 
     source: str
     """A file, or a hub repository at a revision."""
     rows: Sequence[Row]
     lines: Sequence[int]
-    """Of each row: its line in a text file, its number (from 1) elsewhere."""
+    """For each row: its line in a text file, its number (from 1) elsewhere."""
     unit: str = "line"
+    """What `lines` counts: line or row."""
 
     def where(self, position: int) -> str:
+        """Return `FILE, line N` of a row, for a message."""
         return f"{self.source}, {self.unit} {self.lines[position]}"
 
 
 def read_split(path: Path) -> Split:
-    """The rows of one file, by its suffix.
+    """Return the rows of one file, by its suffix.
+
+    Args:
+        path: a file that ends in one of `SUFFIXES`.
 
     Raises:
-        UserError: no such file, an unknown suffix, no rows, or the first line that cannot be read.
+        UserError: there is no such file, its suffix is unknown, it holds no rows or more than the limits allow, or a
+            line cannot be read; the message names the first such line.
     """
     name = path.name.removesuffix(".gz")
     if path.is_dir():
@@ -45,20 +48,30 @@ def read_split(path: Path) -> Split:
         raise UserError(f"cannot read {path}: expected a file ending in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise UserError(f"no file {path}")
-    if name.endswith(".parquet"):
-        split = _parquet(path)
-    else:
-        read = _jsonl if name.endswith(".jsonl") else _json if name.endswith(".json") else _csv
-        numbered = list(read(path, _bytes(path)))
-        unit = "row" if name.endswith(".json") else "line"
-        split = Split(str(path), [row for _, row in numbered], [line for line, _ in numbered], unit)
-    if not split.rows:
+    try:
+        if name.endswith(".parquet"):
+            numbered = list(parquet_rows(path))
+        else:
+            read = (
+                jsonl_rows if name.endswith(".jsonl") else json_rows if name.endswith(".json") else csv_rows
+            )
+            numbered = list(read(path, file_bytes(path)))
+    except MemoryError:
+        raise UserError(f"cannot read {path}: its rows do not fit into memory") from None
+    if not numbered:
         raise UserError(f"{path} holds no rows")
-    return split
+    unit = "row" if name.endswith((".json", ".parquet")) else "line"
+    return Split(str(path), [row for _, row in numbered], [line for line, _ in numbered], unit)
 
 
 def find_split(folder: Path, *names: str) -> tuple[Path, bool] | None:
-    """(file, whole) of the first name with a file; a partial split's has a suffix: `train_sample.jsonl`."""
+    """Return (file, whether it is the whole split) for the first name that has a file; None if none has.
+
+    Args:
+        folder: where to look.
+        names: what the file may be called, without suffix. A part of a split has an addition to its name, as in
+            `train_sample.jsonl`, and is taken where no whole split is found.
+    """
     for name in names:
         for suffix in SUFFIXES:
             if (folder / f"{name}{suffix}").is_file():
@@ -70,102 +83,38 @@ def find_split(folder: Path, *names: str) -> tuple[Path, bool] | None:
     return None
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
+def read_examples(
+    split: Split,
+    name: str,
+    columns: Sequence[str],
+    example: Callable[[str, Row], Example],
+    keep: Callable[[Row], bool] | None = None,
+    enrich: Callable[[Row], Row] | None = None,
+) -> list[Example]:
+    """Return the example of each row of a split.
 
+    Args:
+        split: the rows.
+        name: the split's name. An example's id is this name and the row's place, also counting rows not kept.
+        columns: what every row must have.
+        example: (id, row) -> example; it raises FieldError for a row that it cannot read.
+        keep: which rows are wanted; all by default.
+        enrich: adds to a row what other files hold; nothing by default.
 
-def _lines(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        try:
-            yield number, line.decode("utf-8").rstrip("\r")
-        except UnicodeDecodeError as error:
+    Raises:
+        UserError: a row lacks a column or cannot be read; the message names the file, the line and the field.
+    """
+    examples = []
+    for position, row in enumerate(split.rows):
+        missing = [column for column in columns if column not in row]
+        if missing:
             raise UserError(
-                f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
-                f"{error.start + 1}); convert the file, for example with iconv"
-            ) from None
-
-
-def _parse(path: Path, line: int, content: str) -> object:
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        shown = content.strip()
-        raise UserError(f"{path}, line {line}: not JSON ({error}): {shown[:60]}") from None
-    except RecursionError:
-        raise UserError(f"{path}, line {line}: JSON nested too deeply") from None
-
-
-def _object(where: str, value: object) -> Row:
-    if not isinstance(value, dict):
-        raise UserError(f"{where}: expected an object of columns, found {type(value).__name__}")
-    for name, field in value.items():
-        if not _writable(name) or not _writable(field):
-            error = FieldError(
-                name, "text without halves of surrogate pairs, which UTF-8 cannot write", field
+                f"{split.where(position)}: no field {', '.join(map(repr, missing))}; it has {', '.join(row)}"
             )
-            raise UserError(f"{where}, {error}")
-    return value
-
-
-def _writable(value: object) -> bool:
-    """Whether UTF-8 can write what JSON has read: `"\\ud800"` is JSON and no text."""
-    if isinstance(value, str) and value.isascii():
-        return True
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _jsonl(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
-    for number, line in _lines(path, content):
-        if line.strip():
-            yield number, _object(f"{path}, line {number}", _parse(path, number, line))
-
-
-def _json(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
-    """A list of objects; the number of a row is its place in the list."""
-    value = _parse(path, 1, "\n".join(line for _, line in _lines(path, content)))
-    if not isinstance(value, list):
-        raise UserError(f"{path}: expected a JSON list of objects, found {type(value).__name__}")
-    for number, row in enumerate(value, 1):
-        yield number, _object(f"{path}, row {number}", row)
-
-
-def _csv(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
-    text = "\n".join(line for _, line in _lines(path, content))
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # 131,072 by default: less than some cells
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header: list[str] = []
-    start = 1
-    try:
-        for cells in reader:
-            line, start = start, reader.line_num + 1
-            if not cells:
-                continue
-            if not header:
-                header = cells
-                if len(set(header)) != len(header):
-                    raise UserError(f"{path}, line {line}: two columns have one name: {', '.join(header)}")
-            elif len(cells) != len(header):
-                raise UserError(f"{path}, line {line}: {len(cells)} cells, the header has {len(header)}")
-            else:
-                yield line, dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
-
-
-def _parquet(path: Path) -> Split:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        rows = pq.read_table(path).to_pylist()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
-    return Split(str(path), rows, range(1, len(rows) + 1), unit="row")
+        if keep is not None and not keep(row):
+            continue
+        try:
+            examples.append(example(f"{name}-{position}", enrich(row) if enrich else row))
+        except FieldError as error:
+            raise UserError(f"{split.where(position)}, {error}") from None
+    return examples

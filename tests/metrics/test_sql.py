@@ -1,6 +1,8 @@
 """Execution accuracy, and what SQL written by a language model may not do."""
 
 import hashlib
+import os
+import signal
 import sqlite3
 import time
 
@@ -150,6 +152,39 @@ def test_a_prediction_may_take_twice_the_gold_querys_time(database):
 def test_a_gold_query_that_does_not_run_is_told_apart(sandbox, database):
     outcome = sandbox.compare(database, "SELECT missing FROM cat", "SELECT 1")
     assert (outcome.outcome, outcome.detail) == ("gold failed", "no such column: missing")
+
+
+def kill_child(sandbox, times, monkeypatch):
+    """The system kills the child in the middle of a query, so many times."""
+    send, killed = sandbox._send, []
+
+    def sending(line):
+        send(line)
+        if len(killed) < times:
+            killed.append(sandbox._child.pid)
+            os.kill(sandbox._child.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(sandbox, "_send", sending)
+
+
+SLOW = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
+
+
+def test_a_child_killed_from_outside_is_started_again(database, monkeypatch, caplog):
+    with SqlSandbox() as sandbox:
+        kill_child(sandbox, 1, monkeypatch)
+        assert sandbox.compare(database, SLOW, "SELECT sum(n > 0) * 1999 / 2 FROM big").outcome == "equal"
+    assert not caplog.text
+
+
+def test_killed_twice_it_says_what_happened(database, monkeypatch, caplog):
+    with SqlSandbox() as sandbox:
+        kill_child(sandbox, 2, monkeypatch)
+        outcome = sandbox.compare(database, SLOW, "SELECT 1")
+        assert (outcome.outcome, outcome.detail) == ("killed from outside", "signal SIGKILL")
+        assert not outcome.right
+        assert sandbox.compare(database, "SELECT 1", "SELECT 1").right
+    assert "was killed from outside, twice (signal SIGKILL)" in caplog.text
 
 
 def question(id: str, database, query: str) -> Example:
