@@ -68,7 +68,8 @@ def _greedy_map(n: int, k: int, small: bool) -> Point:
     import numpy as np
 
     from benchmarks import workloads
-    from ceil_jax.dpp.greedy import GRAM_UP_TO, greedy_map_shortlists
+    from ceil_jax.dpp.greedy import GRAM_UP_TO
+    from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
     count, d, size = (8, 16, 200) if small else (256, 768, 20_000)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: formulas between dollars become MathML, which browsers draw without a script."""
+"""Hook for mkdocs that turns formulas between dollars into MathML, which browsers render without a script."""
 
 import re
 from typing import Any
@@ -8,14 +8,14 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.inlinepatterns import SimpleTextInlineProcessor
 
-# code, in which a dollar is a dollar, or a formula: on lines of its own, or within a line
+# either code, in which a dollar is only a dollar, or a formula, on its own lines or within a line
 PARTS = re.compile(
     r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S
 )
 
 
 class PlainUnderscores(Extension):
-    """Underscores are subscripts, as in L'_S of the docstrings; emphasis is written with asterisks."""
+    """Makes underscores plain text: they are subscripts, as in L'_S; emphasis is written with asterisks."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         # after links and tags, whose addresses hold underscores, and before emphasis
@@ -23,13 +23,13 @@ class PlainUnderscores(Extension):
 
 
 def on_config(config: Any) -> Any:
-    """The site's Markdown, which the docstrings are read by too."""
+    """Add `PlainUnderscores` to the site's Markdown, which also renders the docstrings."""
     config.markdown_extensions.append(PlainUnderscores())
     return config
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """The page with its formulas replaced."""
+    """Replace the formulas of a page."""
 
     def replaced(part: re.Match[str]) -> str:
         if part["code"] is not None:

@@ -24,6 +24,7 @@ from ceil_jax import (
     similarity_from_features,
     subset_log_det,
 )
+from ceil_jax.dpp.kernel import similarity as shifted_cosine
 from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, RED
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
@@ -103,7 +104,7 @@ centres = np.array([[0.5, 0.3], [-0.9, 0.8], [0.9, -1.2], [-1.6, -1.2]])
 points = np.concatenate([centre + 0.28 * rng.normal(size=(15, 2)) for centre in centres])
 vectors = plane_to_features(points)
 closeness = vectors @ plane_to_features(np.zeros((1, 2)))[0]
-relevance = (1 + closeness) / 2 - (1 + closeness.max()) / 2
+relevance = shifted_cosine(closeness) - shifted_cosine(closeness.max())
 K = 6
 
 

@@ -17,9 +17,16 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-CHECKED = ["dpp.kernel", "dpp.distribution", "dpp.greedy", "dpp.budgeted"]
-CHECKED += ["encoders.encoder", "encoders.transformer"]
-CHECKED += ["training.losses", "retrieval.index", "skills.similarity"]
+CHECKED = [
+    "dpp",
+    "encoders.encoder",
+    "encoders.transformer",
+    "retrieval.index",
+    "retrieval.shortlists",
+    "skills.similarity",
+    "training.gradient_cache",
+    "training.losses",
+]
 install_import_hook([f"ceil_jax.{module}" for module in CHECKED], "beartype.beartype").__enter__()
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers import numpy_map
-from ceil_jax.dpp.greedy import greedy_map_shortlists
 from ceil_jax.retrieval.index import top_k
+from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
 QUERIES, BANK, TRADE_OFF = 1101, 20_000, 0.05
 

@@ -1,8 +1,8 @@
-"""One function over many rows, on all devices: a 1-D mesh, the rows split over it, everything else whole.
+"""One function over many rows, on all devices: the rows are split over a 1-D mesh, everything else is replicated.
 
-What `jax.pmap` over the GPUs of a machine gave, with today's interface. `map_batches` is for functions that
-treat rows apart, on the devices of this process; `over_devices` is for a part of a step in which the rows meet
-(a batch's loss), on the devices of all processes.
+This is what `jax.pmap` did over the GPUs of a machine, with today's interface. `map_batches` is for functions that
+treat rows independently, on the devices of this process; `over_devices` is for the part of a training step before the
+rows meet (in a batch's loss), on the devices of all processes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ AXIS = "batch"
 
 
 def device_mesh() -> Mesh:
-    """All devices of this process in a row; further processes map rows of their own."""
+    """1-D mesh of all devices of this process; other processes map rows of their own."""
     return _row(jax.local_devices())
 
 
 def global_mesh() -> Mesh:
-    """All devices of all processes in a row: what one training step spans."""
+    """1-D mesh of all devices of all processes, which one training step spans."""
     return _row(jax.devices())
 
 
@@ -36,30 +36,35 @@ def _row(devices: Sequence[jax.Device]) -> Mesh:
 
 
 def split(mesh: Mesh) -> NamedSharding:
-    """Each device holds its share of the leading axis."""
+    """Sharding in which each device holds its share of the leading axis."""
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
 def whole(mesh: Mesh) -> NamedSharding:
-    """Every device holds everything."""
+    """Sharding in which every device holds the whole array."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def filled_up(rows: int, mesh: Mesh) -> int:
-    """The next multiple of the number of devices."""
+    """`rows`, rounded up to a multiple of the number of devices."""
     return -(-rows // mesh.size) * mesh.size
 
 
 def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """`function(params, rows, **others)` → [B, …] for use inside a jitted step, its rows split over all devices.
+    """Split the rows of a function over all devices, for use inside a jitted step.
 
-    The step is written as for one device and XLA partitions it: each device computes its share of the rows,
-    then all get all results, so that what follows (in-batch negatives, a mean over the batch) sees the whole
-    batch and the loss does not depend on the number of devices. B that they do not divide is filled up with
-    copies of the first row whose results are cut off, hence without gradient. They come last, and JAX's random
-    bits depend on a place alone, so the others' dropout is the same on any number of devices.
+    The step is written as for one device, and XLA partitions it: each device computes its share of the rows, then all
+    devices receive all results. What follows (in-batch negatives, a mean over the batch) sees the whole batch, so the
+    loss does not depend on the number of devices. If the devices do not divide B, the batch is padded with copies
+    of its first row, whose results are dropped and so have no gradient. The padding comes last, and JAX's random
+    bits depend only on a row's place, so the dropout of the other rows is the same on any number of devices.
 
-    `rows` is a pytree of arrays [B, …]; rows must not depend on one another in `function`.
+    Args:
+        function: `function(params, rows, **others)` → [B, …]. `rows` is a pytree of arrays [B, …], and each row's
+            result depends on that row alone.
+
+    Returns:
+        A function with the same arguments and results; `function` itself if there is one device.
     """
     mesh = global_mesh()
     if mesh.size == 1:
@@ -76,7 +81,7 @@ def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]
 
 
 def jit_whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` whose results every device of every process holds whole, so that each process can read them."""
+    """`jax.jit` with replicated results, which each process of a job can read."""
     return jax.jit(function, out_shardings=whole(global_mesh()))
 
 
@@ -88,22 +93,31 @@ def map_batches(
     batch_size: int,
     **static: Any,
 ) -> Any:
-    """`function(*rows, *shared, **static)` on batches of the rows, a device at a time `batch_size` of them.
+    """Apply `function(*rows, *shared, **static)` to batches of the rows, on all devices of this process.
 
-    `function` takes and returns arrays (or pytrees of them) with a leading axis of any length and treats
-    rows independently. `rows` are arrays [Q, …] of one Q; `shared` go whole to every device; `static` are
-    hashable and compiled in. The last batch is filled up with copies of its first row, so that one shape is
-    compiled, and what they give is cut off. On a CPU as many batches run side by side as it has cores: most
-    of XLA's small operations use one. The results come as jax arrays [Q, …].
+    The last batch is padded with copies of its first row, so that one shape is compiled; their results are
+    dropped. On a CPU as many batches run side by side as there are cores, because most of XLA's small operations
+    use one core.
+
+    Args:
+        function: takes and returns arrays (or pytrees of arrays) with a leading axis of any length, and treats rows
+            independently.
+        rows: arrays [Q, …], all with the same Q.
+        shared: arrays that every device receives whole; none by default.
+        batch_size: greatest number of rows that a device works on in one call.
+        static: further arguments of `function`, hashable and compiled in.
+
+    Returns:
+        The results as jax arrays [Q, …].
 
     Raises:
-        ValueError: no rows.
+        ValueError: there are no rows.
     """
     total = len(rows[0])
     if total == 0:
         raise ValueError("map_batches needs at least one row")
     mesh = device_mesh()
-    # elsewhere a call returns before its work is done, and one thread keeps the devices busy
+    # on other devices a call returns before its work is done, and one thread keeps them busy
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" and mesh.size == 1 else 1
     batch_size = _even(total, batch_size, threads * mesh.size)
     step = batch_size * mesh.size
@@ -115,12 +129,12 @@ def map_batches(
     starts = range(0, total, step)
     first = put(0)
     shapes = tuple((array.shape, array.dtype) for array in (*first, *shared))
-    # compiled before the threads start, or each of them would
+    # compile before the threads start, or each of them would
     compiled = _compiled(function, mesh, len(rows), shapes, tuple(sorted(static.items())))
 
     def run(start: int) -> Any:
         result = compiled(*(put(start) if start else first), *shared)
-        # a thread that does not wait takes all batches, and the calls of one thread run one after another
+        # a thread that does not wait would take all batches, and the calls of one thread run one after another
         return jax.block_until_ready(result) if threads > 1 else result
 
     with ThreadPoolExecutor(threads) as pool:
@@ -131,9 +145,9 @@ def map_batches(
 
 
 def _even(total: int, most: int, workers: int) -> int:
-    """Rows of a batch, `most` at most, such that the workers have as much to do as each other.
+    """Size of a batch, at most `most`, that gives all workers about the same number of rows.
 
-    Rounded up, to powers of two and beyond 64 to multiples of eight, so that few shapes are ever compiled.
+    It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are compiled.
     """
     rounds = -(-total // (workers * most))
     share = -(-total // (workers * rounds))
@@ -141,7 +155,7 @@ def _even(total: int, most: int, workers: int) -> int:
 
 
 def _filled(batch: Any, size: int) -> Any:
-    """The batch and copies of its first row. By indexing, which arrays of keys have too."""
+    """The batch, padded with copies of its first row. It uses indexing alone, which arrays of random keys support."""
     if len(batch) == size:
         return batch
     places = np.arange(size)
@@ -156,14 +170,14 @@ def _compiled(
     shapes: tuple[tuple[tuple[int, ...], Any], ...],
     static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
-    """Kept between calls: `jax.jit` of a new function object would compile anew each time."""
+    """The compiled function. It is cached, because `jax.jit` of a new function object would compile each time."""
     specs = (PartitionSpec(AXIS),) * rows + (PartitionSpec(),) * (len(shapes) - rows)
     mapped = jax.shard_map(
         functools.partial(function, **dict(static)),
         mesh=mesh,
         in_specs=specs,
         out_specs=PartitionSpec(AXIS),
-        check_vma=False,  # scans in `function` start from constants, which are the same on every device
+        check_vma=False,  # scans in `function` start from constants, which are replicated
     )
     arguments = [
         jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))

@@ -1,7 +1,7 @@
-"""One job on several machines: how its processes find each other, and what they tell each other.
+"""One job on several machines: how its processes find each other, and what they exchange.
 
-Every process runs the same program over its own devices. A training step spans the devices of all
-(`parallel.global_mesh`), each host encodes and searches its share of a bank, and only the first process writes
+Every process runs the same program over its own devices. A training step spans the devices of all processes
+(`devices.global_mesh`), each process encodes and searches its share of a bank, and only the first process writes
 to the run's folder, which all of them see.
 """
 
@@ -18,37 +18,44 @@ import numpy as np
 from ceil_jax.errors import UserError
 
 SILENCE = 20
-"""Seconds without a sign of life after which a process counts as dead and the job is stopped."""
+"""Seconds without a heartbeat after which a process counts as dead and the job is stopped."""
 
 _A_DAY = 86_400
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """The processes of this job; in a SLURM job of several tasks (srun) no flag is needed."""
+    """The processes of this job. In a SLURM job of several tasks (srun) no flag is needed."""
 
     coordinator: str | None = None
-    """host:port of the first process, the same for all."""
+    """host:port of the first process, the same for all processes."""
     processes: int | None = None
-    """How many there are."""
+    """Number of processes."""
     process: int | None = None
-    """This one's number, from 0."""
+    """Number of this process, counted from 0."""
 
 
 ALONE = Hosts()
-"""No flags."""
+"""One process, no flags."""
 
 
 class HostLost(UserError):
-    """Another process of this job died. End this one with `os._exit`: an ordinary exit would wait for the other
-    and then abort."""
+    """Another process of this job died.
+
+    End this process with `os._exit`: an ordinary exit would wait for the other process and then abort.
+    """
 
 
 def start(hosts: Hosts = ALONE, environment: Mapping[str, str] = os.environ) -> None:
-    """Join the other processes, if there are any; before JAX is used for anything else.
+    """Join the other processes, if there are any. Call it before JAX is used for anything else.
+
+    Args:
+        hosts: the flags; none by default.
+        environment: environment variables, in which SLURM describes its job.
 
     Raises:
-        UserError: some of the flags but not all, a number out of range, or the others did not come.
+        UserError: some of the flags are given but not all, a number is out of range, or the processes did not
+            find each other.
     """
     given = (hosts.coordinator, hosts.processes, hosts.process)
     slurm = int(environment.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in environment
@@ -64,14 +71,14 @@ def start(hosts: Hosts = ALONE, environment: Mapping[str, str] = os.environ) -> 
             )
     import jax
 
-    # CPUs need a way to talk; GPUs have NCCL
+    # CPUs need a transport for collectives; GPUs have NCCL
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(
             *given,
             initialization_timeout=120,
             heartbeat_timeout_seconds=SILENCE,
-            # the first may have answers to read long after the others are done; if it dies, they hear of it
+            # the first process may read the LM's answers long after the others are done; if it dies, they notice
             shutdown_timeout_seconds=_A_DAY,
         )
     except (RuntimeError, ValueError) as error:
@@ -89,7 +96,7 @@ def leads() -> bool:
 
 
 def agreed(tree: Any) -> Any:
-    """The first process's arrays, in all of them; each must pass arrays of those shapes."""
+    """The first process's arrays, in all processes; each must pass arrays of the same shapes."""
     import jax
 
     if jax.process_count() == 1:
@@ -101,7 +108,10 @@ def agreed(tree: Any) -> Any:
 
 @contextmanager
 def together(what: str) -> Iterator[None]:
-    """Work that needs all processes: when another one dies, say so.
+    """A context for work that needs all processes.
+
+    Args:
+        what: the work, which begins the message of the error.
 
     Raises:
         HostLost: a collective operation failed in a job of several processes.
@@ -120,7 +130,7 @@ def together(what: str) -> Iterator[None]:
 
 
 def share(count: int) -> slice:
-    """This process's of `count` rows: neighbours, as many as the others' but for the last few."""
+    """This process's share of `count` rows: a contiguous block; all blocks but the last are of one size."""
     import jax
 
     each = -(-count // jax.process_count())
@@ -128,7 +138,15 @@ def share(count: int) -> slice:
 
 
 def mapped(function: Callable[[slice], np.ndarray], count: int) -> np.ndarray:
-    """`function(share)` of every process, put together in all of them: [count, …]."""
+    """Apply a function to every process's share of the rows.
+
+    Args:
+        function: from a slice of the rows to its results, [rows of the slice, …].
+        count: number of rows.
+
+    Returns:
+        [count, …], the results of all processes, in all processes.
+    """
     import jax
 
     if jax.process_count() == 1:
@@ -137,36 +155,6 @@ def mapped(function: Callable[[slice], np.ndarray], count: int) -> np.ndarray:
 
     own = function(share(count))
     each = -(-count // jax.process_count())
-    # the last shares may be shorter, and what is gathered must be of one shape
+    # the last shares may be shorter, and the gathered arrays must have one shape
     padded = np.concatenate([own, np.zeros((each - len(own), *own.shape[1:]), own.dtype)])
     return np.asarray(process_allgather(padded, tiled=True))[:count]
-
-
-def merge_top_k(scores: np.ndarray, indices: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The best k of several hosts' lists [Q, H·k], in the order of `index.top_k`: ties by the lower index."""
-    order = np.lexsort((np.where(indices < 0, np.iinfo(np.int32).max, indices), -scores))[:, :k]
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-
-
-def top_k(
-    queries: np.ndarray, items: np.ndarray, k: int, exclude: np.ndarray | None = None, **options: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """`index.top_k` over a bank of which every process reads its share only; k candidates a query travel.
-
-    `items` is the whole bank, memory-mapped: rows of other processes' shares are not read.
-    """
-    import jax
-
-    from ceil_jax.retrieval import index
-
-    if jax.process_count() == 1:
-        return index.top_k(queries, items, k, exclude, **options)
-    from jax.experimental.multihost_utils import process_allgather
-
-    own = share(len(items))
-    if exclude is not None:
-        exclude = np.where((exclude >= own.start) & (exclude < own.stop), exclude - own.start, -1)
-    scores, indices = index.top_k(queries, items[own], k, exclude, **options)
-    indices = np.where(indices >= 0, indices + own.start, -1).astype(np.int32)
-    scores, indices = (np.concatenate(part, axis=1) for part in process_allgather((scores, indices)))
-    return merge_top_k(scores, indices, k)

@@ -1,1 +1,12 @@
-"""dpp"""
+"""The mathematics: determinantal point processes over the candidate examples of one query.
+
+Only jax and numpy are imported here. Every function is pure and takes one query's arrays; `jax.vmap` lifts it to
+many. Searching a bank and batching over shortlists and devices live in `retrieval/`; losses live in `training/`.
+
+- `kernel`: similarity, relevance, the conditional kernel L', log determinants
+- `distribution`: log-probabilities of subsets, DPP and k-DPP samples
+- `greedy`: MAP inference, `greedy_map` and `greedy_map_from_features`
+- `budgeted`: MAP under a token budget
+- `mmr`: maximal marginal relevance, the usual peer of MAP
+- `greedy_numpy`: greedy MAP on the host, one step at a time, for one query
+"""

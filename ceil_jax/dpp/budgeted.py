@@ -1,17 +1,17 @@
-"""Greedy MAP under a token budget: max log det L'_S over sets S of k items at most with Σ_{i ∈ S} c_i ≤ B.
+"""Greedy MAP under a token budget: max log det L'_S over sets S of at most k items with Σ_{i ∈ S} c_i ≤ B.
 
-Twice greedy, each time among the items that still fit and while a gain is positive: once by gain, once by
-gain per cost. The set with the greater log det is the result (Leskovec et al. 2007, CELF, Theorem 3; the
-safeguard against one large item is Khuller, Moss & Naor's, 1999). Either pass alone can be arbitrarily bad: by
-gain, one long item may shut out many short ones of nearly its gain; by gain per cost, a short item of little
-gain may shut out a long one of much.
+Two greedy passes choose among the items that still fit, while a gain is positive: one by gain, one by gain per cost.
+The result is the set with the greater log det (Leskovec et al. 2007, CELF, Theorem 3; the safeguard against one large
+item is by Khuller, Moss & Naor, 1999). Either pass alone can be arbitrarily bad: by gain, one long item may shut out
+many short ones of nearly the same gain; by gain per cost, a short item of little gain may shut out a long one of
+great gain.
 
-log det L'_S is submodular and 0 for the empty set, and the result has at least (1 − 1/e)/2 of the greatest
-value where it is also monotone, as it is when no eigenvalue of L' is below 1, and where fewer than k items
-are chosen: against a limit on cost and number together, or once gains can be negative, this method has no such
-bound. What holds always: every item of the result had a positive gain, so that its log det is no less than
-that of any single item that fits (the pass by gain begins with the best of them), or of none. Items closed as
-in `greedy.py`, near-copies of the chosen ones, count as not there.
+log det L'_S is submodular and 0 for the empty set. The result reaches at least (1 − 1/e)/2 of the greatest value if
+log det is also monotone, as it is when no eigenvalue of L' is below 1, and if fewer than k items are chosen. There is
+no such bound under a limit on cost and number together, or once gains can be negative. What always holds: every
+chosen item had a positive gain, so the log det is no less than that of any single item that fits (the pass by
+gain begins with the best of them), and no less than that of the empty set. Items that are closed as in
+`greedy.py`, above all near-copies of chosen ones, are treated as absent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.dpp.greedy import (
@@ -28,24 +27,22 @@ from ceil_jax.dpp.greedy import (
     Limit,
     MapResult,
     Problem,
-    at_once,
     from_features,
     from_kernel,
     greedy,
-    map_shortlists,
 )
-from ceil_jax.dpp.kernel import Scalar, relevance
+from ceil_jax.dpp.kernel import Scalar
 
 SAME = 1e-5
-"""Log dets that differ by less, relatively, are equal but for rounding: both passes often find one set, and
-then its order is the one by gain."""
+"""Relative difference below which two log dets are equal but for rounding. Both passes often find one set, whose
+order is then the one by gain."""
 
 NEXT_TO_NOTHING = 0.01
-"""In nats: more than rounding does to a gain, and less than gains that matter differ by. Were it 0, a query to which
-all items are the same would get none."""
+"""Least worth of an item, in nats: more than the rounding error of a gain, and less than any difference of gains that
+matters. At 0, a query whose items are all equally relevant would select nothing."""
 
 Costs = Int[Array, " n"] | Float[Array, " n"]
-Budget = int | Scalar | Int[Array, ""]
+Budget = int | float | Int[Array, ""] | Float[Array, ""]
 
 
 @partial(jax.jit, static_argnames="k")
@@ -56,9 +53,21 @@ def budgeted_map(
     k: int,
     valid: Bool[Array, " n"] | None = None,
 ) -> MapResult:
-    """The set from a kernel, in the order chosen, places left −1 with gain −inf; ties go to the lowest index.
+    """Greedy MAP under a budget, from a kernel.
 
-    Costs are positive.
+    Args:
+        kernel: L, [n, n], positive semi-definite.
+        costs: [n], positive; for prompts, the tokens of each example.
+        budget: greatest total cost, in the unit of the costs.
+        k: greatest number of items.
+        valid: bool [n], the items that may be chosen; all by default.
+
+    Returns:
+        `MapResult` of [k] items and gains in the order chosen; ties go to the lower index.
+
+    >>> import jax.numpy as jnp
+    >>> budgeted_map(jnp.diag(jnp.array([9.0, 8.0, 7.0])), jnp.array([10, 5, 5]), budget=10, k=3).items.tolist()
+    [1, 2, -1]
     """
     return _better(from_kernel(kernel), costs, budget, k, valid)
 
@@ -76,74 +85,76 @@ def budgeted_map_from_features(
 ) -> MapResult:
     """`budgeted_map(conditional_kernel(relevance, similarity_from_features(features, kind), trade_off), …)`.
 
-    Sets of one size do not care where relevance has its zero. Here it decides what one more item is worth: with
-    the maximum subtracted, as `kernel.relevance` does, no gain is positive and the set is empty.
+    Without a budget, the zero of relevance does not matter to sets of one size. Here it decides what one more item is
+    worth: with the maximum subtracted, as `kernel.relevance` does, no gain is positive and the set is empty.
+    `map_within_budget` chooses a zero.
+
+    Args:
+        features: [n, d], one vector for each item.
+        relevance: r, [n].
+        costs: [n], positive.
+        budget: greatest total cost, in the unit of the costs.
+        k: greatest number of items.
+        trade_off: λ, above 0.
+        valid: bool [n], the items that may be chosen; all by default.
+        kind: one of `kernel.SIMILARITIES`; "shifted", (1 + cos) / 2, by default.
+
+    Returns:
+        `MapResult` of [k] items and gains in the order chosen; ties go to the lower index.
     """
-    # twice k steps take their rows of S
+    # two passes of k steps each read rows of S
     problem = from_features(features, relevance, 2 * k, trade_off, kind)
     return _better(problem, costs, budget, k, valid)
+
+
+def map_within_budget(
+    features: Float[Array, "n d"],
+    relevance: Float[Array, " n"],
+    costs: Costs,
+    budget: Budget,
+    k: int,
+    trade_off: Scalar,
+    valid: Bool[Array, " n"] | None = None,
+) -> MapResult:
+    """MAP's set of k items, as far as a budget allows: `budgeted_map_from_features` with a zero of relevance from
+    MAP.
+
+    The zero is placed where the item that MAP's set of k leaves out, its (k + 1)-th, is worth next to nothing: an
+    item is worth its gain less that item's gain. If MAP finds at most k items, everything it finds is worth
+    something: an item is worth (r_i − min_j r_j) / λ + log (d_i² / ε), with ε of `greedy.py`. So k decides which
+    items are worth too little to be chosen for being short, whatever λ is. A budget that takes all of MAP's set
+    returns that set, or a better one.
+
+    Args:
+        features: [n, d], one vector for each item.
+        relevance: r, [n], as `kernel.relevance` returns it.
+        costs: [n], positive for valid items.
+        budget: greatest total cost, in the unit of the costs.
+        k: greatest number of items.
+        trade_off: λ, above 0.
+        valid: bool [n], the items that may be chosen; all by default.
+
+    Returns:
+        `MapResult` of [k] items and gains. The gains are on the scale of `greedy_map_from_features`.
+    """
+    # three passes of k steps each read rows of S
+    problem = from_features(features, relevance, 3 * k, trade_off, "shifted")
+    left_out = greedy(problem, k + 1, valid).gains[k]
+    epsilon = CLOSED_BELOW * jnp.finfo(relevance.dtype).eps
+    counted = problem.log_quality if valid is None else jnp.where(valid, problem.log_quality, 0)
+    least = counted.min() + jnp.log(epsilon)
+    zero = jnp.where(jnp.isfinite(left_out), left_out - NEXT_TO_NOTHING, least)
+    shifted = problem._replace(log_quality=problem.log_quality - zero)
+    chosen, gains = _better(shifted, costs, budget, k, valid)
+    return MapResult(chosen, gains + zero)
 
 
 def _better(
     problem: Problem, costs: Costs, budget: Budget, k: int, valid: Bool[Array, " n"] | None
 ) -> MapResult:
+    """The better of the two passes."""
     costs, budget = (jnp.asarray(one, problem.diagonal.dtype) for one in (costs, budget))
     by_gain, per_cost = (greedy(problem, k, valid, Limit(costs, budget, per)) for per in (False, True))
     first, second = (jnp.where(result.items >= 0, result.gains, 0).sum() for result in (by_gain, per_cost))
     better = second > first * (1 + SAME)
     return MapResult(*(jnp.where(better, b, a) for a, b in zip(by_gain, per_cost, strict=True)))
-
-
-def budgeted_map_shortlists(
-    queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
-    items: Float[Array, "m d"] | Float[np.ndarray, "m d"],
-    shortlists: Int[Array, "q n"] | Int[np.ndarray, "q n"],
-    costs: Int[np.ndarray, "q n"],
-    budgets: Int[np.ndarray, " q"],
-    k: int,
-    trade_off: float,
-) -> MapResult:
-    """`greedy.greedy_map_shortlists`, each query under a budget of its own; unit rows.
-
-    Relevance has its zero where the item that MAP's set of k leaves out, its (k + 1)-th, would be worth next to
-    nothing: an item is worth its gain less that item's. Where MAP finds no more than k, all that it finds is worth
-    something: an item is worth (r_i − min_j r_j) / λ + log (d_i² / ε), with ε of `greedy.py`. So k says what is too
-    little to be chosen for being short, whatever λ; a budget that takes all of MAP's set gets it, or a better one.
-
-    Args:
-        costs: of the shortlists' items, 1 or more; whatever in empty places.
-
-    Returns:
-        `MapResult.items` [q, k] are rows of `items`; the gains are those of `greedy_map_shortlists`, in which
-        the greatest relevance is zero.
-    """
-    costs, budgets = costs.astype(queries.dtype), budgets.astype(queries.dtype)
-    return map_shortlists(_map_shortlists, queries, items, shortlists, trade_off, costs, budgets, k=k)
-
-
-def _map_shortlists(
-    queries: Float[Array, "b d"],
-    shortlists: Int[Array, "b n"],
-    costs: Float[Array, "b n"],
-    budgets: Float[Array, " b"],
-    items: Float[Array, "m d"],
-    trade_off: Float[Array, ""],
-    *,
-    k: int,
-) -> MapResult:
-    def one(place: tuple[Array, Array, Array, Array]) -> MapResult:
-        query, shortlist, cost, budget = place
-        valid = shortlist >= 0
-        features = items[jnp.maximum(shortlist, 0)]
-        r = relevance(query, features, valid=valid)
-        # 3 k steps take their rows of S
-        problem = from_features(features, r, 3 * k, trade_off, "shifted")
-        left_out = greedy(problem, k + 1, valid).gains[k]
-        epsilon = CLOSED_BELOW * jnp.finfo(r.dtype).eps
-        least = jnp.where(valid, problem.log_quality, 0).min() + jnp.log(epsilon)
-        zero = jnp.where(jnp.isfinite(left_out), left_out - NEXT_TO_NOTHING, least)
-        shifted = problem._replace(log_quality=problem.log_quality - zero)
-        chosen, gains = _better(shifted, cost, budget, k, valid)
-        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains + zero)
-
-    return jax.lax.map(one, (queries, shortlists, costs, budgets), batch_size=at_once(shortlists, items))

@@ -1,4 +1,4 @@
-"""Determinantal point processes: log-probabilities of subsets, and exact samples.
+"""The distribution of a determinantal point process: log-probabilities of subsets, and exact samples.
 
 P(S) = det(L_S) / det(L + I)   (Kulesza & Taskar 2012, section 2.2)
 
@@ -18,13 +18,36 @@ from ceil_jax.dpp.kernel import Scalar, log_det
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
-    """log det L_S; 0 for the empty subset, finite for one that holds an item twice (see `log_det`)."""
+    """log det L_S, the log-probability of a subset up to `log_normalizer`.
+
+    Args:
+        kernel: L, [n, n], positive semi-definite.
+        subset: int [k], item indices; −1 marks an empty place.
+
+    Returns:
+        A scalar: 0 for the empty subset, finite for one that holds an item twice (see `kernel.log_det`).
+
+    >>> import jax.numpy as jnp
+    >>> round(float(subset_log_det(jnp.diag(jnp.array([2.0, 3.0, 4.0])), jnp.array([0, 2, -1]))), 4)  # log 8
+    2.0794
+    """
     places = jnp.maximum(subset, 0)
     return log_det(kernel[places[:, None], places[None, :]], subset >= 0)
 
 
 def log_normalizer(kernel: Float[Array, "n n"]) -> Float[Array, ""]:
-    """log det(L + I): the log of Σ_S det L_S over all subsets."""
+    """log det(L + I), the log of Σ_S det L_S over all subsets S.
+
+    Args:
+        kernel: L, [n, n], positive semi-definite.
+
+    Returns:
+        A scalar.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(log_normalizer(jnp.diag(jnp.array([1.0, 3.0])))), 4)  # log (2 · 4)
+    2.0794
+    """
     return log_det(kernel + jnp.eye(kernel.shape[0], dtype=kernel.dtype))
 
 
@@ -34,11 +57,21 @@ def subset_log_probs(
     subsets: Int[Array, "m k"],
     trade_off: Scalar,
 ) -> Float[Array, " m"]:
-    """log det L'_S = (1/λ) Σ_{i ∈ S} (r_i − max r) + log det S_S, up to the normaliser the subsets share.
+    """log det L'_S = (1/λ) Σ_{i ∈ S} (r_i − max r) + log det S_S of each subset: log P(S) up to the shared
+    normaliser.
 
-    The closed form of the conditional kernel's blocks: `kernel.block_log_dets` is computed once for all
-    steps when the context encoder is frozen, otherwise in each; no matrix of all the batch's items is built
-    (the released code builds [B, U, U]). Any trade-off is safe: no exponential is taken.
+    This is the closed form of the conditional kernel's blocks. `kernel.block_log_dets` is computed once for all
+    steps if the context encoder is frozen, otherwise in each step; no matrix of all the batch's items is built
+    (the released code builds [B, U, U]). Any trade-off is safe, because no exponential is taken.
+
+    Args:
+        relevance: r, [n]; its maximum is subtracted.
+        block_log_dets: log det S_S, [m].
+        subsets: int [m, k], item indices; −1 marks an empty place.
+        trade_off: λ, above 0.
+
+    Returns:
+        [m], differentiable in the relevance and the log dets.
     """
     r = relevance - jax.lax.stop_gradient(relevance.max())
     chosen = jnp.where(subsets >= 0, r[jnp.maximum(subsets, 0)], 0)
@@ -47,9 +80,21 @@ def subset_log_probs(
 
 @jax.jit
 def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
-    """One draw from P(S) ∝ det L_S over all subsets: its items in the order drawn, then −1.
+    """One sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006).
 
-    Hough et al. 2006: eigenvector j takes part with probability λ_j / (1 + λ_j).
+    Eigenvector j takes part with probability λ_j / (1 + λ_j).
+
+    Args:
+        key: a `jax.random.key`.
+        kernel: L, [n, n], positive semi-definite.
+
+    Returns:
+        int32 [n]: the items in the order drawn, then −1.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> sorted(sample_dpp(jax.random.key(0), jnp.diag(jnp.array([1e6, 0.0, 1e6]))).tolist())
+    [-1, 0, 2]
     """
     key_vectors, key_items = jax.random.split(key)
     values, vectors = _eigh(kernel)
@@ -59,13 +104,25 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
 
 @partial(jax.jit, static_argnames="k")
 def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
-    """One draw from P(S) ∝ det L_S over subsets of size k, in the order drawn.
+    """One sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm 8).
 
-    A kernel of rank below k has no such subset: the draw then has as many items as the rank, then −1.
-    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32), so that qualities
-    further apart, as a very small trade-off makes them, also end a draw early. The kernel's scale does not
-    matter. Kulesza & Taskar 2012, algorithm 8, with the elementary symmetric
-    polynomials in log space.
+    The elementary symmetric polynomials are computed in log space, and the kernel's scale does not matter.
+    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32), so that qualities that are
+    further apart, as under a very small trade-off, also end a sample early.
+
+    Args:
+        key: a `jax.random.key`.
+        kernel: L, [n, n], positive semi-definite.
+        k: number of items.
+
+    Returns:
+        int32 [k]: the items in the order drawn. A kernel of rank below k has no subset of size k; the sample then
+        has as many items as the rank, then −1.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> sorted(sample_k_dpp(jax.random.key(0), jnp.ones((3, 3)) + jnp.diag(jnp.array([9.0, 9.0, 0.0])), k=3).tolist())
+    [0, 1, 2]
     """
     key_vectors, key_items = jax.random.split(key)
     values, vectors = _eigh(kernel / jnp.maximum(jnp.diagonal(kernel).max(), jnp.finfo(kernel.dtype).tiny))
@@ -74,7 +131,15 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
 
 
 def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
-    """Row i, column l: log e_l(v_1 … v_i), by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1})."""
+    """Logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1}).
+
+    Args:
+        log_values: log v, [n].
+        k: greatest degree.
+
+    Returns:
+        [n + 1, k + 1]: row i, column l holds log e_l(v_1 … v_i).
+    """
 
     def step(log_e: Array, log_value: Array) -> tuple[Array, Array]:
         log_e = log_e.at[1:].set(jnp.logaddexp(log_e[1:], log_value + log_e[:-1]))
@@ -86,14 +151,14 @@ def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Ar
 
 
 def _eigh(kernel: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Eigenvalues and eigenvectors (columns); values that rounding could have made are 0."""
+    """Eigenvalues and eigenvectors (columns); eigenvalues that may be rounding errors are 0."""
     values, vectors = jnp.linalg.eigh(kernel)
     floor = kernel.shape[0] * jnp.finfo(kernel.dtype).eps * jnp.abs(values).max()
     return jnp.where(values > floor, values, 0), vectors
 
 
 def _sample_eigenvectors(key: PRNGKeyArray, values: Float[Array, " n"], k: int) -> Bool[Array, " n"]:
-    """Which k eigenvectors take part (fewer if fewer are positive): P(J) ∝ Π_{j ∈ J} λ_j."""
+    """A sample of k eigenvectors (fewer if fewer eigenvalues are positive), with P(J) ∝ Π_{j ∈ J} λ_j."""
     log_values = jnp.log(values)
     log_e = log_elementary_symmetric(log_values, k)
     log_uniform = jnp.log(jax.random.uniform(key, values.shape, values.dtype))
@@ -110,7 +175,7 @@ def _sample_eigenvectors(key: PRNGKeyArray, values: Float[Array, " n"], k: int) 
 
 class _Draw(NamedTuple):
     residual: Float[Array, " n"]
-    """K_ii given the items drawn so far; 0 for those."""
+    """K_ii given the items drawn so far; 0 for the drawn items."""
     factor: Float[Array, "k n"]
     """Rows of the incremental Cholesky factor of K."""
 
@@ -118,12 +183,12 @@ class _Draw(NamedTuple):
 def _sample_projection(
     key: PRNGKeyArray, vectors: Float[Array, "n n"], chosen: Bool[Array, " n"], k: int
 ) -> Int[Array, " k"]:
-    """A draw from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1 after the last.
+    """One sample from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1 after the last item.
 
-    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a draw in
+    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a random draw in
     place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
     """
-    # the chosen ones first, in their order: `top_k` puts the earlier of equals first, and sorts only k
+    # the chosen columns first, in their order: `top_k` puts the earlier of equals first, and sorts only k
     _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)
     size = chosen.sum()
@@ -146,13 +211,13 @@ def _sample_projection(
 
 
 def _draw(uniform: Float[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
-    """The place whose share of [0, Σ weights) holds uniform · Σ weights; never one of weight 0 while another
-    is above, whatever rounding makes of the sums.
+    """Draw a place with probability proportional to its weight; never one of weight 0 while another is positive.
 
-    One random number a draw, where `jax.random.categorical` takes n and their logarithms.
+    It is the place whose share of [0, Σ weights) holds uniform · Σ weights. This takes one random number a draw,
+    where `jax.random.categorical` takes n and their logarithms.
     """
     n = weights.size
-    # a matrix product: vmapped over samples, faster than a cumulative sum
+    # a matrix product is faster than a cumulative sum when lifted over samples
     sums = jnp.matmul(weights, jnp.triu(jnp.ones((n, n), weights.dtype)), precision="highest")
     reached = (sums > uniform * sums[-1]) & (weights > 0)
     return jnp.where(reached.any(), jnp.argmax(reached), jnp.argmax(weights))

@@ -1,66 +1,67 @@
-"""Greedy MAP of a DPP: add the item that raises log det the most, k times.
+"""Greedy MAP inference for a DPP: add the item that raises log det the most, k times.
 
-Chen, Zhang & Zhou 2018 (Fast Greedy MAP Inference for DPP), with the incremental Cholesky
-factorisation run on correlations C_ij = S_ij / √(S_ii S_jj), because
+This is the algorithm of Chen, Zhang & Zhou 2018 (Fast Greedy MAP Inference for DPP). Its incremental Cholesky
+factorisation runs on the correlations C_ij = S_ij / √(S_ii S_jj), because
 
     log det L'_S = Σ_{i ∈ S} (r_i / λ + log S_ii) + log det C_S,
 
-so that the gain of item i is r_i / λ + log S_ii + log d_i² with d_i² = 1 − Σ_t c_ti², and no exponential
-of r / λ (which leaves float32 below λ = 0.01) is ever taken.
+so that the gain of item i is r_i / λ + log S_ii + log d_i² with d_i² = 1 − Σ_t c_ti². The exponential of r / λ, which
+leaves float32 below λ = 0.01, is never taken.
 
-What is maximised is log det over sets of exactly k items: items are added also while the gain is
-negative, as the released code does. That code has no mask and no stop, and with duplicates it repeats
-items. Here an item is closed once it is chosen or once d_i² ≤ ε, where it is a combination of the chosen
-ones but for rounding; d_i² never grows again. When every item is closed, the places left hold item −1
-and gain −inf.
+The objective is log det over sets of exactly k items: items are added even while the gain is negative, as in the
+released code. That code has no mask and no stopping rule, and it repeats items where there are duplicates. Here
+an item is closed once it is chosen, or once d_i² ≤ ε: it is then a linear combination of the chosen items but for
+rounding, and d_i² never grows again. When every item is closed, the remaining places hold item −1 and gain −inf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ceil_jax.distributed.devices import map_batches
-from ceil_jax.dpp.kernel import Scalar, from_dot_products, norm, relevance, similarity_from_features
+from ceil_jax.dpp.kernel import Scalar, norm, similarity, similarity_from_features
 
 CLOSED_BELOW = 1024
 """ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999.
 
-Rounding leaves d_i² an absolute error near 1e-7 in float32, so that at ε log d_i² is still good to 1e-3.
+Rounding leaves an absolute error near 1e-7 in d_i² in float32, so that at ε log d_i² is still accurate to 1e-3.
 """
 
 GRAM_UP_TO = 4
-"""All n rows of S in one matrix product take no longer than k ≥ n / 4 of them one by one."""
-
-SHORTLISTS = 1024
-"""Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
-
-FEATURES_AT_ONCE = 2**19
-"""Numbers in the features that one step of it works on, on a CPU: 2 MiB, to stay near the caches."""
-
-FEATURES_ON_DEVICE = 2**28
-"""The same on a GPU or TPU: 1 GiB, because a step takes there as long for one query as for hundreds."""
+"""Up to n = 4 k, one matrix product for all n rows of S takes no longer than k of the rows one by one."""
 
 
 class MapResult(NamedTuple):
-    """The chosen set, in the order chosen. MAP's gains of the items found sum to the set's log det; item −1 and
-    gain −∞ stand where none was left."""
+    """The chosen set, in the order chosen."""
 
     items: Int[Array, "*b k"] | Int[np.ndarray, "*b k"]
+    """Item indices; −1 in the places where no item was left."""
     gains: Float[Array, "*b k"] | Float[np.ndarray, "*b k"]
+    """What each item added to log det; they sum to the log det of the set. −inf where the item is −1."""
 
 
 @partial(jax.jit, static_argnames="k")
 def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
-    """Greedy MAP from a kernel; ties go to the lowest index, items where `valid` is False are never chosen.
+    """Greedy MAP from a kernel.
 
-    Items with L_ii = 0 (underflow of a small trade-off, too) have log det −∞ and are never chosen.
+    Args:
+        kernel: L, [n, n], positive semi-definite.
+        k: number of items to choose.
+        valid: bool [n], the items that may be chosen; all by default.
+
+    Returns:
+        `MapResult` of [k] items and gains. Ties go to the lower index. Items with L_ii = 0, also by underflow under a
+        small trade-off, have log det −∞ and are never chosen.
+
+    >>> import jax.numpy as jnp
+    >>> greedy_map(jnp.array([[2.0, 1.9, 0.0], [1.9, 2.0, 0.0], [0.0, 0.0, 1.0]]), k=2).items.tolist()
+    [0, 2]
     """
     return greedy(from_kernel(kernel), k, valid)
 
@@ -76,101 +77,38 @@ def greedy_map_from_features(
 ) -> MapResult:
     """`greedy_map(conditional_kernel(relevance, similarity_from_features(features, kind), trade_off), k)`.
 
-    The conditional kernel is never formed, so any trade-off is safe, and of S only the chosen items' rows
-    are, unless all together are cheaper (GRAM_UP_TO).
+    The conditional kernel is never formed, so any trade-off is safe. Only the rows of S that belong to chosen
+    items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`).
+
+    Args:
+        features: [n, d], one vector for each item.
+        relevance: r, [n], as `kernel.relevance` returns it; a constant added to it does not change the set.
+        k: number of items to choose.
+        trade_off: λ, above 0.
+        valid: bool [n], the items that may be chosen; all by default.
+        kind: one of `kernel.SIMILARITIES`; "shifted", (1 + cos) / 2, by default.
+
+    Returns:
+        `MapResult` of [k] items and gains; ties go to the lower index.
+
+    Raises:
+        ValueError: `kind` is unknown.
+
+    >>> import jax.numpy as jnp
+    >>> features = jnp.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+    >>> greedy_map_from_features(features, jnp.array([0.0, -0.01, -0.2]), k=2, trade_off=0.1).items.tolist()
+    [0, 2]
     """
     return greedy(from_features(features, relevance, k, trade_off, kind), k, valid)
 
 
-def greedy_map_shortlists(
-    queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
-    items: Float[Array, "m d"] | Float[np.ndarray, "m d"],
-    shortlists: Int[Array, "q n"] | Int[np.ndarray, "q n"],
-    k: int,
-    trade_off: float,
-    kind: str = "shifted",
-) -> MapResult:
-    """Greedy MAP for many queries, each among its shortlist of the bank's rows (−1 = empty place).
-
-    From embeddings to indices: relevance, similarity and MAP of a batch of queries at a time, on all
-    devices, in memory for one batch and the rows that `map_shortlists` takes. `MapResult.items` [q, k] are
-    rows of `items`, the bank, which may be memory-mapped. Of tied items the first in the shortlist wins.
-    """
-    return map_shortlists(_map_shortlists, queries, items, shortlists, trade_off, k=k, kind=kind)
-
-
-def map_shortlists(
-    function: Callable[..., MapResult],
-    queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
-    items: Float[Array, "m d"] | Float[np.ndarray, "m d"],
-    shortlists: Int[Array, "q n"] | Int[np.ndarray, "q n"],
-    trade_off: float,
-    *more: np.ndarray,
-    **static: Any,
-) -> MapResult:
-    """`function(queries, shortlists, *more, items, trade_off, **static)` by `map_batches`; `more` are [q, …].
-
-    Of the bank, a device gets the rows that stand in a shortlist, filled up to a power of two so that few shapes
-    are ever compiled; the whole bank where it has no more.
-    """
-    shortlists = np.asarray(shortlists)
-    rows = np.unique(np.maximum(shortlists, 0)).astype(np.int32)
-    size = 1 << (len(rows) - 1).bit_length()
-    if size < len(items):
-        items = items[np.pad(rows, (0, size - len(rows)))]
-        shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(np.int32)
-    else:
-        rows = np.arange(len(items), dtype=np.int32)
-    result = map_batches(
-        function,
-        (queries, shortlists, *more),
-        (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=per_call(shortlists, items),
-        **static,
-    )
-    chosen, gains = jax.tree.map(np.asarray, result)
-    return MapResult(np.where(chosen >= 0, rows[chosen], -1), gains)
-
-
-def _map_shortlists(
-    queries: Float[Array, "b d"],
-    shortlists: Int[Array, "b n"],
-    items: Float[Array, "m d"],
-    trade_off: Float[Array, ""],
-    *,
-    k: int,
-    kind: str,
-) -> MapResult:
-    def one(place: tuple[Array, Array]) -> MapResult:
-        query, shortlist = place
-        valid = shortlist >= 0
-        features = items[jnp.maximum(shortlist, 0)]
-        r = relevance(query, features, kind, valid)
-        chosen, gains = greedy_map_from_features(features, r, k, trade_off, valid, kind)
-        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
-
-    return jax.lax.map(one, (queries, shortlists), batch_size=at_once(shortlists, items))
-
-
-def per_call(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
-    """Queries that a call of the compiled function is given."""
-    return SHORTLISTS if jax.default_backend() == "cpu" else at_once(shortlists, items)
-
-
-def at_once(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
-    """Queries whose features are worked on together: a power of two."""
-    numbers = FEATURES_AT_ONCE if jax.default_backend() == "cpu" else FEATURES_ON_DEVICE
-    most = max(1, numbers // (shortlists.shape[1] * items.shape[1]))
-    return 1 << (most.bit_length() - 1)
-
-
 class Problem(NamedTuple):
-    """Diag(q)^½ S Diag(q)^½, whose blocks' log det is to be large."""
+    """The kernel Diag(q)^½ S Diag(q)^½, in the form that `greedy` reads."""
 
     similarity_row: Callable[[Int[Array, ""]], Float[Array, " n"]]
-    """Item → its row of S."""
+    """From an item to its row of S."""
     diagonal: Float[Array, " n"]
-    """Of S."""
+    """Diagonal of S."""
     log_quality: Float[Array, " n"]
     """log q."""
 
@@ -186,46 +124,54 @@ def from_features(
 ) -> Problem:
     """The problem of `greedy_map_from_features`, for k steps or a few times as many."""
     norms = norm(features, kind)
-    diagonal = from_dot_products(jnp.sum(features * features, axis=1), norms * norms, kind)
+    diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms, kind)
     if features.shape[0] <= GRAM_UP_TO * k:
-        similarity = similarity_from_features(features, kind)
-        return Problem(lambda item: _at(similarity, item), diagonal, relevance / trade_off)
+        S = similarity_from_features(features, kind)
+        return Problem(lambda item: _at(S, item), diagonal, relevance / trade_off)
 
     def similarity_row(item: Int[Array, ""]) -> Float[Array, " n"]:
         dots = jnp.matmul(features, _at(features, item), precision="highest")
-        return from_dot_products(dots, norms * _at(norms, item), kind)
+        return similarity(dots, norms * _at(norms, item), kind)
 
     return Problem(similarity_row, diagonal, relevance / trade_off)
 
 
 class Limit(NamedTuple):
-    """What the chosen items may cost together; with it, items are added while the gain is positive."""
+    """A budget for the chosen items; under it, items are added only while the gain is positive."""
 
     costs: Float[Array, " n"]
     budget: Float[Array, ""]
+    """The greatest total cost."""
     per_cost: bool
-    """Whether the next item is the one of most gain per cost; if not, of most gain."""
+    """Whether the next item is the one with the greatest gain per cost, or the one with the greatest gain."""
 
     def worth(self, gain: Float[Array, " n"], left: Float[Array, ""]) -> Float[Array, " n"]:
-        """By what the next item is chosen when so much is left; −inf for what may not be chosen."""
+        """Selection score of each item, given the remaining budget; −inf for items that may not be chosen."""
         fits = (gain > 0) & (self.costs <= left)
         return jnp.where(fits, gain / self.costs if self.per_cost else gain, -jnp.inf)
 
 
 class _State(NamedTuple):
     residual: Float[Array, " n"]
-    """d_i² of every open item, given the chosen ones; 1 for closed ones."""
+    """d_i² of each open item, given the chosen ones; 1 for closed items."""
     factor: Float[Array, "k n"]
-    """c_ti: row t of the Cholesky factor, written when the t-th item is chosen."""
+    """c_ti. Row t of the Cholesky factor is written when the t-th item is chosen."""
     open: Bool[Array, " n"]
     left: Float[Array, ""]
-    """Of the budget; 0 where there is none."""
+    """Remaining budget; 0 without a limit."""
 
 
 def greedy(
     problem: Problem, k: int, valid: Bool[Array, " n"] | None = None, limit: Limit | None = None
 ) -> MapResult:
-    """Greedy MAP: what the functions above and in `budgeted.py` have in common."""
+    """The scan behind greedy MAP, from a kernel or from features, with or without a budget.
+
+    Args:
+        problem: the kernel.
+        k: number of items to choose.
+        valid: bool [n], the items that may be chosen; all by default.
+        limit: the budget; none by default.
+    """
     similarity_row, diagonal, log_quality = problem
     n, dtype = diagonal.size, diagonal.dtype
     steps = min(k, n)
@@ -241,7 +187,7 @@ def greedy(
         worth = gain if limit is None else limit.worth(gain, state.left)
         highest = worth.max()
         found = highest > -jnp.inf
-        # argmax, the first of ties: two plain reductions, which XLA vectorises on a CPU as it does not argmax
+        # argmax, the first of ties, as two plain reductions: on a CPU, XLA vectorises these and not argmax
         best = jnp.where(worth == highest, places, n - 1).min()
         # Σ_t c_t,best c_t
         explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")
@@ -254,7 +200,7 @@ def greedy(
         added = highest if limit is None else jnp.where(found, _at(gain, best), -jnp.inf)
         return state, (jnp.where(found, best, -1), added)
 
-    # a quality that is not finite is no item, or bad input that must not reach the others
+    # an item whose quality is not finite is absent, or bad input that must not affect the others
     usable = jnp.isfinite(log_quality) if valid is None else valid & jnp.isfinite(log_quality)
     left = jnp.zeros((), dtype) if limit is None else limit.budget
     start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable, left)
@@ -266,5 +212,5 @@ def greedy(
 
 
 def _at(array: Array, item: Int[Array, ""]) -> Array:
-    """`array[item]` for an item known to lie within, without the checks."""
+    """`array[item]` for an index that is known to be in bounds, without the checks."""
     return array.at[item].get(mode="promise_in_bounds")

@@ -1,8 +1,8 @@
-"""Greedy MAP a step at a time, on the host: for one query whose answer must not wait for a compiler.
+"""Greedy MAP on the host, one step at a time, for one query that must not wait for a compiler.
 
-The recursion of `greedy.py`, as a generator: the caller takes items while its token budget lasts, and
-which items are allowed may change from step to step. A shortlist of a hundred is too little work for a
-device, and in an application its size and k change with every request: each new shape would compile.
+This is the recursion of `greedy.py` as a generator: the caller takes items until its token budget is used up, and may
+change from step to step which items are allowed. A shortlist of a hundred is too little work for a device, and in an
+application its size and k change with every request, so that each new shape would compile.
 """
 
 from __future__ import annotations
@@ -11,45 +11,56 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from ceil_jax.dpp.greedy import CLOSED_BELOW
+from ceil_jax.dpp.kernel import similarity
 
 
 class Step(NamedTuple):
-    """One item and what it added to log det L'_S when it was chosen."""
+    """One chosen item."""
 
     item: int
     gain: float
+    """What the item added to log det L'_S when it was chosen."""
 
 
 def greedy_steps(
-    features: np.ndarray,
-    relevance: np.ndarray,
+    features: Float[np.ndarray, "n d"],
+    relevance: Float[np.ndarray, " n"],
     trade_off: float,
-    groups: np.ndarray | None = None,
+    groups: Int[np.ndarray, " n"] | None = None,
     fits: Callable[[int], bool] = lambda item: True,
 ) -> Iterator[Step]:
-    """The items of `greedy_map_from_features(features, relevance − max, n, trade_off)`, one by one.
+    """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by one.
 
-    With groups (int [n], 0 and up), each step chooses among the items whose group was chosen least often so
-    far, of the groups with open items left: in every prefix the groups' counts differ by at most one, but
-    for those that have run out.
+    With groups, each step chooses among the items whose group was chosen least often so far, of the groups with open
+    items left: in every prefix the groups' counts differ by at most one, except for groups that have run out.
 
     Args:
-        features: float32 [n, d], unit rows; S = (1 + F Fᵀ)/2.
-        relevance: [n], on the scale of S; its maximum is subtracted.
-        fits: asked of an item whose turn it is; one that does not fit is passed over for good.
+        features: float32 [n, d], unit rows; S = (1 + F Fᵀ) / 2.
+        relevance: r, [n], on the scale of S; its maximum is subtracted.
+        trade_off: λ, above 0.
+        groups: int [n], numbered from 0; by default all items are in one group.
+        fits: is called with the item whose turn it is; an item for which it returns False is passed over for good.
+            By default every item fits.
 
     Yields:
-        At most n steps; fewer where the rest do not fit or are combinations of chosen items (duplicates, above all).
+        At most n steps; fewer where the remaining items do not fit or are combinations of chosen ones (duplicates,
+        above all).
+
+    >>> import numpy as np
+    >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
+    >>> [step.item for step in greedy_steps(features, np.array([0.9, 0.9, 0.5]), trade_off=0.1)]
+    [0, 2]
     """
     n = len(features)
     epsilon = CLOSED_BELOW * np.finfo(np.float32).eps
     groups = np.zeros(n, np.intp) if groups is None else groups
     taken = np.zeros(groups.max(initial=0) + 1, np.intp)
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64) / trade_off
-    residual = np.ones(n)  # d_i² of the open items, 1 for the others
-    factor = np.zeros((n, n))  # row t: the Cholesky factor's, written when the t-th item is chosen
+    residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
+    factor = np.zeros((n, n))  # row t of the Cholesky factor is written when the t-th item is chosen
     open_ = np.ones(n, bool)
     t = 0
     while open_.any():
@@ -61,8 +72,8 @@ def greedy_steps(
             continue
         yield Step(best, float(gain[best]))
         taken[groups[best]] += 1
-        similarity = (1 + features @ features[best]) / 2
-        factor[t] = (similarity - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])
+        row = similarity(features @ features[best])
+        factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])
         residual -= factor[t] ** 2
         open_ &= residual > epsilon
         open_[best] = False

@@ -1,35 +1,69 @@
-"""Query and items → the DPP kernel conditioned on the query.
+"""The DPP kernel conditioned on a query.
 
 L' = Diag(exp(r / 2λ)) · S · Diag(exp(r / 2λ))   (CEIL, Ye et al. 2023, section 3.1)
 
-with relevance r_i of item i to the query, similarity S_ij between items, and trade-off λ.
+with the relevance r_i of item i to the query, the similarity S_ij of items i and j, and the trade-off λ.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ceil_jax.errors import unknown_name
-
 SIMILARITIES = ("shifted", "dot", "cosine")
-"""How vectors become similarities: (1 + cos) / 2, the dot product, the cosine.
+"""The kinds of similarity: (1 + cos) / 2, the dot product and the cosine.
 
-The paper has a linear kernel, the released code (1 + cos) / 2; we default to the latter: positive
-semi-definite, within [0, 1], diagonal 1, so never singular by scale.
+The paper has a linear kernel, the released code (1 + cos) / 2. The latter is the default: it is positive
+semi-definite, lies within [0, 1], and its diagonal is 1, so that S is never singular because of its scale.
 """
 
-Scalar = float | Float[Array, ""]
+Scalar = int | float | Float[Array, ""]
+
+
+def similarity(dots: Any, norms: Any = 1.0, kind: str = "shifted") -> Any:
+    """Similarity of pairs of vectors, given their dot products.
+
+    This is the only place where (1 + cos) / 2 is computed: training, MAP, MMR, the selector and the reports use it.
+
+    Args:
+        dots: dot products of the pairs, a float or an array of jax or numpy of any shape.
+        norms: product of the two norms of each pair, which broadcasts against `dots`; 1 (the default) for unit
+            vectors.
+        kind: one of SIMILARITIES; "shifted" by default.
+
+    Returns:
+        The similarities: numpy in, numpy out; jax in, jax out.
+    """
+    # the division is done here and not on the vectors, which spares a copy of the features
+    cosines = dots / norms
+    return (1 + cosines) / 2 if kind == "shifted" else cosines
 
 
 def similarity_from_features(
     features: Float[Array, "*b n d"], kind: str = "shifted"
 ) -> Float[Array, "*b n n"]:
-    """S_ij of every two items; `kind` is one of SIMILARITIES."""
+    """Similarity matrix S of the items.
+
+    Args:
+        features: [..., n, d], one vector for each item; they need not have unit length.
+        kind: one of SIMILARITIES; "shifted", (1 + cos) / 2, by default.
+
+    Returns:
+        [..., n, n]: S_ij, symmetric.
+
+    Raises:
+        ValueError: `kind` is unknown.
+
+    >>> import jax.numpy as jnp
+    >>> similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0]])).tolist()
+    [[1.0, 0.5], [0.5, 1.0]]
+    """
     norms = norm(features, kind)
     dots = jnp.einsum("...id,...jd->...ij", features, features, precision="highest")
-    return from_dot_products(dots, norms[..., :, None] * norms[..., None, :], kind)
+    return similarity(dots, norms[..., :, None] * norms[..., None, :], kind)
 
 
 def relevance(
@@ -38,13 +72,29 @@ def relevance(
     kind: str = "shifted",
     valid: Bool[Array, "*b n"] | None = None,
 ) -> Float[Array, "*b n"]:
-    """r_i − max_j r_j over the valid items, with r_i the similarity of item i to the query.
+    """Relevance r of the items to the query: their similarity to it, less the greatest.
 
-    The maximum is subtracted as in the released code: it keeps exp(r / 2λ) at or below 1 and shifts every
-    log det of one size by the same amount.
+    The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1 and shifts the log det of
+    all sets of one size by the same amount.
+
+    Args:
+        query: [..., d].
+        items: [..., n, d].
+        kind: one of SIMILARITIES; "shifted", (1 + cos) / 2, by default.
+        valid: bool [..., n], the items over which the maximum is taken; all by default.
+
+    Returns:
+        [..., n]: r_i ≤ 0 for valid items, 0 for the most relevant one.
+
+    Raises:
+        ValueError: `kind` is unknown.
+
+    >>> import jax.numpy as jnp
+    >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
+    [0.0, -0.5, -1.0]
     """
     dots = jnp.einsum("...d,...nd->...n", query, items, precision="highest")
-    r = from_dot_products(dots, norm(query, kind)[..., None] * norm(items, kind), kind)
+    r = similarity(dots, norm(query, kind)[..., None] * norm(items, kind), kind)
     counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
     highest = jax.lax.stop_gradient(counted.max(axis=-1, keepdims=True))
     return r - jnp.where(jnp.isfinite(highest), highest, 0)
@@ -53,12 +103,30 @@ def relevance(
 def conditional_kernel(
     relevance: Float[Array, "*b n"], similarity: Float[Array, "*b n n"], trade_off: Scalar
 ) -> Float[Array, "*b n n"]:
-    """L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ): a small λ weighs relevance, a large one diversity.
+    """Conditional kernel L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ) (CEIL, section 3.1).
 
-    In float32 it has to be from `relevance`, whose maximum is 0: above 88 λ the kernel overflows. Below −87 λ an
-    item's diagonal underflows to 0, and `greedy_map` never chooses it. `greedy_map_from_features` and
-    `dpp.subset_log_probs` work with r / λ itself and lose nothing.
+    Args:
+        relevance: r, [..., n]. In float32 its maximum should be 0, as `kernel.relevance` returns it: the kernel
+            overflows where r is above 88 λ. Where r is below −87 λ, the item's diagonal underflows to 0 and
+            `greedy_map` never chooses it; `greedy_map_from_features` and `distribution.subset_log_probs` work
+            with r / λ itself and lose nothing.
+        similarity: S, [..., n, n].
+        trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
+
+    Returns:
+        L', [..., n, n].
+
+    Raises:
+        ValueError: λ is 0, negative or NaN (checked where its value is known, not inside `jax.jit`).
+
+    >>> import jax.numpy as jnp, numpy as np
+    >>> L = conditional_kernel(jnp.array([0.0, -0.2]), jnp.array([[1.0, 0.5], [0.5, 1.0]]), trade_off=0.1)
+    >>> print(np.asarray(L).round(3))  # exp(−1) / 2 = 0.184 and exp(−2) = 0.135
+    [[1.    0.184]
+     [0.184 0.135]]
     """
+    if not isinstance(trade_off, jax.core.Tracer) and not trade_off > 0:
+        raise ValueError(f"trade_off is {trade_off}; λ has to be above 0")
     log_root_quality = relevance / (2 * trade_off)
     return jnp.exp(log_root_quality[..., :, None] + log_root_quality[..., None, :]) * similarity
 
@@ -66,12 +134,19 @@ def conditional_kernel(
 def block_log_dets(
     features: Float[Array, "n d"], subsets: Int[Array, "m k"], kind: str = "shifted"
 ) -> Float[Array, " m"]:
-    """log det S_S of each subset (−1 = empty place), from its own k×k block.
+    """log det S_S of each subset S, from its own k × k block; differentiable in the features.
 
-    Where the subsets hold more items in all than there are, the blocks are taken from S, which spares a copy of the
-    subsets' features, most of the memory and time of a training step; else they are formed one by one.
+    If the subsets hold more items in all than there are, the blocks are taken out of the n × n matrix S. This
+    spares a copy of the subsets' features, which is most of the memory and time of a training step. Otherwise the
+    blocks are formed one by one.
 
-    Differentiable in the features; see `log_det` for subsets that hold an item twice.
+    Args:
+        features: [n, d], one vector for each item.
+        subsets: int [m, k], item indices; −1 marks an empty place.
+        kind: one of SIMILARITIES; "shifted", (1 + cos) / 2, by default.
+
+    Returns:
+        [m]; `log_det` says what a subset that holds an item twice gives.
     """
     places = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
@@ -84,12 +159,18 @@ def block_log_dets(
 def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = None) -> Float[Array, " *b"]:
     """log det of positive semi-definite matrices: finite, with finite gradients, for singular ones too.
 
-    Written as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so that rows of any
-    scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, ε = 64 × the
-    dtype's machine epsilon (7.6e-6 in float32): this lifts every eigenvalue to about ε or more, above what
-    rounding does to a Cholesky factorisation. A duplicated item then gives log 2ε instead of NaN, with
-    gradients below 1/ε, while the log det of a well conditioned block moves by no more than its rounding.
-    Rows and columns where `valid` is False are left out.
+    It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so that rows of any
+    scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, where ε is 64 times the
+    dtype's machine epsilon (7.6e-6 in float32). This lifts every eigenvalue to about ε or more, above the
+    rounding error of a Cholesky factorisation. A duplicated item then gives log 2ε instead of NaN, with gradients
+    below 1/ε, while the log det of a well-conditioned block moves by no more than its rounding.
+
+    Args:
+        matrix: [..., k, k].
+        valid: bool [..., k], the rows and columns that count; all by default.
+
+    Returns:
+        [...]; 0 where nothing is valid.
     """
     k = matrix.shape[-1]
     tiny = jnp.finfo(matrix.dtype).tiny
@@ -106,17 +187,14 @@ def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = 
 
 
 def norm(vectors: Float[Array, "*b d"], kind: str) -> Float[Array, "*b"]:
-    """What dot products are divided by: the vectors' lengths, or 1 where the dot product itself counts."""
+    """Divisor of a vector's dot products: its length, or 1 for the similarity "dot".
+
+    Raises:
+        ValueError: `kind` is unknown.
+    """
     if kind not in SIMILARITIES:
-        raise unknown_name("similarity", kind, SIMILARITIES)
+        raise ValueError(f"unknown similarity {kind!r}; expected one of {', '.join(SIMILARITIES)}")
     if kind == "dot":
         return jnp.ones(vectors.shape[:-1], vectors.dtype)
     # zero vectors are orthogonal to all; with a smaller floor the gradient there would overflow
     return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))
-
-
-def from_dot_products(dots: Float[Array, "*b"], norms: Float[Array, "*b"], kind: str) -> Float[Array, "*b"]:
-    """Similarities of pairs of vectors, given the products of their `norm`s. Dividing here, and not the
-    vectors, spares a copy of the features."""
-    similarity = dots / norms
-    return (1 + similarity) / 2 if kind == "shifted" else similarity

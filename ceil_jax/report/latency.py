@@ -29,8 +29,8 @@ class Latency(NamedTuple):
 
 def measure_latency(pipeline: Pipeline, method: str) -> Latency:
     """Of a method that ends in MAP, for its shortlist n and K examples, the bank's vectors at hand."""
-    from ceil_jax.dpp.greedy import greedy_map_shortlists
     from ceil_jax.retrieval.index import top_k
+    from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
     entry = METHODS[method]
     assert entry.needs.ends_in_map and entry.encoder is not None

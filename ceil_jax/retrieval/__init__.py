@@ -1,1 +1,13 @@
-"""retrieval"""
+"""From queries to examples of a bank: nearest neighbours, BM25, and every retriever.
+
+Encoding texts lives in `encoders/`, the choice of a set among a query's candidates in `dpp/`, and rewriting inputs as
+skills in `skills/`.
+
+- `index`: exact nearest items in blocks, also over several processes
+- `faiss_index`: approximate nearest items (Faiss)
+- `bm25`: similarity by shared words
+- `embedded_bank`: a bank's vectors and the nearest examples of a query
+- `shortlists`: MAP, MAP under a budget and MMR for many queries, each among its shortlist
+- `registry`: the retrievers by name, and what each needs: `register_retriever`, `build_retriever`, `Retriever`
+- `retrievers`: random, BM25, dense top-k, MMR and DPP-MAP
+"""

@@ -1,4 +1,4 @@
-"""Texts by the words they share: BM25."""
+"""BM25: similarity of texts by the words they share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import numpy as np
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words and numbers: what BM25 counts."""
+    """Lower-cased words and numbers of a text, which BM25 counts."""
     return re.findall(r"\w+", text.lower())
 
 
 class LexicalIndex:
-    """BM25 with Lucene's inverse document frequency, which is never negative (k1 1.5, b 0.75), over texts, by bm25s;
-    equal scores go to the lower position."""
+    """BM25 over texts, by bm25s, with Lucene's inverse document frequency, which is never negative; k1 = 1.5, b =
+    0.75.
+
+    Args:
+        texts: the documents.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
 
-        # importing it sets its logger to DEBUG, which would print a line for every index
+        # importing bm25s sets its logger to DEBUG, which would print a line for every index
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._index = bm25s.BM25(method="lucene")
         self._known: set[str] = set()
@@ -32,6 +36,6 @@ class LexicalIndex:
         self._size = len(texts)
 
     def scores(self, text: str) -> np.ndarray:
-        """float [N]: the text against every document."""
+        """BM25 score of every document for the query `text`, float [N]."""
         query = [word for word in words(text) if word in self._known]
         return self._index.get_scores(query) if query else np.zeros(self._size)

@@ -1,4 +1,4 @@
-"""A bank as vectors: what of an example is embedded, and which examples are nearest to a query."""
+"""A bank as vectors: which texts of an example are embedded, and which examples are nearest to a query."""
 
 from __future__ import annotations
 
@@ -15,29 +15,39 @@ if TYPE_CHECKING:
     from ceil_jax.retrieval.index import Score
 
 EQUAL = 1e-6
-"""Cosines that differ by less are the same: float32 rounds that much, and a text's vector with its batch."""
+"""Cosines that differ by less count as equal: float32 rounds by that much, and a text's vector depends on its
+batch."""
 
 _BATCH = 64
-"""Queries in a call of the compiled score."""
+"""Queries in one call of the compiled score."""
 
 SCORES_AT_ONCE = 2**26
-"""Of queries with the whole bank, where all of them are needed: 256 MiB."""
+"""Scores of queries with the whole bank that are held at once where all of them are needed: 256 MiB."""
 
 
 class View(NamedTuple):
-    """What of an example is compared, and how."""
+    """Which texts of the examples are compared, and how."""
 
     texts: Callable[[Sequence[Example]], list[Sequence[str]]]
-    """The texts of each example, the same number for all."""
+    """Texts of each example, the same number for all."""
     score: Score | None = None
-    """Of every query with every item, both float32 [N, m, D]; without it the cosine of their one text each."""
+    """Score of every query with every item, both float32 [N, m, D]; None for the cosine of their one text each."""
     shared: bool = False
-    """Many examples may have the same texts, as skills are: which of them are nearest is then drawn for each
-    query, or all queries would get those that stand first in the bank."""
+    """Whether many examples may have the same text, as with skills. Equally near examples are then drawn at
+    random for each query; otherwise all queries would get those that come first in the bank."""
 
 
 class EmbeddedBank:
-    """A bank's vectors and its queries': unit rows, or as a view's score takes them."""
+    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the view's score takes.
+
+    Args:
+        bank: the examples.
+        view: which of their texts are compared, and how.
+        embed_items: from texts to vectors, float32 [N, D], for the bank.
+        embed_queries: the same for the queries.
+        index: "exact" or "approximate" (`faiss_index.ApproximateIndex`).
+        seed: decides which of equally near examples are taken, if the view is shared.
+    """
 
     def __init__(
         self,
@@ -63,9 +73,13 @@ class EmbeddedBank:
         return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
 
     def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """cosines [Q, n], positions [Q, n] (−1 = none left) and the queries' vectors [Q, D] or [Q, m, D]."""
-        from ceil_jax.distributed.processes import top_k
-        from ceil_jax.retrieval.index import GROUP, ITEM_BLOCK, dot_products
+        """The n nearest examples of each query, best first, never the query itself.
+
+        Returns:
+            Cosines, float32 [Q, n], positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors,
+            [Q, D] or [Q, m, D].
+        """
+        from ceil_jax.retrieval.index import GROUP, ITEM_BLOCK, dot_products, top_k_of_all_processes
 
         vectors = self._embedded(queries, self._embed_queries)
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
@@ -74,7 +88,7 @@ class EmbeddedBank:
         if self._view.shared:
             return *self._drawn(queries, vectors, exclude, min(n, len(self.bank))), vectors
         per_item = 1 if self._view.score is None else self.items.shape[1]
-        cosines, positions = top_k(
+        cosines, positions = top_k_of_all_processes(
             vectors,
             self.items,
             min(n, len(self.bank)),
@@ -87,6 +101,7 @@ class EmbeddedBank:
     def _drawn(
         self, queries: Sequence[Example], vectors: np.ndarray, exclude: np.ndarray, n: int
     ) -> tuple[np.ndarray, np.ndarray]:
+        """The same where equally near examples are drawn: cosines and positions."""
         import jax
 
         from ceil_jax.distributed.devices import device_mesh, map_batches, whole
@@ -94,9 +109,9 @@ class EmbeddedBank:
 
         cosines, positions = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int32)
         score = self._view.score or dot_products
-        # moved once, not for every part
+        # moved to the devices once, not for every part
         items = jax.device_put(self.items, whole(device_mesh()))
-        # a power of two, as the batches are, or the last of them would be filled up in every part
+        # a power of two, as the batch size is, or the last batch of every part would be padded
         at_once = 1 << (max(1, SCORES_AT_ONCE // len(self.bank)).bit_length() - 1)
         for start in range(0, len(queries), at_once):
             part = slice(start, start + at_once)
@@ -112,7 +127,7 @@ class EmbeddedBank:
 
 
 def nearest_drawn(scores: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
-    """The places of the n largest of [N] scores, best first; which of equals, and their order, is drawn."""
+    """Places of the n largest of [N] scores, best first; a random choice of equal scores, in random order."""
     least = np.partition(scores, len(scores) - n)[len(scores) - n]
     near = np.flatnonzero(scores >= least - EQUAL)
     near = near[np.argsort(-scores[near], kind="stable")]
@@ -121,5 +136,5 @@ def nearest_drawn(scores: np.ndarray, n: int, generator: np.random.Generator) ->
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row over its length; a row of zeros stays."""
+    """Each row divided by its length; rows of zeros are unchanged."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

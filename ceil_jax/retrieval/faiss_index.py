@@ -1,7 +1,8 @@
 """Approximate nearest items through Faiss, behind the interface of `index.top_k`: for banks of many millions.
 
-An inverted file (IVF): items are cut into about 4 √N cells around k-means centres, and a query is compared with
-the items of the cells whose centres are nearest to it, exactly. What is lost is neighbours in other cells.
+The index is an inverted file (IVF): the items are divided into about 4 √N cells around k-means centres, and a
+query is compared exactly with the items of the cells whose centres are nearest to it. Neighbours in other cells
+are missed.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ import numpy as np
 from ceil_jax.errors import UserError
 
 SMALLEST_CELL = 39
-"""Items a cell that Faiss's k-means asks for."""
+"""Items in a cell below which Faiss's k-means warns."""
 
 TRAINED_ON = 64
-"""Items a cell that the centres are computed from."""
+"""Items for each cell from which the centres are computed."""
 
 ADDED_AT_ONCE = 65_536
+"""Items that are read and added to the index together."""
 
 
 class ApproximateIndex:
-    """A bank's items in cells; the same bank and settings give the same index.
+    """An inverted file of a bank's items; the same bank and settings give the same index.
 
     Args:
-        items: float32 [N, D], may be memory-mapped; a copy is kept in memory, cell by cell.
-        probes: cells a query is compared with; more find more and take longer. All of them: exact.
-        cells: 4 √N by default, fewer where items are few.
+        items: float32 [N, D]; may be memory-mapped. A copy is kept in memory, cell by cell.
+        probes: number of cells with which a query is compared, 32 by default; more cells find more neighbours and
+            take longer, and all cells make the search exact.
+        cells: number of cells; by default 4 √N, or fewer if there are few items.
+        seed: decides the sample and the start of k-means; 0 by default.
 
     Raises:
         UserError: faiss is not installed.
@@ -55,7 +59,7 @@ class ApproximateIndex:
 
     @property
     def probes(self) -> int:
-        """Cells a query is compared with; may be set."""
+        """Number of cells with which a query is compared; may be set."""
         return self._index.nprobe
 
     @probes.setter
@@ -65,9 +69,19 @@ class ApproximateIndex:
     def top_k(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `index.top_k`: (scores [Q, k], indices int32 [Q, k]), best first, ties by the lower index.
+        """The k nearest items that were found for each query, best first, ties by the lower index, as `index.top_k`.
 
-        Places hold −inf and −1 also where the cells looked into hold fewer than k items.
+        Args:
+            queries: [Q, D].
+            k: number of items for each query.
+            exclude: int [Q], one item that a query must not get, −1 for none; none by default.
+
+        Returns:
+            Scores, float32 [Q, k], and indices, int32 [Q, k]; −inf and −1 also where the probed cells hold fewer
+            than k items.
+
+        Raises:
+            ValueError: k is below 1.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
@@ -87,7 +101,7 @@ class ApproximateIndex:
 
 
 def recall(found: np.ndarray, exact: np.ndarray) -> float:
-    """The share of the exact neighbours [Q, k] that are among those found [Q, k]; −1 is none."""
+    """Share of the exact neighbours, int [Q, k], that are among those found, int [Q, k]; −1 is an empty place."""
     pairs = zip(found.tolist(), exact.tolist(), strict=True)
     hits = [len({i for i in row if i >= 0} & {i for i in true if i >= 0}) for row, true in pairs]
     return sum(hits) / max(1, int((exact >= 0).sum()))

@@ -1,9 +1,10 @@
-"""Exact nearest items, in blocks: memory stays bounded whatever the bank's size."""
+"""Exact nearest items, searched in blocks: memory stays bounded whatever the size of the bank."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,25 +12,28 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ceil_jax.distributed.devices import map_batches
+from ceil_jax.distributed.processes import share
 
 ITEM_BLOCK = 32_768
+"""Items in a block."""
+
 QUERY_BATCH = 192
-"""Their scores with a block are 24 MiB. glibc gives 32 MiB and more back to the system each time, and new pages
-cost a CPU more than the selection."""
+"""Queries in a batch. Their scores with a block take 24 MiB: glibc returns allocations of 32 MiB and more to the
+system each time, and new pages cost a CPU more than the selection."""
 
 GROUP = 32
 """Neighbouring items whose best score stands for all of them in the first selection: near √(items / k)."""
 
 ALIGNMENT = 64
-"""Bytes. JAX computes on numpy arrays that begin at a multiple of it; others are copied, to new pages, which
+"""Bytes. JAX computes in place on numpy arrays that begin at a multiple of it. It copies others to new pages, which
 takes five times as long as a copy by numpy."""
 
 Score = Callable[[Float[Array, "q ..."], Float[Array, "n ..."]], Float[Array, "q n"]]
-"""Every query with every item; what each of them is (a vector, or several) is the score's own business."""
+"""Scores of every query with every item. Whether each is one vector or several is up to the function."""
 
 
 def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
-    """In full float32, on GPUs too."""
+    """Dot product of every query with every item, in full float32 on GPUs too."""
     return jnp.matmul(queries, items.T, precision="highest")
 
 
@@ -42,15 +46,23 @@ def top_k(
     item_block: int = ITEM_BLOCK,
     score: Score = dot_products,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The k items with the largest score (dot product) for each query, best first: (scores, indices int32).
+    """The k items with the largest score for each query, best first. The search is exact, in float32.
 
-    Exact, in float32; equal scores are ordered by the lower index. `exclude[i]` is one item that query i
-    must not get (itself, when queries are items), −1 for none. Places beyond the bank's size hold score −inf
-    and index −1. `items` may be a memory-mapped array: `item_block` rows at a time are read and moved to the
-    devices, over which the queries are spread.
+    Args:
+        queries: [q, …], spread over the devices.
+        items: [n, …]; may be memory-mapped: `item_block` rows at a time are read and moved to the devices.
+        k: number of items for each query.
+        exclude: int [q], one item that a query must not get (itself, when queries are items), −1 for none; none by
+            default.
+        item_block: rows in a block.
+        score: score of a query with an item; by default the dot product.
+
+    Returns:
+        Scores, float32 [q, k], and indices, int32 [q, k]. Equal scores are ordered by the lower index. Places beyond
+        the bank's size hold score −inf and index −1.
 
     Raises:
-        ValueError: k below 1.
+        ValueError: k is below 1.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -75,8 +87,46 @@ def top_k(
     return np.asarray(scores), np.asarray(indices)
 
 
+def top_k_of_all_processes(
+    queries: Float[np.ndarray, "q ..."],
+    items: Float[np.ndarray, "n ..."],
+    k: int,
+    exclude: Int[np.ndarray, " q"] | None = None,
+    **options: Any,
+) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
+    """`top_k` with the bank shared out among the processes of a job; k candidates for each query are exchanged.
+
+    Args:
+        queries, k, exclude: as for `top_k`, the same in all processes.
+        items: the whole bank, memory-mapped: a process reads its share of the rows only.
+        options: further arguments of `top_k`.
+
+    Returns:
+        As `top_k`, in all processes.
+    """
+    if jax.process_count() == 1:
+        return top_k(queries, items, k, exclude, **options)
+    from jax.experimental.multihost_utils import process_allgather
+
+    own = share(len(items))
+    if exclude is not None:
+        exclude = np.where((exclude >= own.start) & (exclude < own.stop), exclude - own.start, -1)
+    scores, indices = top_k(queries, items[own], k, exclude, **options)
+    indices = np.where(indices >= 0, indices + own.start, -1).astype(np.int32)
+    scores, indices = (np.concatenate(part, axis=1) for part in process_allgather((scores, indices)))
+    return merge_top_k(scores, indices, k)
+
+
+def merge_top_k(
+    scores: Float[np.ndarray, "q m"], indices: Int[np.ndarray, "q m"], k: int
+) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
+    """The best k of several candidate lists side by side, in the order of `top_k`: ties by the lower index."""
+    order = np.lexsort((np.where(indices < 0, np.iinfo(np.int32).max, indices), -scores))[:, :k]
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+
+
 def _filled_up(rows: np.ndarray, size: int) -> Float[np.ndarray, "n ..."]:
-    """Rows in float32, the last one repeated, so that no group's best score is raised; on a CPU, aligned."""
+    """The rows in float32, aligned on a CPU, padded with copies of the last, which raise no group's best score."""
     aligned = jax.default_backend() != "cpu" or rows.ctypes.data % ALIGNMENT == 0
     if aligned and len(rows) == size and rows.dtype == np.float32:
         return rows
@@ -100,12 +150,12 @@ def _merge_block(
     *,
     score: Score,
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """The best k of those so far (all with lower indices) and of the block's first `count` rows."""
+    """The best k of those found so far (all with lower indices) and of the block's first `count` rows."""
     k = scores.shape[1]
     # one more than k, because the excluded item may be among them
     new, places = _candidates(score(queries, block), count, k + 1)
     new = jnp.where((places < count) & (places != (exclude - start)[:, None]), new, -jnp.inf)
-    # `top_k` puts the earlier of equals first, so the order of the concatenation is the order of indices
+    # `top_k` puts the earlier of equals first, and the concatenation is in the order of indices
     best, at = jax.lax.top_k(jnp.concatenate([scores, new], axis=1), k)
     indices = jnp.take_along_axis(jnp.concatenate([indices, places + start], axis=1), at, axis=1)
     return best, jnp.where(best > -jnp.inf, indices, -1)
@@ -114,12 +164,14 @@ def _merge_block(
 def _candidates(
     scores: Float[Array, "b n"], count: Int[Array, ""], k: int
 ) -> tuple[Float[Array, "b m"], Int[Array, "b m"]]:
-    """Scores, and their places in ascending order, that hold the k largest of the first `count` (of equals, the
-    earlier): `top_k` sorts what it is given, so it is given less.
+    """Candidates for the k largest of the first `count` scores (the earlier of equals), so that `top_k` sorts less.
 
-    The k groups with the largest maxima (the earlier of equals) hold them: an item outside these groups has
-    in each of them one that comes before it. Nothing but the maximum reads all scores, which takes as long as
-    reading them.
+    The k groups with the largest maxima (the earlier of equals) hold the k largest scores: each of these groups holds
+    an item that comes before any item outside them. Only the maximum reads all scores, which takes as long as reading
+    them.
+
+    Returns:
+        Scores [b, m] and their places in ascending order, int [b, m].
     """
     b, n = scores.shape
     if n < 4 * k * GROUP:

@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from ceil_jax.dpp.budgeted import budgeted_map_shortlists
-from ceil_jax.dpp.greedy import MapResult, greedy_map_shortlists
-from ceil_jax.dpp.mmr import MMR_TRADE_OFF, mmr_shortlists
+from ceil_jax.dpp.greedy import MapResult
+from ceil_jax.dpp.kernel import similarity
+from ceil_jax.dpp.mmr import MMR_TRADE_OFF
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.embedded_bank import EmbeddedBank, View
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved
+from ceil_jax.retrieval.shortlists import budgeted_map_shortlists, greedy_map_shortlists, mmr_shortlists
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
@@ -93,7 +94,7 @@ class DenseRetriever:
         bank = self.vectors.bank
         check_size(bank, k)
         cosines, positions, _ = self.vectors.nearest(queries, k)
-        relevance = (1 + cosines) / 2
+        relevance = similarity(cosines)
         return [
             [
                 Retrieved(bank[p].id, int(p), float(r), float(r))
@@ -125,7 +126,7 @@ class GreedyRetriever:
         chosen, gains = self.choose(queries, vectors, items, shortlists, k)
         return [
             [
-                Retrieved(bank[p].id, int(p), float((1 + vector @ items[p]) / 2), float(gain))
+                Retrieved(bank[p].id, int(p), float(similarity(vector @ items[p])), float(gain))
                 for p, gain in zip(row, row_gains, strict=True)
                 if p >= 0
             ]

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import numpy as np
 
 from ceil_jax.dpp.greedy_numpy import Step, greedy_steps
+from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.bank import View
 from ceil_jax.tasks.example import Example, Template
@@ -116,7 +117,7 @@ def choose(view: View, query: Example, cosines: np.ndarray, wish: Wish) -> Selec
     if not rows:
         _check_fields(wish.filter, view)
     shortlist = [view.examples[row] for row in rows]
-    relevance = (1 + cosines[rows]) / 2
+    relevance = similarity(cosines[rows])
     groups = _outputs(shortlist) if wish.balanced else None
     steps, stopped = _steps(shortlist, view.vectors(rows), relevance, groups, wish)
     chosen, tokens = _fitted(steps, shortlist, relevance, wish)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Int32
 
-from ceil_jax.dpp.budgeted import budgeted_map_shortlists
-from ceil_jax.dpp.greedy import greedy_map_shortlists
 from ceil_jax.lm.prompts import Fit
+from ceil_jax.retrieval.shortlists import budgeted_map_shortlists, greedy_map_shortlists
 from ceil_jax.training.candidates import CandidateSets
 
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)

@@ -14,11 +14,11 @@ from flax import nnx
 from xla_flags import flags_for
 
 from ceil_jax.distributed import devices as parallel
-from ceil_jax.dpp.greedy import greedy_map_shortlists
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.index import top_k
+from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil
 from ceil_jax.training import contrastive as epr

@@ -20,7 +20,7 @@ from ceil_jax.distributed import processes as hosts
 from ceil_jax.distributed.devices import over_devices
 from ceil_jax.distributed.processes import Hosts
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.index import top_k
+from ceil_jax.retrieval.index import top_k, top_k_of_all_processes
 from ceil_jax.store.store import Store
 from ceil_jax.training.loop import fit, gradient_of
 
@@ -76,7 +76,7 @@ def member(folder, port, process, fatal):
 
     trained = train(folder, at_step, hosts.leads())
     queries, items = numbers(1, 4, WIDTH), np.round(numbers(2, 31, WIDTH))
-    scores, indices = hosts.top_k(queries, items, 6, np.array([0, 30, -1, 16]))
+    scores, indices = top_k_of_all_processes(queries, items, 6, np.array([0, 30, -1, 16]))
     Path(folder, f"process-{process}.json").write_text(
         json.dumps(
             {
@@ -142,15 +142,6 @@ def test_a_job_that_lost_a_process_goes_on_from_its_checkpoint(tmp_path):
         assert result["indices"] == indices.tolist()
         assert result["mapped"] == [i * i for i in range(7)]
     assert results[0]["w"] == results[1]["w"]
-
-
-@pytest.mark.parametrize("k", [1, 4])
-def test_merged_candidates_are_the_best_of_all(k):
-    scores = np.array([[3.0, 1.0, 3.0, 2.0], [-np.inf, -np.inf, 5.0, -np.inf]], np.float32)
-    indices = np.array([[7, 8, 2, 9], [-1, -1, 4, -1]], np.int32)
-    best, at = hosts.merge_top_k(scores, indices, k)
-    assert best.tolist() == [row[:k] for row in [[3, 3, 2, 1], [5, -np.inf, -np.inf, -np.inf]]]
-    assert at.tolist() == [row[:k] for row in [[2, 7, 9, 8], [4, -1, -1, -1]]]
 
 
 @pytest.mark.parametrize("count, each", [(7, [4, 3]), (1, [1, 0]), (0, [0, 0])])

@@ -10,14 +10,9 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ceil_jax.dpp.budgeted import (
-    NEXT_TO_NOTHING,
-    budgeted_map,
-    budgeted_map_from_features,
-    budgeted_map_shortlists,
-)
-from ceil_jax.dpp.greedy import CLOSED_BELOW, greedy_map_from_features, greedy_map_shortlists
-from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
+from ceil_jax.dpp.budgeted import budgeted_map, budgeted_map_from_features
+from ceil_jax.dpp.greedy import greedy_map_from_features
+from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
 
 N, D, K = 10, 16, 6
 LAMBDA = 0.1
@@ -150,60 +145,6 @@ def test_vmap_is_the_loop():
         alone = one(*map(jnp.asarray, (features[i], r[i], costs[i], budgets[i])))
         np.testing.assert_array_equal(together.items[i], alone.items)
         np.testing.assert_allclose(together.gains[i], alone.gains, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("k", [N, 4])
-@pytest.mark.parametrize("trade_off", [0.1, 0.005])
-def test_shortlists_under_budgets_of_their_own(trade_off, k):
-    bank, _, lengths = problem(11, n=40)
-    asked = problem(12, n=7)[0]
-    shortlists = np.stack([np.random.default_rng(i).permutation(40)[:N] for i in range(7)]).astype(np.int32)
-    shortlists[0, 3:] = -1
-    shortlists[1] = -1
-    costs = lengths[shortlists]
-    budgets = np.array([20, 20, 0, 6, 15, 30, 500])
-    ours = budgeted_map_shortlists(asked, bank, shortlists, costs, budgets, k, trade_off)
-    assert (ours.items[1:3] == -1).all()
-    epsilon = CLOSED_BELOW * np.finfo(np.float32).eps
-    for i, shortlist in enumerate(shortlists):
-        valid = shortlist >= 0
-        features = bank[shortlist[valid]]
-        if not valid.any():
-            continue
-        r = np.asarray(relevance(jnp.asarray(asked[i]), jnp.asarray(features)), np.float64)
-        S = reference.similarity(features)
-        if k < valid.sum():
-            zero = reference.greedy_map(S, r / trade_off, k + 1)[1][k] - NEXT_TO_NOTHING
-        else:
-            zero = r.min() / trade_off + np.log(epsilon)
-        expected, gains = reference.budgeted_map(S, r / trade_off - zero, costs[i][valid], budgets[i], k)
-        found = len(expected)
-        assert ours.items[i, :found].tolist() == shortlist[valid][expected].tolist()
-        assert (ours.items[i, found:] == -1).all()
-        # on the scale of `greedy_map_shortlists`: log det of the kernel whose greatest relevance is zero
-        np.testing.assert_allclose(ours.gains[i, :found], np.array(gains) + zero, rtol=1e-4, atol=1e-3)
-
-
-def test_shortlists_with_room_for_all_of_the_map_set():
-    bank, asked = problem(13, n=40)[0], problem(14, n=7)[0]
-    shortlists = np.tile(np.arange(40, dtype=np.int32), (7, 1))
-    costs = np.full_like(shortlists, 3)
-    ours = budgeted_map_shortlists(asked, bank, shortlists, costs, np.full(7, 3 * K), K, 0.05)
-    plain = greedy_map_shortlists(asked, bank, shortlists, K, 0.05)
-    # of one length, the order per token is the order by gain
-    np.testing.assert_array_equal(ours.items, plain.items)
-    np.testing.assert_allclose(ours.gains, plain.gains, rtol=1e-4, atol=1e-3)
-
-
-def test_items_that_are_all_the_same_to_a_query_still_fill_its_prompt():
-    bank = np.eye(8, dtype=np.float32)
-    query = np.zeros((1, 8), np.float32)
-    query[0, 7] = 1
-    costs = np.array([[5, 3, 3, 2, 9, 9, 9]])
-    ours = budgeted_map_shortlists(
-        query, bank, np.arange(7, dtype=np.int32)[None], costs, np.array([8]), 5, 1e-3
-    )
-    assert set(ours.items[0].tolist()) == {1, 2, 3, -1}
 
 
 def test_a_budget_for_all_gives_the_map_set():

@@ -6,11 +6,8 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ceil_jax.dpp import greedy
-from ceil_jax.dpp.budgeted import budgeted_map_shortlists
-from ceil_jax.dpp.greedy import greedy_map, greedy_map_from_features, greedy_map_shortlists
-from ceil_jax.dpp.kernel import SIMILARITIES, conditional_kernel, relevance, similarity_from_features
-from ceil_jax.dpp.mmr import mmr_shortlists
+from ceil_jax.dpp.greedy import greedy_map, greedy_map_from_features
+from ceil_jax.dpp.kernel import SIMILARITIES, conditional_kernel, similarity_from_features
 
 N, D, K = 12, 16, 6
 RNG = np.random.default_rng(2)
@@ -178,53 +175,3 @@ def test_float64(x64):
     assert ours.items.dtype == jnp.int32
     assert ours.items.tolist() == expected
     np.testing.assert_allclose(ours.gains, gains, rtol=1e-9)
-
-
-@pytest.mark.parametrize("queries", [1, 7])
-def test_shortlists(queries):
-    bank, _ = problem(11, n=40)
-    asked, _ = problem(12, n=queries)
-    shortlists = np.stack([np.random.default_rng(i).permutation(40)[:N] for i in range(queries)]).astype(
-        np.int32
-    )
-    shortlists[0, 3:] = -1
-    ours = greedy_map_shortlists(asked, bank, shortlists, K, 0.1)
-    for i, shortlist in enumerate(shortlists):
-        features = jnp.asarray(bank[shortlist])
-        valid = jnp.asarray(shortlist >= 0)
-        r = relevance(jnp.asarray(asked[i]), features, valid=valid)
-        alone = greedy_map_from_features(features, r, K, 0.1, valid)
-        np.testing.assert_array_equal(ours.items[i], np.where(alone.items >= 0, shortlist[alone.items], -1))
-        np.testing.assert_allclose(ours.gains[i], alone.gains, rtol=1e-4, atol=1e-5)
-    assert (ours.items[0, 3:] == -1).all()
-
-
-def budgeted_map(queries, items, shortlists, k, trade_off):
-    costs, budgets = np.full_like(shortlists, 2), np.full(len(queries), 2 * k - 3)
-    return budgeted_map_shortlists(queries, items, shortlists, costs, budgets, k, trade_off)
-
-
-@pytest.mark.parametrize("choose", [greedy_map_shortlists, mmr_shortlists, budgeted_map])
-def test_of_a_bank_only_shortlisted_rows_travel(choose, monkeypatch, tmp_path):
-    """And what is chosen is, to the last bit, what the whole bank gives."""
-    (bank, _), (asked, _) = problem(13, n=2000), problem(14, n=4)
-    shortlists = np.stack([np.random.default_rng(i).permutation(2000)[:N] for i in range(4)]).astype(np.int32)
-    shortlists[0, 3:], shortlists[1], shortlists[2, 0] = -1, -1, 1999
-    np.save(tmp_path / "bank.npy", bank)
-    map_batches, sent, whole = greedy.map_batches, [], []
-
-    def watched(function, rows, shared, **options):
-        sent.append(len(shared[0]))
-        queries, _, *more = rows
-        whole[:] = map_batches(function, (queries, shortlists, *more), (bank, shared[1]), **options)
-        return map_batches(function, rows, shared, **options)
-
-    monkeypatch.setattr(greedy, "map_batches", watched)
-    for items in (bank, jnp.asarray(bank), np.load(tmp_path / "bank.npy", mmap_mode="r")):
-        ours = choose(asked, items, shortlists, K, 0.1)
-        np.testing.assert_array_equal(ours.items, whole[0])
-        np.testing.assert_array_equal(ours.gains, whole[1])
-        assert ours.items.dtype == np.int32
-    assert (ours.items[2:] >= 0).any()
-    # 3 + 12 + 12 different rows
-    assert sent == [32] * 3

@@ -10,9 +10,9 @@ from ceil_jax.dpp.kernel import (
     conditional_kernel,
     log_det,
     relevance,
+    similarity,
     similarity_from_features,
 )
-from ceil_jax.errors import UserError
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(9, 5)).astype(np.float32)
@@ -31,9 +31,20 @@ def test_similarity_by_hand():
     np.testing.assert_allclose(S, [[1, 1 / 2, 0], [1 / 2, 1, 1 / 2], [0, 1 / 2, 1]], atol=1e-7)
 
 
-def test_unknown_similarity_names_the_nearest():
-    with pytest.raises(UserError, match="cosine"):
-        similarity_from_features(jnp.asarray(FEATURES), "cosin")
+@pytest.mark.parametrize("make", [float, np.float32, np.asarray, jnp.asarray])
+def test_similarity_of_dot_products_keeps_its_kind_of_number(make):
+    found = similarity(make(0.5), 2.0)
+    assert found == (1 + 0.5 / 2) / 2
+    assert type(found) is type(make(0.5) / 2.0)
+    assert similarity(make(0.5), 2.0, "cosine") == 0.25
+    assert similarity(make(0.5), kind="dot") == 0.5
+
+
+def test_an_unknown_similarity_lists_the_known_ones():
+    said = "unknown similarity 'cosin'; expected one of shifted, dot, cosine"
+    for function in (similarity_from_features, lambda f, kind: relevance(f[0], f, kind)):
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            function(jnp.asarray(FEATURES), "cosin")
 
 
 def test_relevance_has_maximum_zero():
@@ -57,6 +68,18 @@ def test_conditional_kernel(trade_off):
     S = reference.similarity(FEATURES)
     ours = conditional_kernel(jnp.asarray(r, jnp.float32), jnp.asarray(S, jnp.float32), trade_off)
     np.testing.assert_allclose(ours, reference.conditional_kernel(r, S, trade_off), rtol=2e-5)
+
+
+@pytest.mark.parametrize("trade_off", [0, -0.1, float("nan"), jnp.zeros(())])
+def test_conditional_kernel_needs_a_trade_off_above_zero(trade_off):
+    with pytest.raises(ValueError, match=r"trade_off is .*; λ has to be above 0"):
+        conditional_kernel(jnp.zeros(9), jnp.eye(9), trade_off)
+
+
+def test_conditional_kernel_of_a_traced_trade_off():
+    S = similarity_from_features(jnp.asarray(FEATURES))
+    ours = jax.jit(conditional_kernel)(jnp.full(9, -1.0), S, 0.5)
+    np.testing.assert_allclose(ours, np.exp(-2) * S, rtol=1e-6)
 
 
 def test_conditional_kernel_of_a_batch_is_the_loop():

@@ -1,0 +1,200 @@
+"""MAP and MMR for many queries, each among its shortlist of the bank's rows.
+
+The functions of `dpp/` choose for one query. Here they are lifted over queries and spread over the devices, in
+bounded memory and from a bank that may be memory-mapped. In all of them
+
+- queries: float [q, d] and items: float [m, d] (the bank) have unit rows;
+- shortlists: int [q, n] are rows of the bank, −1 = empty place; of tied items the first in the shortlist wins;
+- the result's items, int [q, k], are rows of the bank, −1 where none was left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from ceil_jax.distributed.devices import map_batches
+from ceil_jax.dpp.budgeted import map_within_budget
+from ceil_jax.dpp.greedy import MapResult, greedy_map_from_features
+from ceil_jax.dpp.kernel import relevance, similarity
+from ceil_jax.dpp.mmr import maximal_marginal_relevance
+
+QUERIES_PER_CALL = 1024
+"""Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
+
+FEATURES_ON_CPU = 2**19
+"""Numbers in the features of the queries that are worked on together on a CPU: 2 MiB, to stay near the caches."""
+
+FEATURES_ON_DEVICE = 2**28
+"""The same on a GPU or TPU: 1 GiB, because a step takes as long for one query there as for hundreds."""
+
+Queries = Float[Array, "q d"] | Float[np.ndarray, "q d"]
+Bank = Float[Array, "m d"] | Float[np.ndarray, "m d"]
+Shortlists = Int[Array, "q n"] | Int[np.ndarray, "q n"]
+
+
+def greedy_map_shortlists(
+    queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float, kind: str = "shifted"
+) -> MapResult:
+    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query.
+
+    Args:
+        queries, items, shortlists: see above.
+        k: number of items to choose.
+        trade_off: λ, above 0.
+        kind: one of `kernel.SIMILARITIES`; "shifted", (1 + cos) / 2, by default.
+
+    Returns:
+        `MapResult` of [q, k] rows of the bank and gains.
+    """
+    return _choose_among(_greedy, queries, items, shortlists, trade_off, k=k, kind=kind)
+
+
+def budgeted_map_shortlists(
+    queries: Queries,
+    items: Bank,
+    shortlists: Shortlists,
+    costs: Int[np.ndarray, "q n"],
+    budgets: Int[np.ndarray, " q"],
+    k: int,
+    trade_off: float,
+) -> MapResult:
+    """Greedy MAP under a budget (`budgeted.map_within_budget`) for each query.
+
+    Args:
+        queries, items, shortlists: see above.
+        costs: int [q, n], tokens of the shortlists' items, 1 or more; anything in empty places.
+        budgets: int [q], tokens for each query.
+        k: greatest number of items.
+        trade_off: λ, above 0.
+
+    Returns:
+        `MapResult` of [q, k] rows of the bank and gains, on the scale of `greedy_map_shortlists`.
+    """
+    costs, budgets = costs.astype(queries.dtype), budgets.astype(queries.dtype)
+    return _choose_among(_budgeted, queries, items, shortlists, trade_off, costs, budgets, k=k)
+
+
+def mmr_shortlists(
+    queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
+) -> MapResult:
+    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`) for each query.
+
+    Args:
+        queries, items, shortlists: see above.
+        k: number of items to choose.
+        trade_off: λ in [0, 1]; 1 gives top-k.
+
+    Returns:
+        `MapResult` of [q, k] rows of the bank and MMR values.
+    """
+    return _choose_among(_mmr, queries, items, shortlists, trade_off, k=k)
+
+
+Choose = Callable[..., MapResult]
+"""A choice for one query: (query, features, valid, *its row of each further array, trade_off, **static)."""
+
+
+def _greedy(
+    query: Float[Array, " d"],
+    features: Float[Array, "n d"],
+    valid: Bool[Array, " n"],
+    trade_off: Float[Array, ""],
+    *,
+    k: int,
+    kind: str,
+) -> MapResult:
+    r = relevance(query, features, kind, valid)
+    return greedy_map_from_features(features, r, k, trade_off, valid, kind)
+
+
+def _budgeted(
+    query: Float[Array, " d"],
+    features: Float[Array, "n d"],
+    valid: Bool[Array, " n"],
+    costs: Float[Array, " n"],
+    budget: Float[Array, ""],
+    trade_off: Float[Array, ""],
+    *,
+    k: int,
+) -> MapResult:
+    r = relevance(query, features, valid=valid)
+    return map_within_budget(features, r, costs, budget, k, trade_off, valid)
+
+
+def _mmr(
+    query: Float[Array, " d"],
+    features: Float[Array, "n d"],
+    valid: Bool[Array, " n"],
+    trade_off: Float[Array, ""],
+    *,
+    k: int,
+) -> MapResult:
+    r = similarity(jnp.matmul(features, query, precision="highest"))
+    return maximal_marginal_relevance(features, r, k, trade_off, valid)
+
+
+def _choose_among(
+    choose: Choose,
+    queries: Queries,
+    items: Bank,
+    shortlists: Shortlists,
+    trade_off: float,
+    *more: np.ndarray,
+    **static: Any,
+) -> MapResult:
+    """`choose` for each query, in batches over all devices; `more` are further arrays [q, …].
+
+    A device receives only the rows of the bank that are in a shortlist, padded to a power of two so that few
+    shapes are compiled; or the whole bank if it is no larger.
+    """
+    shortlists = np.asarray(shortlists)
+    rows = np.unique(np.maximum(shortlists, 0)).astype(np.int32)
+    size = 1 << (len(rows) - 1).bit_length()
+    if size < len(items):
+        items = items[np.pad(rows, (0, size - len(rows)))]
+        shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(np.int32)
+    else:
+        rows = np.arange(len(items), dtype=np.int32)
+    on_cpu = jax.default_backend() == "cpu"
+    result = map_batches(
+        _batch,
+        (queries, shortlists, *more),
+        (items, np.asarray(trade_off, queries.dtype)),
+        batch_size=QUERIES_PER_CALL if on_cpu else _together(shortlists, items),
+        choose=choose,
+        **static,
+    )
+    chosen, gains = jax.tree.map(np.asarray, result)
+    return MapResult(np.where(chosen >= 0, rows[chosen], -1), gains)
+
+
+def _batch(
+    queries: Float[Array, "b d"],
+    shortlists: Int[Array, "b n"],
+    *others: Array,
+    choose: Choose,
+    **static: Any,
+) -> MapResult:
+    """One device's batch; `others` are the further arrays, the items and the trade-off."""
+    *more, items, trade_off = others
+
+    def one(row: tuple[Array, ...]) -> MapResult:
+        query, shortlist, *its_own = row
+        features = items[jnp.maximum(shortlist, 0)]
+        chosen, gains = choose(query, features, shortlist >= 0, *its_own, trade_off, **static)
+        return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
+
+    return jax.lax.map(one, (queries, shortlists, *more), batch_size=_together(shortlists, items))
+
+
+def _together(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
+    """Number of queries whose features are worked on together: a power of two."""
+    numbers = FEATURES_ON_CPU if jax.default_backend() == "cpu" else FEATURES_ON_DEVICE
+    most = max(1, numbers // (shortlists.shape[1] * items.shape[1]))
+    return 1 << (most.bit_length() - 1)
