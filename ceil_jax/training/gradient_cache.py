@@ -56,10 +56,10 @@ class GradientCache:
         encode = over_devices(apply)
 
         def back(
-            params: Params, tokens: Tokens, key: jax.Array, vectors: np.ndarray, gradient: Params
+            params: Params, tokens: Tokens, key: PRNGKeyArray, wanted: Float[Array, "c d"], gradient: Params
         ) -> Params:
             _, through = jax.vjp(lambda params: encode(params, tokens, key=key), params)
-            return jax.tree.map(jnp.add, gradient, *through(vectors))
+            return jax.tree.map(jnp.add, gradient, *through(wanted))
 
         self._name = name
         self._encode = jit_whole(lambda params, tokens, key: encode(params, tokens, key=key))
