@@ -1,6 +1,8 @@
 """Choosing in-context examples: CEIL, EPR, Skill-KNN and their baselines, in JAX.
 
-The public names, each imported when first used, so that `import ceil_jax` costs next to nothing.
+The public names, each imported when it is first used, so that `import ceil_jax` costs next to nothing. Type
+checkers read `__init__.pyi` instead. The package is rooms, one folder an idea; each folder's own docstring says
+what lives there.
 """
 
 from __future__ import annotations
@@ -10,15 +12,13 @@ from typing import Any
 
 _NAMES = {
     "ceil_jax.dpp.budgeted": ("budgeted_map", "budgeted_map_from_features"),
-    "ceil_jax.tasks.load": ("load_task",),
     "ceil_jax.dpp.distribution": ("log_normalizer", "sample_dpp", "sample_k_dpp", "subset_log_det"),
-    "ceil_jax.encoders.encoder": ("Encoder",),
-    "ceil_jax.errors": ("UserError",),
     "ceil_jax.dpp.greedy": ("MapResult", "greedy_map", "greedy_map_from_features"),
     "ceil_jax.dpp.kernel": ("conditional_kernel", "similarity_from_features"),
-    "ceil_jax.lm": ("LanguageModel", "load_lm"),
-    "ceil_jax.training.losses": ("SetScores", "info_nce_loss", "pairwise_margin_loss", "register_loss"),
+    "ceil_jax.encoders.encoder": ("Encoder",),
     "ceil_jax.encoders.registry": ("load_encoder", "register_encoder"),
+    "ceil_jax.errors": ("UserError",),
+    "ceil_jax.lm": ("LanguageModel", "load_lm"),
     "ceil_jax.retrieval.registry": (
         "Needs",
         "Retrieved",
@@ -28,6 +28,8 @@ _NAMES = {
     ),
     "ceil_jax.selector": ("CeilSelector", "Selection"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template"),
+    "ceil_jax.tasks.load": ("load_task",),
+    "ceil_jax.training.losses": ("SetScores", "info_nce_loss", "pairwise_margin_loss", "register_loss"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -163,12 +163,12 @@ draw_kernel(axes, kernel / kernel.max(), sets["DPP-MAP"])
 # %% [markdown]
 # ## λ
 #
-# The selector that an application imports does all of this in a call; `diversity` is λ.
+# The selector that an application imports does all of this in a call; `trade_off` is λ.
 
 # %%
 selector = CeilSelector.from_examples(task.train, encoder=encoder, shortlist=SHORTLIST)
 trade_offs = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-selections = [selector.select(query, k=K, diversity=trade_off) for trade_off in trade_offs]
+selections = [selector.select(query, k=K, trade_off=trade_off) for trade_off in trade_offs]
 ranks = {task.train[place].id: rank for rank, place in enumerate(nearest, 1)}
 figure, axes = plt.subplots(figsize=(6, 3.2))
 for trade_off, selection in zip(trade_offs, selections, strict=True):

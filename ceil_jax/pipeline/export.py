@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.run import Pipeline
-from ceil_jax.selector.files import SETTINGS
+from ceil_jax.selector.manifest import MANIFEST
 
 
 def export(pipeline: Pipeline, method: str, folder: Path, license: str = "") -> str:
@@ -20,7 +20,7 @@ def export(pipeline: Pipeline, method: str, folder: Path, license: str = "") -> 
     if (
         folder.exists()
         and (not folder.is_dir() or any(folder.iterdir()))
-        and not (folder / SETTINGS).exists()
+        and not (folder / MANIFEST).exists()
     ):
         raise UserError(f"{folder} is there already and is no selector; choose another folder")
     selector = pipeline.selector(method)

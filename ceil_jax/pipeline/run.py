@@ -91,7 +91,7 @@ class Pipeline(Training):
             encoder=encoders.context,
             query_encoder=encoders.query,
             vectors=self.embed(encoders.context, [example.input for example in self.bank_of(method)]),
-            diversity=self.trade_off_of(method),
+            trade_off=self.trade_off_of(method),
             shortlist=config.shortlist,
             template=task.template,
             context=self.config.context if trained else "input",

@@ -1,12 +1,14 @@
-"""A live bank: examples and their vectors, added to and taken from while others read.
+"""A live bank: examples and their vectors, added and removed while others read.
 
-Readers take a `View`, which never changes; a writer makes the next one and puts it in its place. Vectors
-lie in blocks that are never written to again, so that a memory-mapped bank of any size can grow.
+Readers take a `View`, which never changes; a writer makes the next view and puts it in place of the old one.
+Vectors lie in blocks that are never written to again, so that a memory-mapped bank of any size can grow.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +19,12 @@ from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 
 FIRST_SORTED = 4
-"""The search sorts the best 4 n first: what repeats a text or fails the filter leaves n of them, mostly."""
+"""The search sorts the best 4 n first: mostly, n of them pass the filter and repeat no text."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The bank at one moment. Rows count through all blocks; a removed example's row stays, not live."""
+    """The bank at one moment. Rows are numbered through all blocks; a removed example's row stays, but not live."""
 
     examples: Sequence[Example]
     """Shared with later views, which append to it: rows beyond `live` are not this view's."""
@@ -31,10 +33,10 @@ class View:
     live: np.ndarray
     """bool [N]"""
     labels: int
-    """How many different outputs the live examples have."""
+    """The number of different outputs of the live examples."""
 
     def __iter__(self) -> Iterator[Example]:
-        """The live examples, in the order they were added."""
+        """Iterate over the live examples, in the order they were added."""
         return (self.examples[row] for row in np.flatnonzero(self.live).tolist())
 
     @property
@@ -43,10 +45,13 @@ class View:
         return self.blocks[0].shape[1] if self.blocks else None
 
     def cosines(self, queries: np.ndarray) -> np.ndarray:
-        """float32 [Q, N] for unit rows [Q, D]; −inf where no example is live.
+        """Return the cosine of every query with every row, float32 [Q, N]; −inf for rows that are not live.
 
-        In numpy and in place, because this is one pass over memory: moving the bank to a device for one query
-        costs more than reading it, and a bank that grows would compile again and again.
+        This is one pass over memory, in numpy and in place: moving the bank to a device for one query costs more
+        than reading it, and a bank that grows would compile again and again.
+
+        Args:
+            queries: unit rows, float32 [Q, D].
         """
         scores = np.empty((len(queries), len(self.live)), np.float32)
         start = 0
@@ -57,7 +62,7 @@ class View:
         return scores
 
     def vectors(self, rows: Sequence[int]) -> np.ndarray:
-        """float32 [n, D]"""
+        """Return the vectors of some rows, float32 [n, D]."""
         ends = np.cumsum([len(block) for block in self.blocks])
         found = np.empty((len(rows), self.dim or 0), np.float32)
         for place, row in enumerate(rows):
@@ -68,12 +73,13 @@ class View:
     def nearest(
         self, cosines: np.ndarray, n: int, keep: Callable[[Example], bool], per_label: int | None = None
     ) -> list[int]:
-        """Rows of the n nearest examples that `keep` lets pass, best first, no two of equal input and output.
+        """Return the rows of the n nearest examples, best first, no two with equal input and output.
 
         Args:
             cosines: float32 [N], one row of `cosines`.
-            keep: asked about the nearest first, and no further than needed.
-            per_label: examples with one output at most.
+            n: the number of rows; fewer are returned where fewer pass.
+            keep: whether an example may be returned; asked about the nearest first, and no further than needed.
+            per_label: the largest number of examples with one output; None for any number.
         """
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
@@ -92,13 +98,13 @@ class View:
         return rows
 
     def compacted(self) -> View:
-        """The live rows alone, in one block."""
+        """Return a view of the live rows alone, in one block."""
         kept = list(self.live_blocks())
         blocks = (np.concatenate(kept),) if kept else ()
         return View(list(self), blocks, np.ones(int(self.live.sum()), bool), self.labels)
 
     def live_blocks(self) -> Iterator[np.ndarray]:
-        """The live rows of each block."""
+        """Iterate over the live rows of each block."""
         start = 0
         for block in self.blocks:
             live = self.live[start : start + len(block)]
@@ -106,17 +112,48 @@ class View:
             start += len(block)
 
 
+_LOCKS: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+_REGISTERING = threading.Lock()
+_held: list[threading.Lock] = []
+
+
+def _hold_at_fork(lock: threading.Lock) -> None:
+    with _REGISTERING:
+        _LOCKS.add(lock)
+
+
+def _before_fork() -> None:
+    _REGISTERING.acquire()
+    _held[:] = list(_LOCKS)
+    for lock in _held:
+        lock.acquire()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
+    _REGISTERING.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
 class Bank:
-    """The current view, and the one lock that all changes pass.
+    """The current view, and the lock that every change holds.
+
+    A process may fork at any time, also while another thread adds: the fork waits for the change to end, so that
+    the child has a whole bank and a free lock.
 
     Args:
-        examples: with distinct ids.
+        examples: examples with distinct ids.
         vectors: float32 [N, D], unit rows; may be memory-mapped, is never written to.
-        next_id: the number that the next example without an id may get.
+        next_id: the number that the next example without an id gets.
     """
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
         self._lock = threading.Lock()
+        _hold_at_fork(self._lock)
         self._outputs = Counter(example.output for example in examples)
         self._rows = {example.id: row for row, example in enumerate(examples)}
         blocks = (vectors,) if len(vectors) else ()
@@ -127,13 +164,16 @@ class Bank:
         return len(self._rows)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
-        """Append examples and their unit vectors; the ids, made up here for examples whose id is empty.
+        """Append examples and return their ids, made up here for examples whose id is empty.
 
-        Blocks are merged when they are of like size, so that there are few and each vector is copied
-        O(log N) times.
+        Blocks of like size are merged, so that there are few and each vector is copied O(log N) times.
+
+        Args:
+            examples: n examples.
+            vectors: their unit vectors, float32 [n, D].
 
         Raises:
-            UserError: an id that is in the bank already, or stands twice; nothing is added.
+            UserError: an id that is in the bank already or given twice; nothing is added.
         """
         if not examples:
             return []
@@ -172,7 +212,10 @@ class Bank:
         return named, number
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Take examples out; their vectors' memory is freed once more than half of the rows are gone.
+        """Remove examples; the memory of their vectors is freed once more than half of the rows are gone.
+
+        Args:
+            ids: the ids of the examples.
 
         Raises:
             UserError: an id that is not in the bank; nothing is removed.
@@ -199,10 +242,17 @@ class Bank:
 
 
 def descending(scores: np.ndarray, first: int) -> Iterator[int]:
-    """Places of the scores above −inf, highest first, equal ones by place; sorted only as far as asked for."""
+    """Iterate over the indices of the scores above −inf, highest first, ties by index.
+
+    Only as much is sorted as is asked for.
+
+    Args:
+        scores: float32 [N].
+        first: how many to sort first.
+    """
     done, size, n = 0, max(first, 1), len(scores)
     while done < n:
-        # all at or above the size-th highest score: a cut through equal ones would lose their order
+        # all at or above the size-th highest score: a cut through ties would lose their order
         lowest = np.partition(scores, n - size)[n - size] if size < n else -np.inf
         top = np.flatnonzero((scores >= lowest) & (scores > -np.inf))
         top = top[np.argsort(-scores[top], kind="stable")]

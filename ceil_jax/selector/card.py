@@ -1,4 +1,4 @@
-"""What a selector on the hub says about itself."""
+"""The model card: what a selector on the hub says about itself."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Card:
-    """What only the user knows; an empty field is shown as not stated."""
+    """What only the user knows about a selector; an empty field is shown as not stated."""
 
     title: str = "CEIL selector"
     license: str = ""
-    """Of the examples and of the encoder's weights: an SPDX name, as the hub has them."""
+    """The licence of the examples and of the encoder's weights: an SPDX name, as the hub uses them."""
     training_data: str = ""
-    """What the encoder was trained on; the bank is described by itself."""
+    """What the encoder was trained on; the card describes the bank by itself."""
     language_model: str = ""
-    """Whose scores it was trained on."""
+    """The language model whose scores the encoder was trained on."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What was measured with it, by name."""
+    """Measured values by the name of the metric."""
     notes: str = ""
 
 
-def model_card(card: Card, *, examples: int, labels: int, dim: int, encoder: str, diversity: float) -> str:
-    """README.md for the hub: a YAML head and one page."""
+def model_card(card: Card, *, examples: int, labels: int, dim: int, encoder: str, trade_off: float) -> str:
+    """Return README.md for the hub: a YAML head and one page.
+
+    Args:
+        card: what the user said.
+        examples: the number of examples in the bank.
+        labels: the number of different outputs.
+        dim: the length of the vectors.
+        encoder: the encoder's name.
+        trade_off: λ.
+    """
     # a JSON string is a YAML string, whatever is in it
     head = ["---", "library_name: ceil_jax", "tags:", "- in-context-learning", "- example-selection"]
     head += [f"license: {json.dumps(card.license)}"] if card.license else []
@@ -50,7 +59,7 @@ print(selector.select("a query", k=8).prompt)
 |---|---|
 | bank | {examples:,} examples with {labels:,} different outputs, **kept here as plain text** |
 | encoder | {encoder}, vectors of {dim} |
-| diversity (λ) | {diversity:g} |
+| trade-off (λ) | {trade_off:g} |
 | training data | {card.training_data or unstated} |
 | scored by | {card.language_model or unstated} |
 | licence | {card.license or unstated} |

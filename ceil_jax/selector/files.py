@@ -1,270 +1,250 @@
-"""A selector in a folder or on the hub, without pickle and without code.
+"""A selector as a folder, without pickle and without code.
 
 ```
-selector.json      settings, the encoder's fingerprint, the sha256 of the next two; written last
-examples.parquet   id, input, output, choices, references, and metadata as the struct `fields`
-vectors.npy        float32 [N, D], unit rows, memory-mapped when loaded
-encoder/           as `load_encoder` takes it; query_encoder/ too where queries have one of their own
-README.md          the model card
+selector.json        settings, and sha256 and size of every file in the folder it names; replaced last
+content-3/           the current version: examples.parquet, vectors.npy, encoder/, and query_encoder/ where queries
+                     have one of their own; an encoder's folder is as `load_encoder` takes it
+README.md            the model card; not read
 ```
+
+A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the older versions that
+nobody is reading. Whoever loads gets the old selector or the new one, whole, whatever happens in between.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank, View
-from ceil_jax.selector.card import Card, model_card
-from ceil_jax.store.hashing import file_sha256
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.selector.card import model_card
+from ceil_jax.selector.content import EXAMPLES, VECTORS, read_bank, write_bank
+from ceil_jax.selector.manifest import (
+    AGAIN,
+    MANIFEST,
+    Manifest,
+    SavedEncoder,
+    SavedSettings,
+    check_files,
+    describe,
+    manifest_text,
+    read_manifest,
+)
+from ceil_jax.store.locking import held
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
-    from ceil_jax.selector.selector import CeilSelector
 
-FORMAT = 1
-"""Of the folder; a folder of a later one is refused."""
+try:
+    import fcntl
+except ImportError:  # on Windows a file that is open cannot be removed, which protects readers as well
+    fcntl = None  # type: ignore[assignment]
 
-SETTINGS, EXAMPLES, VECTORS = "selector.json", "examples.parquet", "vectors.npy"
+CARD = "README.md"
+LOCK = ".lock"
 
-_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", EXAMPLES, VECTORS]
+_FORMAT_1 = (EXAMPLES, VECTORS, "encoder", "query_encoder")
+"""What format 1 had beside `selector.json`."""
 
 
-def save(selector: CeilSelector, folder: Path) -> None:
-    """Write the folder. Each file appears whole or not at all, and `selector.json` last: a process killed in
-    between leaves a folder that `load` refuses or reads as it was. A selector that has the folder's vectors
-    mapped keeps the old ones.
+@dataclass(frozen=True)
+class Loaded:
+    """What a folder holds."""
+
+    bank: Bank
+    encoders: Mapping[str, Encoder]
+    settings: SavedSettings
+
+
+def save(
+    folder: Path, view: View, next_id: int, encoders: Mapping[str, Encoder], settings: SavedSettings
+) -> None:
+    """Write a selector into a folder, in place of the one that is there.
+
+    A selector that has the folder's vectors memory-mapped keeps the old ones.
+
+    Args:
+        folder: made if need be.
+        view: the bank.
+        next_id: the number that the next example without an id gets.
+        encoders: "encoder", and "query_encoder" where queries have one of their own.
+        settings: λ and the like.
 
     Raises:
         UserError: the folder cannot be written, or an encoder cannot be saved.
     """
     from ceil_jax.encoders.encoder import Encoder
-    from ceil_jax.encoders.files import write_json
 
-    view, next_id = selector.bank.view, selector.bank.next_id
-    encoders = {"encoder": selector.encoder}
-    if selector.query_encoder is not selector.encoder:
-        encoders["query_encoder"] = selector.query_encoder
     for name, encoder in encoders.items():
         if not isinstance(encoder, Encoder):
             raise UserError(
                 f"{name} is a {type(encoder).__name__}; only what load_encoder gives can be saved"
             )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-            writing = Path(scratch)
-            rows = _write_vectors(view, writing / VECTORS)
-            _write_examples(list(view), writing / EXAMPLES)
-            card = model_card(
-                selector.card,
-                examples=rows,
-                labels=view.labels,
-                dim=view.dim or 0,
-                encoder=selector.encoder.name,
-                diversity=selector.diversity,
-            )
-            (writing / "README.md").write_text(card, encoding="utf-8")
-            settings = {
-                "format": FORMAT,
-                "diversity": selector.diversity,
-                "shortlist": selector.shortlist,
-                "template": asdict(selector.template),
-                "context": selector.context,
-                "next_id": next_id,
-                "card": asdict(selector.card),
-                "encoders": {
-                    name: {"name": e.name, "dtype": e.dtype, "fingerprint": e.fingerprint}
-                    for name, e in encoders.items()
-                },
-                "sha256": {file: file_sha256(writing / file) for file in (EXAMPLES, VECTORS)},
-            }
-            write_json(writing / SETTINGS, settings)
+        encoder.require_network()
+    card = model_card(
+        settings.card,
+        examples=int(view.live.sum()),
+        labels=view.labels,
+        dim=view.dim or 0,
+        encoder=encoders["encoder"].name,
+        trade_off=settings.trade_off,
+    )
+    with held(folder, LOCK):
+        content = folder / f"content-{1 + max(map(_number, _versions(folder)), default=0)}"
+        content.mkdir()
+        try:
+            write_bank(view, content)
             for name, encoder in encoders.items():
-                encoder.save_pretrained(folder / name)
-            for file in (VECTORS, EXAMPLES, "README.md", SETTINGS):
-                os.replace(writing / file, folder / file)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; free space or choose another folder"
-        ) from None
+                encoder.save_pretrained(content / name)
+            _sync(content)
+            saved = {name: SavedEncoder(e.name, e.dtype, e.fingerprint) for name, e in encoders.items()}
+            text = manifest_text(Manifest(content.name, settings, next_id, saved, describe(content)))
+            _replace(folder / CARD, card)
+            _replace(folder / MANIFEST, text)
+        except BaseException:
+            if not _is_current(folder, content):
+                shutil.rmtree(content, ignore_errors=True)
+            raise
+        _sweep(folder, content)
 
 
-def _write_vectors(view: View, file: Path) -> int:
-    """How many rows; block by block, so that a mapped bank is never in memory whole."""
-    rows = int(view.live.sum())
-    if rows == 0:
-        np.save(file, np.zeros((0, view.dim or 0), np.float32))
-        return 0
-    out = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(rows, view.dim or 0))
-    start = 0
-    for block in view.live_blocks():
-        out[start : start + len(block)] = block
-        start += len(block)
-    out.flush()
-    return rows
+def load(folder: Path, verify: bool, allow_import: Collection[str]) -> Loaded:
+    """Return what a folder holds.
 
-
-def _write_examples(examples: Sequence[Example], file: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    texts = {name: pa.array([getattr(e, name) for e in examples], pa.string()) for name in _TEXTS}
-    lists = {name: pa.array([getattr(e, name) for e in examples], pa.list_(pa.string())) for name in _LISTS}
-    columns = texts | lists
-    names = sorted({name for example in examples for name in example.fields})
-    if names:  # a struct without members cannot be written
-        kind = pa.struct([(name, pa.string()) for name in names])
-        columns["fields"] = pa.array([dict(example.fields) for example in examples], kind)
-    pq.write_table(pa.table(columns), file, compression="zstd")
-
-
-def _read_examples(file: Path) -> list[Example]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"cannot read {file}: {str(error).splitlines()[0]}; save or fetch it again") from None
-    missing = {*_TEXTS, *_LISTS} - set(table.column_names)
-    if missing:
-        raise UserError(f"{file} has no column {', '.join(sorted(missing))}; expected a selector's examples")
-    columns = [table[name].to_pylist() for name in (*_TEXTS, *_LISTS)]
-    fields = table["fields"].to_pylist() if "fields" in table.column_names else [{}] * len(table)
-    return [
-        Example(id, input, output, tuple(choices), tuple(references), _present(row))
-        for id, input, output, choices, references, row in zip(*columns, fields, strict=True)
-    ]
-
-
-_TEXTS = ("id", "input", "output")
-_LISTS = ("choices", "references")
-
-
-def _present(fields: Mapping[str, str | None]) -> Mapping[str, str]:
-    """A struct has all members in every row; those this row lacks are null."""
-    return MappingProxyType({name: value for name, value in fields.items() if value is not None})
-
-
-def load(
-    cls: type[CeilSelector], name: str | os.PathLike[str], verify: bool, settings: Mapping[str, Any]
-) -> CeilSelector:
-    """See `CeilSelector.from_pretrained`."""
-    from ceil_jax.encoders.files import read_json
-
-    folder = Path(name).expanduser()
-    local = folder.is_dir()
-    if not local:
-        folder = _download(os.fspath(name))
-    if not (folder / SETTINGS).is_file():
-        raise UserError(f"{folder} holds no {SETTINGS}; expected what CeilSelector.save_pretrained wrote")
-    saved = read_json(folder / SETTINGS)
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise UserError(
-            f"{folder / SETTINGS} is not of format {FORMAT}; this version of ceil_jax reads only that"
-        )
-    if verify:
-        _verify(folder, saved["sha256"])
-    encoders = {
-        kind: _load_encoder(folder / kind, kind, expected, local)
-        for kind, expected in saved["encoders"].items()
-    }
-    examples = _read_examples(folder / EXAMPLES)
-    vectors = _map(folder / VECTORS, len(examples))
-    own = {
-        "diversity": saved["diversity"],
-        "shortlist": saved["shortlist"],
-        "template": Template(**saved["template"]),
-        "context": saved.get("context", "input"),
-        "card": Card(**saved["card"]),
-    }
-    bank = Bank(examples, vectors, saved["next_id"])
-    return cls(bank, encoders["encoder"], encoders.get("query_encoder"), **{**own, **settings})
-
-
-def _verify(folder: Path, sha256: Mapping[str, str]) -> None:
-    for file, expected in sha256.items():
-        if not (folder / file).is_file():
-            raise UserError(f"{folder / file} is missing; save or fetch the selector again")
-        if file_sha256(folder / file) != expected:
-            raise UserError(
-                f"{folder / file} is not what {SETTINGS} names: damaged, or of another save; "
-                "save or fetch the selector again"
-            )
-
-
-def _map(file: Path, rows: int) -> np.ndarray:
-    try:
-        vectors = np.load(file, mmap_mode="r" if rows else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {file}: {error}; save or fetch the selector again") from None
-    if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:
-        raise UserError(
-            f"{file} holds {vectors.dtype} {vectors.shape} for {rows} examples; expected float32 ({rows}, D)"
-        )
-    return np.asarray(vectors)
-
-
-def _load_encoder(folder: Path, kind: str, expected: Mapping[str, str], local: bool) -> Encoder:
-    from ceil_jax.encoders.encoder import FACTORY_FILE
-    from ceil_jax.encoders.files import read_json
-    from ceil_jax.encoders.registry import load_encoder
-
-    factory = str(read_json(folder / FACTORY_FILE, missing={}).get("factory", ""))
-    if not local and ":" in factory:
-        # a module to import, named by strangers; a folder on disk is the user's own
-        raise UserError(
-            f"the {kind} asks to import {factory!r}; look at it, then load the selector from a folder of your own"
-        )
-    encoder = load_encoder(folder, dtype=expected["dtype"]).renamed(expected["name"])
-    if encoder.fingerprint != expected["fingerprint"]:
-        raise UserError(
-            f"{folder} is not the encoder that {SETTINGS} names, which gave the bank's vectors; "
-            "save or fetch the selector again"
-        )
-    return encoder
-
-
-def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        raise UserError(
-            f"{name!r} is not a folder here, and no hub id that can be fetched ({type(error).__name__})"
-        ) from None
-
-
-def push(selector: CeilSelector, repo_id: str, private: bool, token: str | None) -> str:
-    """See `CeilSelector.push_to_hub`.
+    Args:
+        folder: what `save` wrote.
+        verify: compare every file's sha256 with what was saved; sizes and names are always compared.
+        allow_import: the modules, or `module:function` names, that an encoder's folder may import.
 
     Raises:
-        UserError: not logged in, no such name, or no connection.
+        UserError: a file missing, damaged, or of another save; an encoder that asks to import something else.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    with tempfile.TemporaryDirectory() as folder:
-        save(selector, Path(folder))
-        api = HfApi(token=token)
+    while True:
+        manifest = read_manifest(folder / MANIFEST)
         try:
-            api.create_repo(repo_id, private=private, exist_ok=True)
-            commit = api.upload_folder(
-                repo_id=repo_id, folder_path=folder, commit_message=f"Selector of {len(selector)} examples"
+            with _reading(folder / manifest.content):
+                return _load(folder / manifest.content, manifest, verify, allow_import)
+        except UserError:
+            # another process may have saved and swept between the first line and the lock
+            if read_manifest(folder / MANIFEST) == manifest:
+                raise
+
+
+def _load(folder: Path, manifest: Manifest, verify: bool, allow_import: Collection[str]) -> Loaded:
+    from ceil_jax.encoders.registry import load_encoder
+
+    check_files(manifest, folder, contents=verify)
+    encoders = {}
+    for kind, expected in manifest.encoders.items():
+        encoder = load_encoder((folder / kind).resolve(), dtype=expected.dtype, allow_import=allow_import)
+        encoders[kind] = encoder.renamed(expected.name)
+        if encoders[kind].fingerprint != expected.fingerprint:
+            raise UserError(
+                f"{folder / kind} is not the encoder that {MANIFEST} names, which gave the bank's vectors; {AGAIN}"
             )
-        except (HfHubHTTPError, HFValidationError, OSError) as error:
-            said = str(error).strip().splitlines()[:1] or [type(error).__name__]
-            raise UserError(f"cannot push to {repo_id!r}: {said[0]}; log in with `hf auth login`?") from None
-    return str(commit.commit_url)
+    examples, vectors = read_bank(folder)
+    if len({example.id for example in examples}) < len(examples):
+        raise UserError(f"{folder / EXAMPLES} has an id twice; {AGAIN}")
+    return Loaded(Bank(examples, vectors, manifest.next_id), encoders, manifest.settings)
+
+
+def _is_current(folder: Path, content: Path) -> bool:
+    try:
+        return read_manifest(folder / MANIFEST).content == content.name
+    except UserError:
+        return False
+
+
+def _versions(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("content-*") if _number(path)]
+
+
+def _number(path: Path) -> int:
+    number = path.name.removeprefix("content-")
+    return int(number) if number.isdecimal() and number.isascii() else 0
+
+
+def _replace(file: Path, text: str) -> None:
+    """Replace a file in one step that survives a crash of the machine."""
+    beside = file.with_name(f".{file.name}.new")
+    with beside.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(beside, file)
+    _fsync(file.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Have everything under a folder, and its name in the folder above, on disk."""
+    for path in folder.rglob("*"):
+        _fsync(path)
+    _fsync(folder)
+    _fsync(folder.parent)
+
+
+def _fsync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":
+        return  # folders cannot be opened there
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(folder: Path, current: Path) -> None:
+    """Remove the versions that are not current and that nobody is reading."""
+    for path in [*_versions(folder), *(folder / name for name in _FORMAT_1)]:
+        if path != current and path.exists():
+            # the save is done: what cannot be removed now is removed by the next one
+            with suppress(OSError), _locked(path, shared=False) as alone:
+                if alone and path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif alone:
+                    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _reading(content: Path) -> Iterator[None]:
+    """Keep a version from being swept while it is read."""
+    try:
+        with _locked(content, shared=True):
+            yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{content} is missing; {AGAIN}") from None
+
+
+@contextmanager
+def _locked(path: Path, shared: bool) -> Iterator[bool]:
+    """Lock a file or folder that is never written to; False if others hold it and it was not to be shared.
+
+    An advisory lock on the folder itself needs no permission to write, so that a folder which may only be read can
+    be loaded; file systems without such locks go without.
+    """
+    if fcntl is None:
+        yield True
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        try:
+            yield True
+        finally:
+            # not by closing alone: a child forked meanwhile has the descriptor open too
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)

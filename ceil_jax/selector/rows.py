@@ -1,7 +1,8 @@
-"""What users call an example, read into an Example."""
+"""Users' rows → `Example`s; a row that could not be saved, shown or encoded is refused here, at the door."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -11,16 +12,16 @@ from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 
 Row = Example | Mapping[str, Any]
-"""An Example, or {"input": …, "output": …} with id, choices, references and metadata if wanted."""
+"""An Example, or {"input": …, "output": …}, with id, choices, references and metadata if wanted."""
 
 _OWN = ("id", "input", "output", "choices", "references")
 
 
 def read_examples(rows: Iterable[Row]) -> list[Example]:
-    """Examples; the id is empty where none is given.
+    """Return an Example for each row; its id is empty where the row has none.
 
     Raises:
-        UserError: a row that is no example, by its number and field.
+        UserError: a row that is no example, named by its number and field.
     """
     if isinstance(rows, (str, Mapping, Example)):
         raise UserError("examples: expected a list of examples, found one; put it into a list")
@@ -28,10 +29,10 @@ def read_examples(rows: Iterable[Row]) -> list[Example]:
 
 
 def read_queries(queries: Iterable[str | Row]) -> list[Example]:
-    """Queries; the id is empty where none is given, the output does not matter.
+    """Return an Example for each query; its id is empty where none is given, and its output does not matter.
 
     Raises:
-        UserError: one query in place of a list, or what is no query, by its number and field.
+        UserError: one query in place of a list, or what is no query, named by its number and field.
     """
     if isinstance(queries, (str, Mapping, Example)):
         raise UserError("queries: expected a list of queries, found one; put it into a list")
@@ -48,10 +49,7 @@ def _query(query: str | Row, where: str) -> Example:
 
 def _example(row: Row, where: str) -> Example:
     if isinstance(row, Example):
-        _text(row.input, f"{where}: field 'input'")
-        _several(row.choices, f"{where}: field 'choices'")
-        _several(row.references, f"{where}: field 'references'")
-        return row
+        return _checked(row, where)
     if not isinstance(row, Mapping):
         raise UserError(
             f"{where}: expected an Example or {{'input': …, 'output': …}}, found {type(row).__name__}"
@@ -59,39 +57,85 @@ def _example(row: Row, where: str) -> Example:
     for name in ("input", "output"):
         if name not in row:
             raise UserError(f"{where}: no field {name!r}; it has {', '.join(map(str, row)) or 'none'}")
-    if not isinstance(row["output"], str):
-        raise UserError(f"{where}: field 'output': expected a text, found {row['output']!r}")
     example = Example(
-        "" if row.get("id") is None else str(row["id"]),
-        _text(row["input"], f"{where}: field 'input'"),
+        _id(row.get("id"), where),
+        row["input"],
         row["output"],
-        _several(row.get("choices"), f"{where}: field 'choices'"),
-        _several(row.get("references"), f"{where}: field 'references'"),
+        _several(row.get("choices"), where, "choices"),
+        _several(row.get("references"), where, "references"),
     )
     fields = {
-        name: _plain(value, f"{where}: field {name!r}")
+        _name(name, where): _metadata(value, where, name)
         for name, value in row.items()
         if name not in _OWN and value is not None
     }
-    return replace(example, fields=MappingProxyType(fields)) if fields else example
+    return _checked(replace(example, fields=MappingProxyType(fields)) if fields else example, where)
 
 
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise UserError(f"{what}: expected a text that is not empty, found {value!r}")
-    return value
+def _checked(example: Example, where: str) -> Example:
+    """The example itself, every text of which can be written and read again."""
+    if not isinstance(example.input, str) or not example.input.strip():
+        raise UserError(
+            f"{where}: field 'input': expected a text that is not empty, found {example.input!r:.60}"
+        )
+    for name in ("id", "input", "output"):
+        _text(getattr(example, name), where, name)
+    for name in ("choices", "references"):
+        for value in _several(getattr(example, name), where, name):
+            _text(value, where, name)
+    if not isinstance(example.fields, Mapping):
+        raise UserError(f"{where}: metadata is {example.fields!r:.60}; expected {{'name': 'text'}}")
+    for name, value in example.fields.items():
+        _text(value, where, _name(name, where))
+    return example
 
 
-def _several(value: Any, what: str) -> tuple[str, ...]:
+def _text(value: Any, where: str, name: str) -> None:
+    if not isinstance(value, str):
+        raise UserError(f"{where}: field {name!r}: expected a text, found {value!r:.60}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{where}: field {name!r}: half a character, {value[error.start]!r}, at place {error.start}, as a wrong "
+            "decoding or a cut inside an emoji leaves it; decode the text again, or remove it"
+        ) from None
+
+
+def _id(value: Any, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, (str, int)):
+        raise UserError(f"{where}: field 'id': expected a text or a whole number, found {value!r:.60}")
+    return str(value)
+
+
+def _several(value: Any, where: str, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
-        raise UserError(f"{what}: expected a list of texts, found {value!r:.60}")
+        raise UserError(f"{where}: field {name!r}: expected a list of texts, found {value!r:.60}")
     return tuple(value)
 
 
-def _plain(value: Any, what: str) -> str:
+def _name(name: Any, where: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise UserError(
+            f"{where}: a metadata field is called {name!r:.60}; expected a text that is not empty"
+        )
+    _text(name, where, "name of a metadata field")
+    return name
+
+
+def _metadata(value: Any, where: str, name: str) -> str:
     """Metadata are texts; numbers and truth values are written out."""
     if not isinstance(value, (str, int, float)):
-        raise UserError(f"{what}: metadata are texts, numbers or truth values, not {type(value).__name__}")
+        raise UserError(
+            f"{where}: field {name!r}: metadata are texts, numbers or truth values, not {type(value).__name__}"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(
+            f"{where}: field {name!r}: found {value}; expected a finite number; leave the field out (or None) where "
+            "the value is unknown"
+        )
     return str(value)

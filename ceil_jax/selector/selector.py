@@ -1,32 +1,44 @@
-"""The selector: a live bank, its encoders and λ behind one `select`."""
+"""`CeilSelector`: a live bank, its encoders and λ behind one call."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.card import Card
-from ceil_jax.selector.choice import CountTokens, Filter, Options, Selection, Wish, choose
+from ceil_jax.selector.choice import Request, choose
+from ceil_jax.selector.files import load, save
+from ceil_jax.selector.hub import download, upload
+from ceil_jax.selector.manifest import SavedSettings
+from ceil_jax.selector.options import (
+    CONTEXTS,
+    DEFAULT_SHORTLIST,
+    DEFAULT_TEMPLATE,
+    DEFAULT_TRADE_OFF,
+    Options,
+    Settings,
+    check_names,
+    count,
+    positive,
+)
 from ceil_jax.selector.rows import Row, read_examples, read_queries
-from ceil_jax.tasks.example import Context, Example, Template, context_text
+from ceil_jax.selector.selection import Selection
+from ceil_jax.selector.vectors import as_encoder, checked, embed
+from ceil_jax.tasks.example import Example, Template, context_text
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
-DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
-
-PROGRESS_FROM = 2000
-"""Texts; encoding so many takes long enough for a progress bar."""
-
 QUERIES_AT_ONCE = 64
-"""Queries scored against the bank in one matrix product."""
+"""The number of queries that are scored against the bank in one matrix product."""
 
 
 class CeilSelector:
@@ -35,12 +47,10 @@ class CeilSelector:
     Every method may be called from any thread: a selection sees the bank as it was when it began.
 
     Attributes:
-        diversity: λ; small weighs relevance, large diversity.
-        shortlist: n, the nearest examples among which to choose.
-        template: how an example stands in a prompt.
-        context: what the encoder sees of a bank example, its input or its output as well; queries are inputs.
-        count_tokens: texts to token counts; a token budget needs it. It is not saved.
-        card: what the model card says.
+        bank: the examples and their vectors.
+        encoder: embeds the bank.
+        query_encoder: embeds the queries; the same as `encoder` unless another one was given.
+        trade_off, shortlist, template, context, count_tokens, card: see `options.Settings`.
     """
 
     def __init__(
@@ -48,23 +58,30 @@ class CeilSelector:
         bank: Bank,
         encoder: Encoder,
         query_encoder: Encoder | None = None,
-        *,
-        diversity: float = 0.05,
-        shortlist: int = 100,
-        template: Template | str = DEFAULT_TEMPLATE,
-        context: Context = "input",
-        count_tokens: CountTokens | None = None,
-        card: Card | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
+        """
+        Args:
+            bank: the examples and their vectors.
+            encoder: the encoder that embeds the bank.
+            query_encoder: the encoder that embeds the queries; `encoder` by default.
+            settings: see `options.Settings`.
+
+        Raises:
+            UserError: a setting that does not exist, or of the wrong type or range.
+        """
+        check_names(settings, Settings.__annotations__)
         self.bank = bank
         self.encoder, self.query_encoder = encoder, query_encoder or encoder
-        self.diversity, self.shortlist = _positive("diversity", diversity), _count("shortlist", shortlist)
+        self.trade_off = positive("trade_off", settings.get("trade_off", DEFAULT_TRADE_OFF))
+        self.shortlist = count("shortlist", settings.get("shortlist", DEFAULT_SHORTLIST))
+        template = settings.get("template", DEFAULT_TEMPLATE)
         self.template = Template(template) if isinstance(template, str) else template
-        if context not in ("input", "example"):
-            raise unknown_name("context", str(context), ("input", "example"))
-        self.context = context
-        self.count_tokens = count_tokens
-        self.card = card or Card()
+        self.context = settings.get("context", "input")
+        if self.context not in CONTEXTS:
+            raise unknown_name("context", str(self.context), CONTEXTS)
+        self.count_tokens = settings.get("count_tokens")
+        self.card = settings.get("card") or Card()
 
     @classmethod
     def from_examples(
@@ -74,70 +91,124 @@ class CeilSelector:
         encoder: Encoder | str,
         query_encoder: Encoder | str | None = None,
         vectors: np.ndarray | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> CeilSelector:
-        """A selector from nothing but examples and an encoder; `pipeline.Pipeline.selector` makes trained ones.
+        """Make a selector from examples and an encoder; `pipeline.Pipeline.selector` makes trained ones.
 
         Args:
-            examples: Example or {"input": …, "output": …}; other keys but id, choices and references are
-                metadata for filters and templates. Those without an id get a number.
-            encoder: an Encoder or what `load_encoder` takes; it embeds the bank, and the queries too unless
+            examples: Examples or {"input": …, "output": …}; other keys than id, choices and references are
+                metadata for filters and templates. Examples without an id get a number.
+            encoder: an Encoder or what `load_encoder` takes. It embeds the bank, and the queries too unless
                 `query_encoder` is given.
-            vectors: of the examples, [N, D], where they are known already.
-            settings: diversity, shortlist, template, context, count_tokens, card: see the class.
+            query_encoder: likewise, for the queries.
+            vectors: the vectors of the examples [N, D], where they are known already.
+            settings: see `options.Settings`.
 
         Raises:
-            UserError: a row that is no example, two equal ids, vectors that do not fit.
+            UserError: a row that is no example, an id given twice, or vectors that do not fit.
         """
-        loaded = None if query_encoder is None else _loaded(query_encoder)
-        selector = cls(Bank([], np.zeros((0, 0), np.float32)), _loaded(encoder), loaded, **settings)
+        query = None if query_encoder is None else as_encoder(query_encoder)
+        selector = cls(Bank([], np.zeros((0, 0), np.float32)), as_encoder(encoder), query, **settings)
         rows = read_examples(examples)
         if vectors is None:
             selector.add(rows)
         else:
-            selector.bank.add(rows, _checked(vectors, selector._texts(rows), None))
+            selector.bank.add(rows, checked(vectors, selector._texts(rows), None))
         return selector
 
     def with_examples(self, examples: Iterable[Row]) -> CeilSelector:
-        """A selector of other examples by the same encoders and settings, but for the template, which may name
-        fields that only these examples have."""
+        """Return a selector of other examples with the same encoders and settings.
+
+        The template is the default one, because this one may name fields that only these examples have.
+        """
         return type(self).from_examples(
             examples,
             encoder=self.encoder,
             query_encoder=self.query_encoder,
-            diversity=self.diversity,
+            trade_off=self.trade_off,
             shortlist=self.shortlist,
             context=self.context,
             count_tokens=self.count_tokens,
         )
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, *, verify: bool = True, **settings: Any) -> CeilSelector:
-        """The selector that `save_pretrained` or `push_to_hub` wrote; its vectors are memory-mapped.
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        verify: bool = True,
+        allow_import: Collection[str] = (),
+        **settings: Unpack[Settings],
+    ) -> CeilSelector:
+        """Load what `save_pretrained` or `push_to_hub` wrote; the vectors are memory-mapped.
 
         Args:
             folder: a folder, or a Hugging Face hub id.
-            verify: compare the files' sha256 with what was saved, which reads them once.
-            settings: as in `from_examples`, in place of the saved ones.
+            verify: compare every file's sha256 with what was saved, which reads the files once.
+            allow_import: the modules ("my_encoders"), or functions ("my_encoders:build"), that the folder of an
+                encoder of your own may import. What comes from the hub never imports anything.
+            settings: see `options.Settings`; they replace the saved ones.
 
         Raises:
-            UserError: no such folder, or a file missing, damaged, or of another save.
+            UserError: no such folder; a file missing, damaged, or of another save; an encoder that asks to import
+                what is not allowed.
         """
-        from ceil_jax.selector.files import load
+        check_names(settings, Settings.__annotations__)
+        path = Path(folder).expanduser()
+        if not path.is_dir():
+            # what strangers wrote imports nothing, whatever the caller allows
+            path, allow_import = download(os.fspath(folder)), ()
+        found = load(path, verify, allow_import)
+        saved: Settings = {
+            "trade_off": found.settings.trade_off,
+            "shortlist": found.settings.shortlist,
+            "template": found.settings.template,
+            "context": found.settings.context,
+            "card": found.settings.card,
+        }
+        saved.update(settings)
+        return cls(found.bank, found.encoders["encoder"], found.encoders.get("query_encoder"), **saved)
 
-        return load(cls, folder, verify, settings)
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card.
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card."""
-        from ceil_jax.selector.files import save
+        It takes the place of a selector that was saved there before in one step: whoever loads the folder
+        meanwhile, and after a crash, gets the old one or the new one, whole.
 
-        save(self, Path(folder))
+        Args:
+            folder: made if need be.
+
+        Raises:
+            UserError: the folder cannot be written, or an encoder cannot be saved.
+        """
+        # in this order: an id may be skipped, never given twice
+        view, next_id = self.bank.view, self.bank.next_id
+        encoders = {"encoder": self.encoder}
+        if self.query_encoder is not self.encoder:
+            encoders["query_encoder"] = self.query_encoder
+        settings = SavedSettings(
+            positive("trade_off", self.trade_off),
+            count("shortlist", self.shortlist),
+            self.template,
+            self.context,
+            self.card,
+        )
+        save(Path(folder).expanduser(), view, next_id, encoders, settings)
 
     def push_to_hub(self, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
-        """Upload what `save_pretrained` writes, the examples' text with it; the commit's address."""
-        from ceil_jax.selector.files import push
+        """Upload what `save_pretrained` writes, the examples' text with it; return the commit's address.
 
-        return push(self, repo_id, private, token)
+        Args:
+            repo_id: "owner/name" on the hub.
+            private: whether a repository that is made is private.
+            token: the hub's token; None for the one of `hf auth login`.
+
+        Raises:
+            UserError: not logged in, no such name, or no connection.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return upload(Path(folder), repo_id, f"Selector of {len(self)} examples", private, token)
 
     def __len__(self) -> int:
         return len(self.bank)
@@ -148,17 +219,23 @@ class CeilSelector:
         return list(self.bank.view)
 
     def add(self, examples: Iterable[Row]) -> list[str]:
-        """Embed examples and add them to the bank; their ids.
+        """Embed examples, add them to the bank, and return their ids.
+
+        Args:
+            examples: as in `from_examples`.
 
         Raises:
-            UserError: a row that is no example, an id that is there already; nothing is added.
+            UserError: a row that is no example, or an id that is there already; nothing is added.
         """
         rows = read_examples(examples)
         # encoding takes long and comes first: the bank's lock is held for the appending alone
-        return self.bank.add(rows, _embed(self.encoder, self._texts(rows), self.bank.view.dim))
+        return self.bank.add(rows, embed(self.encoder, self._texts(rows), self.bank.view.dim))
 
     def remove(self, ids: str | Iterable[str]) -> None:
-        """Take examples out of the bank.
+        """Remove examples from the bank.
+
+        Args:
+            ids: an id, or several.
 
         Raises:
             UserError: an id that is not there; nothing is removed.
@@ -166,36 +243,37 @@ class CeilSelector:
         self.bank.remove([ids] if isinstance(ids, str) else ids)
 
     def select(self, query: str | Row, **options: Unpack[Options]) -> Selection:
-        """The examples for one query: `select(text, k=8)`.
+        """Choose the examples for one query: `select(text, k=8)`.
 
-        The nearest `shortlist` examples that pass the filter, no two of them equal, are chosen from by greedy
-        MAP until there are k or no other fits the token budget; one of the two must be given. What does not fit is
-        passed over; a set for which nothing was is the MAP set of its size, DPP-MAP's of `build_retriever`. With
-        `balance="label"` each output has an equal share of the shortlist, and each step chooses among the
+        Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of them equal, until
+        there are k or no other fits the token budget; one of the two must be given. An example that does not fit
+        is passed over; where none was, the set is the MAP set of its size, the one of `build_retriever("dpp")`.
+        With `balance="label"` each output has an equal share of the shortlist, and each step chooses among the
         outputs chosen least often.
 
         Args:
             query: a text; or a mapping or Example with an input, and the fields that the template names. An
                 example of the bank (by id) is not chosen for itself.
-            options: k, token_budget, diversity, filter, balance: see `Options`.
+            options: k, token_budget, trade_off, filter, balance: see `options.Options`.
 
         Raises:
-            UserError: neither k nor a budget, either no whole number, a budget without `count_tokens`, a filter
-                on a field that no example has, balance over more outputs than the shortlist is long.
+            UserError: neither k nor a budget, or one that is no whole number; a budget without `count_tokens`; a
+                filter on a field that no example has; balance over more outputs than the shortlist is long.
         """
         return self.select_many([query], **options)[0]
 
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
-        """`select` for each query, all of the same state of the bank; they are encoded together."""
+        """`select` for each query, all with the bank as it was at the start; they are encoded together."""
+        check_names(options, Options.__annotations__)
         asked = read_queries(queries)
-        wish = self._wish(**options)
+        request = self._request(options)
         view = self.bank.view
-        vectors = _embed(self.query_encoder, [query.input for query in asked], view.dim)
+        vectors = embed(self.query_encoder, [query.input for query in asked], view.dim)
         selections = []
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = slice(start, start + QUERIES_AT_ONCE)
             for query, cosines in zip(asked[block], view.cosines(vectors[block]), strict=True):
-                selections.append(choose(view, query, cosines, wish))
+                selections.append(choose(view, query, cosines, request))
         return selections
 
     async def aselect(self, query: str | Row, **options: Unpack[Options]) -> Selection:
@@ -209,14 +287,9 @@ class CeilSelector:
     def _texts(self, rows: Iterable[Example]) -> list[str]:
         return [context_text(row, self.context) for row in rows]
 
-    def _wish(
-        self,
-        k: int | None = None,
-        token_budget: int | None = None,
-        diversity: float | None = None,
-        filter: Filter | None = None,
-        balance: str | None = None,
-    ) -> Wish:
+    def _request(self, options: Options) -> Request:
+        k, token_budget = options.get("k"), options.get("token_budget")
+        trade_off, balance = options.get("trade_off"), options.get("balance")
         if k is None and token_budget is None:
             raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
         if token_budget is not None and self.count_tokens is None:
@@ -227,61 +300,13 @@ class CeilSelector:
             )
         if balance not in (None, "label"):
             raise unknown_name("balance", str(balance), ("label",))
-        return Wish(
-            None if k is None else _count("k", k),
-            None if token_budget is None else _count("token_budget", token_budget, least=0),
-            self.diversity if diversity is None else _positive("diversity", diversity),
-            filter,
+        return Request(
+            None if k is None else count("k", k),
+            None if token_budget is None else count("token_budget", token_budget, least=0),
+            positive("trade_off", self.trade_off if trade_off is None else trade_off),
+            options.get("filter"),
             balance is not None,
-            self.shortlist,
+            count("shortlist", self.shortlist),
             self.template,
             self.count_tokens,
         )
-
-
-def _positive(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float, np.number)) or not 0 < value < np.inf:
-        raise UserError(f"{name} is {value!r}; expected a number above 0")
-    return float(value)
-
-
-def _count(name: str, value: Any, least: int = 1) -> int:
-    if not isinstance(value, (int, np.integer)) or value < least:
-        raise UserError(f"{name} is {value!r}; expected a whole number from {least}")
-    return int(value)
-
-
-def _loaded(encoder: Any) -> Encoder:
-    if not isinstance(encoder, (str, Path)):
-        return encoder
-    from ceil_jax.encoders.registry import load_encoder
-
-    return load_encoder(encoder)
-
-
-def _embed(encoder: Encoder, texts: Sequence[str], dim: int | None) -> np.ndarray:
-    if not texts:
-        return np.zeros((0, dim or 0), np.float32)
-    # a small bank, and any encoder with no more than `encode(texts)`, needs no bar
-    shown = {"progress": True} if len(texts) >= PROGRESS_FROM and hasattr(encoder, "fingerprint") else {}
-    return _checked(encoder.encode(texts, **shown), texts, dim)
-
-
-def _checked(vectors: np.ndarray, texts: Sequence[str], dim: int | None) -> np.ndarray:
-    """The vectors as float32 unit rows."""
-    try:
-        vectors = np.asarray(vectors, np.float32)
-    except (TypeError, ValueError):
-        raise UserError(
-            f"vectors of several lengths, or not of numbers; expected ({len(texts)}, {dim or 'D'})"
-        ) from None
-    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] != (dim or vectors.shape[1]):
-        raise UserError(
-            f"vectors of shape {vectors.shape} for {len(texts)} texts; expected ({len(texts)}, {dim or 'D'})"
-            + (": the bank was embedded by an encoder of that size" if dim else "")
-        )
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        bad = int(np.argmin(finite))
-        raise UserError(f"the vector of text {bad + 1} ({texts[bad][:60]!r}) is not finite")
-    return unit_rows(vectors)

@@ -1,7 +1,6 @@
 """The selector as an application uses it: choice, live bank, threads, folders, hub."""
 
 import asyncio
-import json
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -10,10 +9,9 @@ import numpy as np
 import pytest
 from selector_words import QUERY, ROWS, Words, words
 
-from ceil_jax import CeilSelector, UserError, build_retriever, load_encoder
+from ceil_jax import CeilSelector, UserError, build_retriever
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.selector.bank import Bank, descending
-from ceil_jax.selector.card import Card
 from ceil_jax.tasks.example import Example, Template
 
 
@@ -31,7 +29,7 @@ def greedy_order(selection):
 
 
 def test_the_same_set_as_the_retriever():
-    selector = make(diversity=0.1, shortlist=20)
+    selector = make(trade_off=0.1, shortlist=20)
     bank = selector.examples
     [expected] = build_retriever("dpp", bank, encoder=Words(), trade_off=0.1, shortlist=20).retrieve(
         [Example("q", QUERY, "")], 6
@@ -56,10 +54,10 @@ def test_prompt_is_the_examples_and_the_query():
     )
 
 
-def test_a_small_diversity_is_top_k_and_a_large_one_is_not():
+def test_a_small_trade_off_is_top_k_and_a_large_one_is_not():
     selector = make()
-    near = selector.select(QUERY, k=5, diversity=1e-4)
-    far = selector.select(QUERY, k=5, diversity=10.0)
+    near = selector.select(QUERY, k=5, trade_off=1e-4)
+    far = selector.select(QUERY, k=5, trade_off=10.0)
     vectors = Words().encode([QUERY, *(row["input"] for row in ROWS)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[1:] @ vectors[0]
@@ -85,7 +83,7 @@ def test_what_does_not_fit_is_passed_over():
         """4 tokens for what happens at noon, 10 for what happens at night."""
         return [4 * text.count("noon") + 10 * text.count("night") for text in texts]
 
-    selector = make(count_tokens=by_place, diversity=0.1)
+    selector = make(count_tokens=by_place, trade_off=0.1)
     order = selector.select(QUERY, k=60)
     by_gain = sorted(order.picks, key=lambda pick: -pick.gain)
     first = next(i for i, pick in enumerate(by_gain) if "night" in pick.example.input)
@@ -140,7 +138,7 @@ def test_filters():
 def test_labels_are_balanced_even_where_all_the_nearest_have_one():
     # 'light' is said at noon, as in the query: the 20 nearest are nearly all light
     selector = make(shortlist=20)
-    plain = Counter(e.output for e in selector.select(QUERY, k=6, diversity=0.01).examples)
+    plain = Counter(e.output for e in selector.select(QUERY, k=6, trade_off=0.01).examples)
     assert plain["light"] > plain["dark"]
     for k in (1, 4, 6, 7):
         counts = Counter(e.output for e in selector.select(QUERY, k=k, balance="label").examples)
@@ -155,7 +153,7 @@ def test_labels_are_balanced_even_where_all_the_nearest_have_one():
 def test_copies_neither_repeat_nor_crowd_out_the_others():
     copies = [{"input": QUERY, "output": "light", "copy": i} for i in range(50)]
     selector = make([*copies, *ROWS], shortlist=10)
-    chosen = selector.select(QUERY, k=8, diversity=1e-4)
+    chosen = selector.select(QUERY, k=8, trade_off=1e-4)
     texts = [(e.input, e.output) for e in chosen.examples]
     assert len(texts) == len(set(texts)) == 8
     assert texts.count((QUERY, "light")) == 1
@@ -209,7 +207,7 @@ def test_adding_and_removing():
 
 
 def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
-    selector = make(context="example", diversity=0.1)
+    selector = make(context="example", trade_off=0.1)
     texts = [f"{row['input']} {row['output']}" for row in ROWS]
     vectors = unit_rows(Words().encode(texts))
     np.testing.assert_allclose(selector.bank.view.vectors(range(60)), vectors, atol=1e-6)
@@ -218,8 +216,8 @@ def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
     pick = selector.select("river", k=1, filter={"output": "neither"}).picks[0]
     query, example = unit_rows(Words().encode(["river", "river neither"]))
     assert (pick.example.id, pick.relevance) == (id, pytest.approx((1 + query @ example) / 2, abs=1e-5))
-    given = make(context="example", diversity=0.1, vectors=Words().encode(texts))
-    assert ids(given.select(QUERY, k=5)) == ids(make(context="example", diversity=0.1).select(QUERY, k=5))
+    given = make(context="example", trade_off=0.1, vectors=Words().encode(texts))
+    assert ids(given.select(QUERY, k=5)) == ids(make(context="example", trade_off=0.1).select(QUERY, k=5))
 
     CeilSelector.from_examples(ROWS, encoder=tiny, context="example").save_pretrained(tmp_path)
     again = CeilSelector.from_pretrained(tmp_path)
@@ -232,10 +230,10 @@ def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
 
 def test_other_examples_by_the_same_settings():
     selector = make(
-        context="example", diversity=0.3, shortlist=7, count_tokens=words, template="{town} {output}"
+        context="example", trade_off=0.3, shortlist=7, count_tokens=words, template="{town} {output}"
     )
     other = selector.with_examples(ROWS[:10])
-    assert [(s.context, s.diversity, s.shortlist, s.count_tokens) for s in (selector, other)] == [
+    assert [(s.context, s.trade_off, s.shortlist, s.count_tokens) for s in (selector, other)] == [
         ("example", 0.3, 7, words)
     ] * 2
     assert other.encoder is selector.encoder
@@ -356,9 +354,9 @@ def test_wrong_wishes():
     for one in (QUERY, {"input": QUERY}, Example("1", QUERY, "")):
         with pytest.raises(UserError, match="expected a list of queries, found one"):
             selector.select_many(one, k=1)
-    for diversity in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(UserError, match=r"diversity is .*; expected a number above 0"):
-            selector.select(QUERY, k=1, diversity=diversity)
+    for trade_off in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(UserError, match=r"trade_off is .*; expected a number above 0"):
+            selector.select(QUERY, k=1, trade_off=trade_off)
     with pytest.raises(UserError, match="query 1: field 'input'"):
         selector.select("  ", k=1)
     with pytest.raises(UserError, match=r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"):
@@ -377,175 +375,6 @@ def test_wrong_wishes():
         CeilSelector.from_examples(ROWS, encoder=Words(), query_encoder=wide).select(QUERY, k=1)
 
 
-@pytest.fixture(scope="module")
-def tiny():
-    return load_encoder("tiny")
-
-
-@pytest.fixture(scope="module")
-def saved(tiny, tmp_path_factory):
-    card = Card(license="mit", metrics={"accuracy": 0.5}, training_data='"quoted": text')
-    selector = CeilSelector.from_examples(
-        ROWS,
-        encoder=tiny,
-        diversity=0.2,
-        shortlist=30,
-        template=Template("{town}: {input} = {output}"),
-        card=card,
-    )
-    folder = tmp_path_factory.mktemp("saved") / "selector"
-    selector.save_pretrained(folder)
-    return selector, folder
-
-
-def test_a_folder_brings_everything_back(saved):
-    selector, folder = saved
-    again = CeilSelector.from_pretrained(folder)
-    assert again.examples == selector.examples
-    assert (again.diversity, again.shortlist, again.template) == (0.2, 30, selector.template)
-    assert again.card == selector.card
-    assert again.encoder.fingerprint == selector.encoder.fingerprint
-    [vectors] = again.bank.view.blocks
-    assert isinstance(vectors.base, np.memmap)
-    query = {"input": QUERY, "town": "town9"}
-    assert again.select(query, k=5) == selector.select(query, k=5)
-    assert again.select(query, k=1).prompt.endswith(f"\ntown9: {QUERY} =")
-    assert not [file for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".bin", ".pt")]
-    assert CeilSelector.from_pretrained(folder, diversity=0.7, count_tokens=words).diversity == 0.7
-
-
-def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
-    selector, _ = saved
-    selector.save_pretrained(tmp_path)
-    live = CeilSelector.from_pretrained(tmp_path)
-    live.remove([row["id"] for row in ROWS[:5]])
-    added = live.add([{"input": QUERY, "output": "light", "town": "town1", "new": "yes"}])
-    live.save_pretrained(tmp_path)
-    again = CeilSelector.from_pretrained(tmp_path)
-    assert again.examples == live.examples
-    assert len(again) == 60 - 5 + 1
-    query = {"input": QUERY, "town": "town1"}
-    assert again.select(query, k=4) == live.select(query, k=4)
-    assert again.examples[-1].fields == {"town": "town1", "new": "yes"}
-    assert added == ["bank-0"]
-    assert again.add([{"input": "more", "output": "dark"}]) == ["bank-1"]
-    assert not list(tmp_path.glob(".saving-*"))
-
-
-def test_two_encoders_and_an_empty_bank(tiny, tmp_path):
-    key = "embeddings.word.embedding"
-    other = tiny.with_params({**tiny.params, key: tiny.params[key][::-1]})
-    selector = CeilSelector.from_examples([], encoder=tiny, query_encoder=other)
-    selector.save_pretrained(tmp_path)
-    again = CeilSelector.from_pretrained(tmp_path)
-    assert again.encoder.fingerprint == tiny.fingerprint
-    assert again.query_encoder.fingerprint == other.fingerprint
-    again.add(ROWS[:3])
-    assert len(again.select(QUERY, k=2).picks) == 2
-
-
-def test_damaged_folders(saved, tiny, tmp_path):
-    selector, _ = saved
-    selector.save_pretrained(tmp_path)
-    content = (tmp_path / "vectors.npy").read_bytes()
-    (tmp_path / "vectors.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(UserError, match=r"vectors.npy is not what selector.json names"):
-        CeilSelector.from_pretrained(tmp_path)
-    assert len(CeilSelector.from_pretrained(tmp_path, verify=False)) == 60
-    (tmp_path / "vectors.npy").write_bytes(content[:-400])
-    with pytest.raises(UserError, match=r"cannot read .*vectors.npy"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    (tmp_path / "vectors.npy").write_bytes(content)
-    (tmp_path / "examples.parquet").write_bytes(b"not parquet")
-    with pytest.raises(UserError, match=r"cannot read .*examples.parquet"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    (tmp_path / "examples.parquet").unlink()
-    with pytest.raises(UserError, match=r"examples.parquet is missing"):
-        CeilSelector.from_pretrained(tmp_path)
-
-    selector.save_pretrained(tmp_path)
-    key = "embeddings.word.embedding"
-    tiny.with_params({**tiny.params, key: 2 * tiny.params[key]}).save_pretrained(tmp_path / "encoder")
-    with pytest.raises(UserError, match=r"is not the encoder that selector.json names"):
-        CeilSelector.from_pretrained(tmp_path)
-    settings = json.loads((tmp_path / "selector.json").read_text())
-    (tmp_path / "selector.json").write_text(json.dumps({**settings, "format": 2}))
-    with pytest.raises(UserError, match="is not of format 1"):
-        CeilSelector.from_pretrained(tmp_path)
-    (tmp_path / "selector.json").unlink()
-    with pytest.raises(UserError, match=r"holds no selector.json"):
-        CeilSelector.from_pretrained(tmp_path)
-    with pytest.raises(UserError, match="encoder is a Words; only what load_encoder gives can be saved"):
-        make().save_pretrained(tmp_path)
-
-
-class Hub:
-    """Stands in for the hub: repositories are folders."""
-
-    def __init__(self, root):
-        self.root, self.private = root, {}
-
-    def api(self, token=None):
-        return self
-
-    def create_repo(self, repo_id, *, private, exist_ok):
-        assert exist_ok
-        self.private[repo_id] = private
-
-    def upload_folder(self, *, repo_id, folder_path, commit_message):
-        import shutil
-
-        shutil.copytree(folder_path, self.root / repo_id)
-        return SimpleNamespace(commit_url=f"commit of {repo_id}: {commit_message}")
-
-    def snapshot_download(self, repo_id, allow_patterns):
-        if not (self.root / repo_id).is_dir():
-            raise ConnectionError("no such repository")
-        return str(self.root / repo_id)
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    stand_in = Hub(tmp_path)
-    monkeypatch.setattr("huggingface_hub.HfApi", stand_in.api)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", stand_in.snapshot_download)
-    return stand_in
-
-
-def test_to_the_hub_and_back(hub, saved):
-    selector, _ = saved
-    assert selector.push_to_hub("me/films") == "commit of me/films: Selector of 60 examples"
-    assert hub.private == {"me/films": True}
-    again = CeilSelector.from_pretrained("me/films")
-    assert again.examples == selector.examples
-    page = (hub.root / "me/films/README.md").read_text()
-    head = page.split("---")[1]
-    assert 'license: "mit"' in head
-    assert "| accuracy | 0.5 |" in page
-    assert '| training data | "quoted": text |' in page
-    assert "60 examples with 2 different outputs" in page
-    with pytest.raises(UserError, match="'me/other' is not a folder here, and no hub id"):
-        CeilSelector.from_pretrained("me/other")
-
-
-def test_a_download_imports_nothing(hub, saved):
-    saved[0].push_to_hub("me/films")
-    (hub.root / "me/films/encoder/ceil_jax.json").write_text('{"factory": "os:getcwd"}')
-    with pytest.raises(UserError, match="the encoder asks to import 'os:getcwd'"):
-        CeilSelector.from_pretrained("me/films")
-
-
-def test_the_hub_says_no(hub, saved, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise OSError("no token found\nmore")
-
-    monkeypatch.setattr(hub, "create_repo", refuse)
-    with pytest.raises(
-        UserError, match=r"cannot push to 'me/films': no token found; log in with `hf auth login`"
-    ):
-        saved[0].push_to_hub("me/films")
-
-
 def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
     from ceil_jax.pipeline.config import RunConfig
     from ceil_jax.pipeline.run import Pipeline
@@ -562,3 +391,15 @@ def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
     assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")
     with pytest.raises(UserError, match=r"unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
         pipeline.selector("topk")
+
+
+def test_the_trade_off_has_one_name():
+    for ask in (
+        lambda: make(diversity=0.1),
+        lambda: make().select(QUERY, k=1, diversity=0.1),
+        lambda: CeilSelector.from_pretrained(".", diversity=0.1),
+    ):
+        with pytest.raises(UserError, match="trade_off"):
+            ask()
+    with pytest.raises(UserError, match="unknown argument 'tradeoff'; did you mean 'trade_off'"):
+        make().select(QUERY, k=1, tradeoff=0.1)

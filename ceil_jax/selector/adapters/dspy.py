@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
-from ceil_jax.selector.choice import Options
+from ceil_jax.selector.options import Options
 
 try:
     from dspy import Example as Demo
@@ -43,7 +43,7 @@ class CeilFewShot(Teleprompter):
             input: the signature's field that is an example's input in the selector's own bank; by default
                 its only input field.
             output: likewise; by default its last output field, which comes after any reasoning.
-            options: of `CeilSelector.select`: k, token_budget, diversity, filter, balance. Examples of a
+            options: of `CeilSelector.select`: k, token_budget, trade_off, filter, balance. Examples of a
                 trainset can be filtered by their fields.
         """
         super().__init__()

@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector, Selection
-from ceil_jax.selector.choice import Options
+from ceil_jax.selector.options import Options
 from ceil_jax.tasks.example import Example
 
 try:
@@ -41,7 +41,7 @@ class CeilExampleSelector(BaseExampleSelector):
             input_key: the prompt's variable that is the query, and the examples' key for their input.
             output_key: the examples' key for their output. Metadata are keys of their own.
             braces: what to do where an example holds one: stop, double it, or leave it.
-            options: of `CeilSelector.select`: k, token_budget, diversity, filter, balance.
+            options: of `CeilSelector.select`: k, token_budget, trade_off, filter, balance.
 
         Raises:
             UserError: another word for braces.

@@ -30,7 +30,7 @@ def choose_few_shot(
     selector: CeilSelector | Encoder | str,
     *,
     text: Callable[[Doc], str] | None = None,
-    diversity: float | None = None,
+    trade_off: float | None = None,
     balance: Literal["label"] | None = None,
 ) -> ConfigurableTask:
     """The task itself, whose few-shot examples a selector chooses for each question from now on.
@@ -40,7 +40,7 @@ def choose_few_shot(
             a prompt takes is the harness's `num_fewshot`, and they stand in it as the task says.
         selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or its name.
         text: what the encoder sees of a document; by default what the task asks of it (`doc_to_text`).
-        diversity: λ in place of the selector's own.
+        trade_off: λ in place of the selector's own.
         balance: as many examples of each answer as of any other, or one more.
 
     Raises:
@@ -58,7 +58,7 @@ def choose_few_shot(
         selector=selector,
         text=text or task.doc_to_text,
         answer=lambda doc: _answer(task, doc),
-        diversity=diversity,
+        trade_off=trade_off,
         balance=balance,
     )
     if not isinstance(task.sampler, CeilSampler):
@@ -77,11 +77,11 @@ class CeilSampler(ContextSampler):
         selector: CeilSelector | Encoder | str,
         text: Callable[[Doc], str],
         answer: Callable[[Doc], str],
-        diversity: float | None = None,
+        trade_off: float | None = None,
         balance: Literal["label"] | None = None,
     ) -> None:
         super().__init__(docs)
-        self.text, self.diversity, self.balance = text, diversity, balance
+        self.text, self.trade_off, self.balance = text, trade_off, balance
         rows = [{"id": str(i), "input": self._text(doc), "output": answer(doc)} for i, doc in enumerate(docs)]
         if isinstance(selector, CeilSelector):
             self.selector = selector.with_examples(rows)
@@ -109,7 +109,7 @@ class CeilSampler(ContextSampler):
         chosen = self.selector.select(
             self._text(question),
             k=n,
-            diversity=self.diversity,
+            trade_off=self.trade_off,
             balance=self.balance,
             filter=None if eval_doc is None else lambda example: docs[int(example.id)] != eval_doc,
         ).examples

@@ -46,7 +46,7 @@ def test_demos_are_the_selected_set_of_each_query():
 def test_the_selectors_own_bank_is_live_and_maps_to_the_signature():
     selector = bank()
     student = dspy.ChainOfThought("place -> light")
-    program = CeilFewShot(selector, k=1, diversity=0.01).compile(student)
+    program = CeilFewShot(selector, k=1, trade_off=0.01).compile(student)
     selector.add([{"id": "new", "input": "a lighthouse", "output": "blinding"}])
     lm = DummyLM([{"reasoning": "so", "light": "dark"}])
     with dspy.context(lm=lm):

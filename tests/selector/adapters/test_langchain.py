@@ -75,13 +75,13 @@ def test_other_keys_metadata_and_options():
         input_key="text",
         output_key="label",
         token_budget=12,
-        diversity=0.5,
+        trade_off=0.5,
         filter={"town": "town1"},
         balance="label",
     )
     rows = chooser.select_examples({"text": QUERY, "other": 1})
     expected = bank.select(
-        QUERY, token_budget=12, diversity=0.5, filter={"town": "town1"}, balance="label"
+        QUERY, token_budget=12, trade_off=0.5, filter={"town": "town1"}, balance="label"
     ).examples
     assert [row["text"] for row in rows] == [example.input for example in expected]
     assert {row["label"] for row in rows} == {"dark", "light"}

@@ -65,7 +65,7 @@ def prompt(selection):
 
 
 def test_every_question_has_its_own_examples():
-    selector, lm = bank(diversity=0.1, shortlist=20), Recorder()
+    selector, lm = bank(trade_off=0.1, shortlist=20), Recorder()
     expected = [prompt(selector.select(f"{doc['text']} is", k=4)) for doc in ASKED]
     results = simple_evaluate(lm, tasks=[choose_few_shot(task(), selector)], num_fewshot=4, bootstrap_iters=0)
     assert lm.prompts == expected
@@ -75,11 +75,11 @@ def test_every_question_has_its_own_examples():
 
 
 def test_settings_of_the_choice():
-    few_shot = choose_few_shot(task(), Words(), text=lambda doc: doc["text"], diversity=0.7, balance="label")
+    few_shot = choose_few_shot(task(), Words(), text=lambda doc: doc["text"], trade_off=0.7, balance="label")
     few_shot.fewshot_context(ASKED[0], num_fewshot=6)
     chosen = few_shot.sampler.sample(6)
     selector = CeilSelector.from_examples(ROWS, encoder=Words())
-    expected = selector.select(QUERY, k=6, diversity=0.7, balance="label").examples
+    expected = selector.select(QUERY, k=6, trade_off=0.7, balance="label").examples
     assert [doc["text"] for doc in chosen] == [example.input for example in expected]
     assert [doc["label"] for doc in chosen].count(0) == 3
 
@@ -90,8 +90,8 @@ def test_a_question_of_the_bank_is_not_its_own_example():
     assert context.count(f"{DOCS[7]['text']} is") == 1
     # a second selector takes the first one's place
     before = few_shot.fewshot_context
-    again = choose_few_shot(few_shot, bank(diversity=0.4))
-    assert again.sampler.selector.diversity == 0.4
+    again = choose_few_shot(few_shot, bank(trade_off=0.4))
+    assert again.sampler.selector.trade_off == 0.4
     assert again.fewshot_context is before
     assert again.fewshot_context(DOCS[8], num_fewshot=5).count(f"{DOCS[8]['text']} is") == 1
 

@@ -1,0 +1,91 @@
+"""What a selector is set to and what one call may ask for, with the checks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.selector.card import Card
+from ceil_jax.tasks.example import Context, Example, Template
+
+DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
+CONTEXTS = ("input", "example")
+DEFAULT_TRADE_OFF = 0.05
+DEFAULT_SHORTLIST = 100
+
+Filter = Mapping[str, Any] | Callable[[Example], bool]
+"""{"field": value or list of values}, compared as text, all of which must hold; or a function of an Example."""
+
+CountTokens = Callable[[Sequence[str]], Any]
+"""Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a lambda."""
+
+
+class Settings(TypedDict, total=False):
+    """What a selector is set to when it is made."""
+
+    trade_off: float
+    """λ: a small one weighs relevance, a large one diversity; 0.05 by default."""
+    shortlist: int
+    """n: the nearest examples among which to choose; 100 by default."""
+    template: Template | str
+    """How an example appears in a prompt; input, a line break, output by default."""
+    context: Context
+    """What the encoder sees of a bank example: its "input" (default), or input and output ("example")."""
+    count_tokens: CountTokens | None
+    """Texts → token counts; a token budget needs it. It is not saved."""
+    card: Card | None
+    """What the model card says."""
+
+
+class Options(TypedDict, total=False):
+    """What one call of `select` may ask for."""
+
+    k: int | None
+    """The largest number of examples."""
+    token_budget: int | None
+    """The largest number of tokens of the examples as they appear in the template, separators included."""
+    trade_off: float | None
+    """λ of the conditional kernel, in place of the selector's own."""
+    filter: Filter | None
+    """Which examples may be chosen."""
+    balance: Literal["label"] | None
+    """"label": the numbers of examples of any two outputs differ by at most one."""
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Check the names of keyword arguments.
+
+    Raises:
+        UserError: an argument that does not exist, with the nearest one that does.
+    """
+    for name in given:
+        if name == "diversity":
+            raise UserError("diversity=… is called trade_off=… now: λ has one name everywhere")
+        if name not in known:
+            raise unknown_name("argument", name, known)
+
+
+def positive(name: str, value: Any) -> float:
+    """Return the value as a float.
+
+    Raises:
+        UserError: not a finite number above 0.
+    """
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not 0 < value < np.inf:
+        raise UserError(f"{name} is {value!r}; expected a number above 0")
+    return float(value)
+
+
+def count(name: str, value: Any, least: int = 1) -> int:
+    """Return the value as an int.
+
+    Raises:
+        UserError: not a whole number, or below `least`.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise UserError(f"{name} is {value!r}; expected a whole number from {least}")
+    return int(value)
