@@ -86,7 +86,6 @@ def save(
             raise UserError(
                 f"{name} is a {type(encoder).__name__}; only what load_encoder gives can be saved"
             )
-        encoder.require_network()
     card = model_card(
         settings.card,
         examples=int(view.live.sum()),

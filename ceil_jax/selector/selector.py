@@ -31,7 +31,7 @@ from ceil_jax.selector.options import (
 )
 from ceil_jax.selector.rows import Row, read_examples, read_queries
 from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.vectors import as_encoder, checked, embed
+from ceil_jax.selector.vectors import as_encoder, checked, embed, name_of
 from ceil_jax.tasks.example import Example, Template, context_text
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class CeilSelector:
         if vectors is None:
             selector.add(rows)
         else:
-            selector.bank.add(rows, checked(vectors, selector._texts(rows), None))
+            selector.bank.add(rows, checked(vectors, selector._texts(rows), None, name_of(selector.encoder)))
         return selector
 
     def with_examples(self, examples: Iterable[Row]) -> CeilSelector:

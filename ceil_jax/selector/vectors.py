@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ceil_jax.encoders.text_encoder import check_finite
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
 
@@ -50,19 +51,19 @@ def name_of(encoder: Any) -> str:
     return str(getattr(encoder, "name", None) or type(encoder).__name__)
 
 
-def checked(vectors: Any, texts: Sequence[str], dim: int | None, encoder: str = "") -> np.ndarray:
+def checked(vectors: Any, texts: Sequence[str], dim: int | None, encoder: str) -> np.ndarray:
     """Return the vectors as float32 unit rows [N, D].
 
     Args:
         vectors: the vectors of the texts.
         texts: N texts.
         dim: the D that is expected; None for any.
-        encoder: the name of the encoder that gave the vectors; empty if the caller did.
+        encoder: the name of the encoder that gave the vectors.
 
     Raises:
         UserError: another shape than (N, dim), or numbers that are not finite.
     """
-    source = f"encoder {encoder}: " if encoder else ""
+    source = f"encoder {encoder}: "
     expected = f"expected ({len(texts)}, {dim or 'D'})"
     try:
         vectors = np.asarray(vectors, np.float32)
@@ -73,10 +74,5 @@ def checked(vectors: Any, texts: Sequence[str], dim: int | None, encoder: str = 
             f"{source}vectors of shape {vectors.shape} for {len(texts)} texts; {expected}"
             + (": the bank was embedded by an encoder of that size" if dim else "")
         )
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        bad = int(np.argmin(finite))
-        raise UserError(
-            f"{source}the vector of text {bad + 1} ({texts[bad][:60]!r}) is not finite; it holds NaN or infinity"
-        )
+    check_finite(vectors, texts, encoder)
     return unit_rows(vectors)

@@ -366,7 +366,9 @@ def test_wrong_wishes():
             UserError, match=r"vectors of several lengths, or not of numbers; expected \(2, D\)"
         ):
             make(ROWS[:2], vectors=vectors)
-    with pytest.raises(UserError, match=r"the vector of text 3 .* is not finite"):
+    with pytest.raises(
+        UserError, match=r"encoder words gives vectors that are not finite for 1 of 60 texts, first for 'the"
+    ):
         make(vectors=np.where(np.arange(60)[:, None] == 2, np.nan, np.ones((60, 32))))
     wide = SimpleNamespace(encode=lambda texts: np.ones((len(texts), 33), np.float32))
     with pytest.raises(
