@@ -1,4 +1,4 @@
-"""Small random causal LMs and a tokenizer with hand-written merges, made on the spot."""
+"""Small random causal LMs, and a tokenizer with hand-written merges."""
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -18,7 +18,7 @@ WORDS = [" good", " great", " bad", " is", " It", " film", "; ", ";\n", "film", 
 
 
 def tokenizer(*, bos: bool = False) -> PreTrainedTokenizerFast:
-    """Bytes, and one token for each of WORDS (built from its left); `bos` puts <s> before a text."""
+    """Return a tokenizer of bytes with a token for each of WORDS, merged from the left; `bos` puts <s> first."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     vocabulary = ["<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = []
@@ -42,7 +42,7 @@ def tokenizer(*, bos: bool = False) -> PreTrainedTokenizerFast:
 
 
 def model(kind: str, context: int = 96, **settings):
-    """A random model whose predictions are far from uniform."""
+    """Return a random model whose predictions are far from uniform."""
     torch.manual_seed(0)
     size = len(tokenizer())
     shared = {

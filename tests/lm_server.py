@@ -1,4 +1,4 @@
-"""A server on loopback that answers well, or as a test wants it to."""
+"""A server on loopback that answers correctly, or with the faults that a test asks for."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ QUICK = EndpointConfig(back_off=0.001, timeout=5)
 
 @contextmanager
 def listening(app):
-    """The address of an ASGI application that listens for the length of the block."""
+    """Serve an ASGI application within the block; gives its address."""
     config = uvicorn.Config(
         app, port=0, log_level="critical", ws="none", lifespan="off", timeout_graceful_shutdown=1
     )
@@ -32,11 +32,11 @@ def listening(app):
 
 
 class Server:
-    """A service's answers with faults in the way, and what was asked.
+    """An ASGI application that answers as a service does, except for faults, and records the requests.
 
-    `faults` are taken one a request: a (status, headers, body) to answer with, "drop" (the connection ends
-    inside the body), "slow" (the body trickles and does not end), or None for the answer itself. `change` is
-    given (path, request, answer) of each answer and may return another.
+    `faults` holds one entry for each request to come: a (status, headers, body) to answer with, "drop" (the
+    connection ends inside the body), "slow" (the body trickles and does not end), or None for the service's own
+    answer. `change` is given (path, request, answer) of each answer and returns the answer to send.
     """
 
     def __init__(self, service, key=None):

@@ -1,4 +1,4 @@
-"""An LM and an encoder of this package behind the interface that OpenAI-compatible servers share."""
+"""`ceil-jax serve-lm`: an LM and an encoder of this machine behind an OpenAI-compatible interface."""
 
 from __future__ import annotations
 
@@ -21,11 +21,18 @@ Body = dict[str, Any]
 
 
 class Service:
-    """What the interface's requests ask for, one at a time: a model's passes share its memory.
+    """The answers to requests, computed one at a time because a model's passes share its memory.
+
+    Every method takes the JSON object of a request and returns that of its answer.
 
     Args:
-        model: the name that requests give the LM.
-        encoder_model: the name that they give the encoder.
+        lm: scores and generates.
+        model: the name by which requests ask for the LM.
+        encoder: embeds; None for no embeddings.
+        encoder_model: the name by which requests ask for the encoder.
+
+    Raises:
+        UserError: by every method, for a request that is wrong.
     """
 
     def __init__(
@@ -35,7 +42,7 @@ class Service:
         self._lock = threading.Lock()
 
     def models(self, body: Body) -> Body:
-        """/v1/models: `root` says which weights in which dtype."""
+        """Answer /v1/models; `root` names the weights and their dtype."""
         entries: list[Body] = [
             {"id": self.model, "root": self.lm.name, "max_model_len": self.lm.context_length}
         ]
@@ -45,7 +52,7 @@ class Service:
         return {"object": "list", "data": [{**entry, **shared} for entry in entries]}
 
     def completions(self, body: Body) -> Body:
-        """/v1/completions, with `echo` and `logprobs`; `max_tokens` 0 reads and writes nothing."""
+        """Answer /v1/completions, with `echo` and `logprobs`; `max_tokens` may be 0, which generates nothing."""
         self._check_model(body, self.model)
         prompts = _texts(body, "prompt")
         with self._lock:
@@ -54,7 +61,7 @@ class Service:
             if body.get("logprobs") is not None:
                 scores = self._log_probs(prompts, written, bool(body.get("echo")))
         texts = [
-            prompt * bool(body.get("echo")) + text for prompt, text in zip(prompts, written, strict=True)
+            (prompt if body.get("echo") else "") + text for prompt, text in zip(prompts, written, strict=True)
         ]
         choices = [
             {"index": place, "text": text, "logprobs": score, "finish_reason": self._reason(body, done, 16)}
@@ -63,7 +70,7 @@ class Service:
         return self._answer("text_completion", choices, prompts, written)
 
     def chat(self, body: Body) -> Body:
-        """/v1/chat/completions."""
+        """Answer /v1/chat/completions."""
         self._check_model(body, self.model)
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
@@ -82,7 +89,7 @@ class Service:
         return self._answer("chat.completion", [choice], [prompt], [text])
 
     def embeddings(self, body: Body) -> Body:
-        """/v1/embeddings."""
+        """Answer /v1/embeddings."""
         if self.encoder is None:
             raise UserError("no encoder is served; start the server with --encoder")
         self._check_model(body, self.encoder_model)
@@ -101,7 +108,7 @@ class Service:
         }
 
     def tokenize(self, body: Body) -> Body:
-        """/tokenize, as vLLM has it, without the ids."""
+        """Answer /tokenize as vLLM does, without the ids."""
         [text] = _texts(body, "prompt")
         return {"count": int(self.lm.count_tokens([text])[0]), "max_model_len": self.lm.context_length}
 
@@ -112,7 +119,7 @@ class Service:
             raise UserError("neither stream nor n is served here; leave them out")
 
     def _written(self, body: Body, prompts: Sequence[str], default: int) -> list[str]:
-        """What the LM writes after each prompt."""
+        """The text that the LM generates after each prompt."""
         limit = _whole(body, "max_tokens", default)
         if limit == 0:
             return [""] * len(prompts)
@@ -125,7 +132,7 @@ class Service:
         )
 
     def _log_probs(self, prompts: Sequence[str], written: Sequence[str], echo: bool) -> list[Body | None]:
-        """Of the prompts' tokens, where they are echoed, and of those written after them."""
+        """The log-probabilities of the prompts' tokens, where they are echoed, and of the generated ones."""
         scores: list[Body] = [{"tokens": [], "token_logprobs": []} for _ in prompts]
         if echo:
             for score, read in zip(scores, self.lm.token_log_probs(prompts), strict=True):
@@ -159,9 +166,13 @@ class Service:
 
 
 def create_app(service: Service, key: str | None = None) -> Any:
-    """The service as an ASGI application; with a key, requests must carry it.
+    """Return the service as an ASGI application.
 
-    What a request has wrong is answered with 400 and one line, no such address with 404.
+    A wrong request is answered with status 400 and one line, an unknown address with 404.
+
+    Args:
+        service: answers the requests.
+        key: requests must carry it as a bearer token and are answered with 401 otherwise; None for no key.
     """
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
@@ -215,11 +226,11 @@ def serve_lm(
 
     Args:
         lm: A packaged name, a folder or a hub id, as in compare --lm.
-        host: 127.0.0.1 is this machine alone; 0.0.0.0 lets others in, for which a key is wise.
-        port: Where to listen; 0 takes a free one.
+        host: 127.0.0.1 serves this machine only; 0.0.0.0 serves others too, for which a key is wise.
+        port: The port to listen at; 0 takes a free one.
         encoder: An encoder for /v1/embeddings, as in compare --encoder.
-        dtype: Of the LM: auto, bfloat16 or float32.
-        device_map: For an LM too large for one device: transformers' device_map, as in "auto".
+        dtype: The LM's dtype: auto, bfloat16 or float32.
+        device_map: For an LM too large for one device: transformers' device_map, such as "auto".
         api_key_env: The environment variable with the key that requests must carry.
     """
     if not 0 <= port < 2**16:
@@ -249,13 +260,13 @@ def serve_lm(
 
 
 def _chat_prompt(lm: TokenScorer, messages: list[dict[str, str]]) -> str:
-    """By the LM's own template where it has one, else the messages line by line."""
+    """The messages by the LM's own chat template, or line by line where it has none."""
     template = getattr(lm, "chat_prompt", None)
     return template(messages) if template else "\n".join(message["content"] for message in messages)
 
 
 def _texts(body: Body, field: str) -> list[str]:
-    """One text or several."""
+    """The texts in a field that may hold one text or a list of them."""
     value = body.get(field)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):

@@ -15,7 +15,6 @@ from ceil_jax.lm import LanguageModel, TinyLM, load_lm
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
-from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task, Template
@@ -270,37 +269,6 @@ def test_choices_in_any_order(server, lm):
         {**answer, "choices": answer["choices"][::-1]} if "choices" in answer else answer
     )
     agrees(lm, TinyLM())
-
-
-def test_vectors_over_http(server, address, encoder):
-    remote = load_encoder(f"{address}#tiny-encoder", endpoint=QUICK)
-    texts = [f"a film about number{i}" for i in range(150)]
-    np.testing.assert_allclose(remote.encode(texts), encoder.encode(texts), atol=1e-6)
-    assert (remote.dim, remote.encode([]).shape) == (encoder.dim, (0, encoder.dim))
-    bank = [Example(str(i), text, "") for i, text in enumerate(texts)]
-    for name in ("dense", "dpp", "mmr"):
-        found, expected = (
-            build_retriever(name, bank, encoder=e).retrieve(bank[:5], 4) for e in (remote, encoder)
-        )
-        assert [[pick.id for pick in row] for row in found] == [[p.id for p in row] for row in expected]
-    assert remote.fingerprint == load_encoder(f"{address}#tiny-encoder", endpoint=QUICK).fingerprint
-    assert remote.fingerprint != encoder.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda data: data[:-1], "2 data with indices [0, 1] for 3"),
-        (lambda data: [{**entry, "embedding": [1.0] * (entry["index"] + 1)} for entry in data], "one length"),
-        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "finite numbers"),
-        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "finite numbers"),
-        (lambda data: [{"index": entry["index"]} for entry in data], "finite numbers"),
-    ],
-)
-def test_wrong_vectors(server, address, change, said):
-    remote = load_encoder(f"{address}#tiny-encoder", endpoint=QUICK)
-    server.change = lambda path, request, answer: {**answer, "data": change(answer["data"])}
-    assert said in refused(remote.encode, ["a", "b", "c"])
 
 
 def film(split, i):

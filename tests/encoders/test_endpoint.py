@@ -1,0 +1,82 @@
+"""An encoder over HTTP: the same vectors as without it, or a refusal."""
+
+import numpy as np
+import pytest
+from lm_server import QUICK, Server, listening
+
+from ceil_jax.cli.serve_lm import Service
+from ceil_jax.encoders.encoder import Encoder, require_network
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.errors import UserError
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.retrieval.registry import build_retriever
+from ceil_jax.tasks.example import Example
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return load_encoder("tiny")
+
+
+@pytest.fixture(scope="module")
+def server(encoder):
+    return Server(Service(TinyLM(), "tiny", encoder, "tiny-encoder"))
+
+
+@pytest.fixture(scope="module")
+def address(server):
+    with listening(server) as address:
+        yield address
+
+
+@pytest.fixture
+def remote(server, address):
+    server.clear()
+    return load_encoder(f"{address}#tiny-encoder", endpoint=QUICK)
+
+
+def test_it_gives_vectors_and_has_no_network(remote):
+    assert isinstance(remote, TextEncoder)
+    assert not isinstance(remote, Encoder)
+    with pytest.raises(UserError, match="EPR and CEIL take a local one"):
+        require_network(remote)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"), [("one text", "texts is one string"), (["a", None], r"texts\[1\] is None")]
+)
+def test_texts_are_a_list_of_strings(remote, texts, said):
+    with pytest.raises(UserError, match=said):
+        remote.encode(texts)
+
+
+def test_vectors_over_http(remote, address, encoder):
+    texts = [f"a film about number{i}" for i in range(150)]
+    np.testing.assert_allclose(remote.encode(texts), encoder.encode(texts), atol=1e-6)
+    assert (remote.dim, remote.encode([]).shape) == (encoder.dim, (0, encoder.dim))
+    bank = [Example(str(i), text, "") for i, text in enumerate(texts)]
+    for name in ("dense", "dpp", "mmr"):
+        found, expected = (
+            build_retriever(name, bank, encoder=e).retrieve(bank[:5], 4) for e in (remote, encoder)
+        )
+        assert [[pick.id for pick in row] for row in found] == [[p.id for p in row] for row in expected]
+    assert remote.fingerprint == load_encoder(f"{address}#tiny-encoder", endpoint=QUICK).fingerprint
+    assert remote.fingerprint != encoder.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data[:-1], "2 data with indices [0, 1] for 3"),
+        (lambda data: [{**entry, "embedding": [1.0] * (entry["index"] + 1)} for entry in data], "one length"),
+        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "finite numbers"),
+        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "finite numbers"),
+        (lambda data: [{"index": entry["index"]} for entry in data], "finite numbers"),
+    ],
+)
+def test_wrong_vectors(server, remote, change, said):
+    server.change = lambda path, request, answer: {**answer, "data": change(answer["data"])}
+    with pytest.raises(UserError) as refusal:
+        remote.encode(["a", "b", "c"])
+    assert said in str(refusal.value) and "\n" not in str(refusal.value)
