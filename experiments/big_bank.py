@@ -1,9 +1,9 @@
-"""A bank of a million: build, memory-mapped load, top-100 for 1,101 queries, exact and approximate.
+"""A bank of a million vectors: build, memory-mapped load, exact and approximate top-100 for 1,101 queries.
 
     python experiments/big_bank.py --items 1000000
 
-The vectors are made up: clusters of unequal size on the unit sphere, 384 wide as MiniLM's, about as near to their
-centres as paraphrases are to each other. Recall on text may be better or worse. Measured: docs/scaling.md.
+The vectors are synthetic: clusters of unequal size on the unit sphere, of MiniLM's width 384, about as near to their
+centres as paraphrases are to each other. Recall on text may be better or worse. Measurements: docs/scaling.md.
 """
 
 import argparse
@@ -16,14 +16,14 @@ import numpy as np
 
 CLUSTERS = 20_000
 SPREAD = 0.8
-"""Length of the noise where the centre's is 1."""
+"""Length of the noise relative to the cluster's centre."""
 BLOCK = 50_000
 
 
 def vectors(seed: int, count: int, width: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(0).standard_normal((CLUSTERS, width), np.float32)
-    # Zipf: cluster i is 1 / (i + 50) as likely as all
+    # Zipf-like: the probability of cluster i is proportional to 1 / (i + 50)
     shares = 1 / (np.arange(CLUSTERS) + 50)
     chosen = centres[rng.choice(CLUSTERS, size=count, p=shares / shares.sum())]
     made = chosen + SPREAD * rng.standard_normal((count, width), np.float32)
@@ -31,7 +31,7 @@ def vectors(seed: int, count: int, width: int) -> np.ndarray:
 
 
 def peak_gib() -> float:
-    """Of this process so far, mapped pages of the file included."""
+    """Return the peak memory of this process in GiB, mapped pages of the file included."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 

@@ -1,13 +1,13 @@
-"""MAP under a token budget: the best set that fits, or the best set of 50 cut to what fits.
+"""MAP under a token budget: choose the best set that fits, or the best set of 50 and cut it.
 
     python experiments/budget.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Columns: tokens a prompt, query included. Rows end in "cut" where the first of the greedy order are kept, as by
-`--fit greedy`, and in "budget-aware" where DPP-MAP chooses under each prompt's own budget (`--fit budget`). CEIL's
-encoders are those of Table 2; λ, where it is tuned, is tuned for each budget and each way.
+The columns are tokens per prompt, query included. In rows that end in "cut" the first examples of the greedy order
+are kept (`--fit greedy`); in "budget-aware" rows DPP-MAP chooses under the budget of each prompt (`--fit budget`).
+CEIL's encoders are those of Table 2. A tuned λ is tuned for each budget and each of the two ways.
 
 Expected: +1 to +3 points over the cut at the smallest budget, whose prompts hold a fifth to a half more examples, and
-nothing that shows at the largest; most where examples differ most in length.
+no visible difference at the largest; the gain is largest where examples differ most in length.
 """
 
 import sys

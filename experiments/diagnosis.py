@@ -1,16 +1,16 @@
-"""Where CEIL gains, or which stage fails: a few numbers and a ceiling for each task.
+"""Diagnosis of CEIL: where it gains, or which stage fails, in a few numbers for each task.
 
     python experiments/diagnosis.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-- Is the LM's ranking of subsets one of sets? Kendall's τ with the same subsets' examples in another order; and
-  whether what an example is worth to a query in one half of its subsets is what it is worth in the other (r; it stays
-  below 1 even where scores are sums of worths, because an example stands in few subsets).
-- What is a good subset? τ with how alike its examples' outputs are to the query's, which an oracle knows, and with
-  how near their inputs are, which a retriever is given.
-- Does training learn it? τ on held-out queries, before and after.
-- Does the MAP set score better under the LM than the top-k set? That is what is trained.
-- Does the LM's score say which of two prompts is answered better?
-- The ceiling: the metric of the best-scored subset of training queries, beside that of their top-k subset.
+- Does the LM rank sets, or orders of examples? Kendall's τ between the scores of subsets and of the same subsets in
+  another order; and the correlation r between an example's contribution in one half of a query's subsets and in the
+  other half (below 1 even if scores were sums of contributions, because an example is in few subsets).
+- What makes a good subset? τ with the similarity of its examples' outputs to the query's output, which only an oracle
+  knows, and with the nearness of their inputs, which a retriever is given.
+- Does training learn it? τ on held-out queries, before and after training.
+- Does the LM score the MAP set higher than the top-k set? That is the training objective.
+- Does the higher LM score predict which of two prompts is answered better?
+- The upper bound: the metric of the best-scored subset of training queries, beside that of their top-k subset.
 """
 
 import sys
@@ -37,10 +37,10 @@ def with_diagnosis(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     found = {}
     for one in table.measured:
         if one.entry.cell.method == "ceil":
-            # of the seed that subsets are drawn by, whatever the seeds of the table
+            # the run whose seed drew the subsets, whatever the seeds of the table
             config = one.entry.cell.config
             found[one.entry.task] = diagnose(grid.pipeline(config), ROWS)
-    note = "Diagnosis: of the run whose seed is --seed, on what --signal ranks by."
+    note = "Diagnosis: the run whose seed is --seed, on the training signal that --signal names."
     header, *rows = lines(found)
     return replace(table, notes=[note], sections=[Table(header, rows, "Diagnosis")])
 

@@ -1,13 +1,14 @@
-"""Figure 2: does a trained retriever serve another LM, or another task?
+"""Figure 2: transfer of a trained retriever to another LM or another task.
 
     python experiments/figure2.py --tasks geoquery movie_reviews --lms SmolLM2-135M-Instruct gemma-3-270m \
         --scale tiny --data-dir DATA
 
-Heat maps of CEIL: rows say where it was trained, columns where it is used. Across LMs, one map a task: trained on
-one LM's scores, answered by another. Across tasks, one map: the encoder of one task, the bank and queries of
-another. The last row of each is DPP-MAP with the encoder as loaded. With one LM the map across LMs is left out.
+Heat maps of CEIL: rows say where it was trained, columns where it is used. Across LMs there is a map for each task:
+trained on one LM's scores, answered by another LM. Across tasks there is one map: the encoder of one task with the
+bank and queries of another. The last row of each map is DPP-MAP with the untrained encoder. With one LM the map
+across LMs is left out.
 
-Expected: of what CEIL adds to DPP-MAP where its own LM answers, half is left where another does.
+Expected: half of CEIL's gain over DPP-MAP is left when another LM answers.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python experiments/figure3.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Upper panels: accuracy against K, the examples in a prompt (a budget of tokens may cut them). Lower panels:
-accuracy against λ of DPP-MAP on the encoder as loaded and of CEIL, which is trained anew with every λ on the
-same scored subsets; top-k has no λ and is a horizontal line.
+Upper panels: the metric against K, the number of examples in a prompt (a token budget may cut them). Lower panels:
+the metric against λ, of DPP-MAP on the untrained encoder and of CEIL, which is trained again for every λ on the same
+scored subsets; top-k has no λ and is a horizontal line.
 """
 
 import sys

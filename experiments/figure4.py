@@ -1,9 +1,9 @@
-"""Figure 4: which ranks the MAP set takes from the nearest 800.
+"""Figure 4: ranks of the MAP set's examples among the nearest 800.
 
     python experiments/figure4.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Of every example that CEIL chooses with a shortlist of 800 (or the whole bank, where that is smaller): its rank by
-similarity to the query. Top-k would take ranks 1 to K alone.
+The rank by similarity to the query of every example that CEIL chooses from a shortlist of 800 (or from the whole bank
+if that is smaller). Top-k would choose ranks 1 to K.
 """
 
 from __future__ import annotations

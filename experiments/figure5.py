@@ -1,10 +1,10 @@
-"""Figure 5 here: how training goes.
+"""Figure 5: held-out ranking during training.
 
     python experiments/figure5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-What the paper's figure 5 holds could not be looked up. This one shows Kendall's τ on held-out training queries,
-between our scores of their candidates or subsets and the LM's, from before the first step to the last; one line
-for EPR and one for CEIL, means over seeds, with the range over seeds. Its maximum picks the weights that are kept.
+This figure is ours; the content of the paper's Figure 5 could not be looked up. It shows Kendall's τ on held-out
+training queries between the model's scores of candidates or subsets and the LM's, from before the first step to the
+last: a line each for EPR and CEIL, means over seeds, with the range over seeds. The weights at the maximum are kept.
 """
 
 import sys

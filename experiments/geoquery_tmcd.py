@@ -2,8 +2,8 @@
 
     python experiments/geoquery_tmcd.py --scale tiny --retriever bm25 --data-dir DATA
 
-Paper: no number in CEIL's Table 2.
-DATA is a folder with geoquery/ in the hub's column names.
+CEIL's Table 2 has no number for this task.
+DATA is a folder that contains geoquery/ with the hub's column names.
 """
 
 from runner import run

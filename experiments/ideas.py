@@ -1,23 +1,25 @@
-"""Changes to CEIL that are not in the papers, each beside CEIL as it is there, with paired intervals.
+"""Changes to CEIL that are not in the papers, each compared with CEIL as published, with paired intervals.
 
     python experiments/ideas.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-- example with output: trained encoders see what a bank example's answer is, not its input alone. Expected: +1 to +3
-  points where there are a few labels, 0 to +1 where outputs are programs, which their inputs nearly say. EPR with the
-  same, beside which CEIL's gain is to be seen: as much.
-- choice: on tasks with options, training ranks by the right one's share of their probability, not by its own.
-  Expected: +1 to +3, for accuracy asks for the share; with outputs seen as well, the sum of both.
-- tree: subsets that share the halves that open their prompts. Expected: 6 of 10 tokens, within ±1 point.
-- both encoders: the examples' encoder learns too, through the k × k blocks. Expected: 0 to +1, more to learn from as
-  few scores.
-- from TST: training starts from an encoder tuned on how alike the outputs of training examples are (target
-  similarity tuning, Poesia et al. 2022), not from EPR's: no LM token for the start. Expected: +3 to +6 where there
-  are labels, because a bank's labels say more of them than the LM's scores of 400 queries; 0 to +3 for programs. TST
-  itself, beside EPR: the same.
-- greedy order: the first chosen stands next to the query, not the most similar. Expected: within ±1.
-- EPR from five times the training queries, which is about as many LM tokens as CEIL's sets and EPR's examples take
-  together: is it better to read more queries with an example each than sets? Expected: +1 to +3 points over EPR, and
-  CEIL no better than that. A task with fewer training queries has no more to offer.
+- example with output: the trained encoders see a bank example's output as well as its input. Expected: +1 to +3
+  points on tasks with a few labels, 0 to +1 on programs, which their inputs nearly determine. EPR with the same
+  change is the baseline for CEIL's gain; expected: as much.
+- choice: on tasks with options, training ranks by the right option's share of the options' probability instead of its
+  own probability. Expected: +1 to +3, because accuracy depends on the share; with outputs seen as well, the sum of
+  both.
+- tree: subsets share the first half of their prompts. Expected: 6 of 10 tokens, within ±1 point.
+- both encoders: the examples' encoder is trained too, through the k × k blocks. Expected: 0 to +1, because there is
+  more to learn from equally few scores.
+- from TST: training starts from an encoder tuned on the similarity of training outputs (target similarity tuning,
+  Poesia et al. 2022) instead of EPR's, and the start costs no LM tokens. Expected: +3 to +6 on tasks with labels,
+  because the labels of a bank say more than the LM's scores of 400 queries; 0 to +3 on programs. The same for TST
+  itself, compared with EPR.
+- greedy order: the example chosen first is placed next to the query, instead of the most similar. Expected: within
+  ±1.
+- EPR from five times the training queries, about as many LM tokens as CEIL's sets and EPR's examples together: are
+  more queries with single examples better than sets? Expected: +1 to +3 points over EPR, and CEIL no better than
+  that. A task with fewer training queries uses all it has.
 - top-k of the same encoder, because MAP can lose what training gained. Expected: −1 to −3.
 """
 

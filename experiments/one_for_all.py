@@ -1,11 +1,11 @@
-"""One retriever for all tasks: CEIL trained on every task's scores together, beside one a task.
+"""One retriever for all tasks: CEIL trained on the scores of all tasks, compared with one CEIL per task.
 
     python experiments/one_for_all.py --tasks geoquery movie_reviews mrpc --scale tiny --data-dir DATA
 
-Each task's bank and queries are its own; what differs is what the encoders were trained on: its own scores, those of
-all tasks, those of all others (a task it never saw), or nothing. The LM scores nothing twice.
+Each task keeps its own bank and queries. The encoders are trained on its own scores, on those of all tasks, on those
+of all other tasks (so that the task is unseen), or not at all. The LM scores nothing twice.
 
-Expected: within a point of the retriever of its own, and for a task never seen half of what training gains there.
+Expected: within a point of the task's own retriever, and half of its gain on an unseen task.
 """
 
 import sys

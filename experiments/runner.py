@@ -1,4 +1,4 @@
-"""One experiment: a task's name, and all the flags of `ceil-jax compare`."""
+"""Runs a dataset script: `ceil-jax compare` on its task, with all of that command's flags."""
 
 import sys
 from typing import NoReturn
@@ -7,5 +7,5 @@ from ceil_jax.cli.main import main
 
 
 def run(task: str) -> NoReturn:
-    """`ceil-jax compare --task TASK` with the flags of this process; ends it with the command's exit code."""
+    """Run `ceil-jax compare --task TASK` with the flags of this process, and exit with its code."""
     sys.exit(main(["compare", "--task", task, *sys.argv[1:]]))

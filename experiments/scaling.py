@@ -1,9 +1,9 @@
-"""The tables of docs/scaling.md: what the papers' scale and a bank of 10⁹ take, from what we measured.
+"""The tables of docs/scaling.md: cost of the papers' scale and of a bank of 10⁹, extrapolated from measurements.
 
     python experiments/scaling.py
 
-Every number in MEASURED was printed by this project on 2 CPU cores; every number in ASSUMED is a guess that a
-reader should replace by their own, and the tables with it.
+Every number in MEASURED was printed by this project on 2 CPU cores. Every number in ASSUMED is a guess: replace it by
+your own and print the tables again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ class Measured:
     """`make demo` (README): film reviews, SmolLM2-135M in bfloat16, 240 training queries."""
 
     ceil_tokens: int = 757_407 - 206_102
-    """The row's less EPR's, from which CEIL starts."""
+    """The tokens of CEIL's row minus those of EPR, from which CEIL starts."""
     ceil_prompts: int = 240 * 12
     ceil_texts: int = 6 + 1
-    """In a CEIL prompt: the set and the query."""
+    """Number of texts in a CEIL prompt: the set and the query."""
     epr_tokens: int = 206_102
     epr_prompts: int = 240 * 16
     answer_tokens: tuple[int, ...] = (59_281, 60_395, 58_362, 58_294)
     answer_seconds: tuple[float, ...] = (20, 22, 24, 22)
-    """Of random, BM25, top-k and DPP-MAP: retrieval included."""
+    """For random, BM25, top-k and DPP-MAP, retrieval included."""
     small_lm: float = 135e6
     """Parameters."""
 
     @property
     def tokens_per_text(self) -> float:
-        """Examples and queries alike, their separators included."""
+        """Mean over examples and queries, separators included."""
         return self.ceil_tokens / self.ceil_prompts / self.ceil_texts
 
     @property
     def flops(self) -> float:
-        """Sustained on the 2 cores: least squares of seconds = 2 · parameters · tokens / flops."""
+        """Sustained FLOP/s on the 2 cores: least squares of seconds = 2 · parameters · tokens / flops."""
         work = [2 * self.small_lm * tokens for tokens in self.answer_tokens]
         pairs = zip(work, self.answer_seconds, strict=True)
         return sum(w * w for w in work) / sum(w * s for w, s in pairs)
@@ -46,17 +46,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Assumed:
-    """Of one GPU of 80 GB, as rented; none of it was measured here."""
+    """Figures of one rented GPU of 80 GB; none of them was measured here."""
 
     peak: float = 989e12
     """bf16 FLOP/s, without sparsity."""
     utilisation: float = 0.4
-    """Of the peak in prefill; 0.4 is usual for prompts of some hundred tokens in full batches."""
+    """Share of the peak in prefill; 0.4 is usual for prompts of some hundred tokens in full batches."""
     split_utilisation: float = 0.3
-    """Where a model is split over GPUs."""
+    """Share of the peak if a model is split over GPUs."""
     memory: float = 80e9
     room: float = 0.6
-    """Share of memory that weights may take; the rest is keys, values and activations."""
+    """Share of memory for weights; the rest is for keys, values and activations."""
     bandwidth: float = 3.35e12
     host_link: float = 50e9
     """Bytes a second between a GPU and its host's memory."""
@@ -76,7 +76,7 @@ LMS = {"7B": (7e9, 32, 4096), "70B": (70e9, 80, 8192)}
 
 @dataclass(frozen=True)
 class Scoring:
-    """LM scoring of 44,000 × 50 on some GPUs."""
+    """LM scoring of 44,000 × 50 prompts on a number of GPUs."""
 
     lm: str
     gpus: int
@@ -95,12 +95,18 @@ class Scoring:
 
 
 def scoring(lm: str, gpus: int, texts: int) -> Scoring:
-    """`texts` in a prompt: 17 for CEIL (a set of 16 and the query), 2 for EPR."""
+    """Estimate the cost of LM scoring.
+
+    Args:
+        lm: a name in LMS.
+        gpus: number of GPUs.
+        texts: texts in a prompt: 17 for CEIL (a set of 16 and the query), 2 for EPR.
+    """
     parameters, layers, width = LMS[lm]
     length = texts * MEASURED.tokens_per_text
     prompts = INSTANCES * (SUBSETS if texts > 2 else CANDIDATES)
     tokens = prompts * length
-    # 2 a parameter and token, and attention: 4 · width a layer and pair of tokens, half of which are masked
+    # 2 FLOP per parameter and token; attention: 4 · width per layer and pair of tokens, half of which are masked
     flops = tokens * (2 * parameters + 2 * layers * width * length)
     needed = 2 * parameters / (ASSUMED.memory * ASSUMED.room)
     split = 1 << max(0, math.ceil(math.log2(needed)))
@@ -126,7 +132,7 @@ def scoring_table() -> str:
 
 
 def bank_table() -> str:
-    """A bank of 10⁹ vectors of 384 numbers: where it can lie and what a pass over it for one batch takes."""
+    """Return where a bank of 10⁹ vectors of width 384 fits, and the time of one pass over it for a batch."""
     items, width, queries, k = 1e9, 384, 256, 100
     rows = [
         "| vectors | bytes | GPUs | on the GPUs | one pass, 256 queries | bound by | candidates that travel |",
@@ -137,7 +143,7 @@ def bank_table() -> str:
         for gpus in (8, 64):
             fits = total <= gpus * ASSUMED.memory * 0.9
             reading = total / gpus / (ASSUMED.bandwidth if fits else ASSUMED.host_link)
-            # float32 products run at an eighth or so of bf16's peak
+            # float32 products run at about an eighth of bf16's peak
             peak = ASSUMED.peak / (8 if size == 4 else 1) * ASSUMED.utilisation
             computing = 2 * items * width * queries / gpus / peak
             slowest = max(reading, computing)
@@ -152,7 +158,7 @@ def bank_table() -> str:
 
 
 def training_table() -> str:
-    """One EPR step of BERT-base, batch 128: three texts a query, gradients of 110M float32 parameters."""
+    """Return the time of one EPR step of BERT-base: batch 128, three texts per query, 110M float32 gradients."""
     texts, layers_parameters, parameters = 3 * 128, 85e6, 110e6
     flops = 6 * layers_parameters * texts * MEASURED.tokens_per_text
     rows = [
@@ -161,7 +167,7 @@ def training_table() -> str:
     ]
     for gpus in (1, 8, 64):
         computing = flops / gpus / (ASSUMED.peak * ASSUMED.split_utilisation)
-        # eight GPUs a host; between hosts a ring sends the gradients twice
+        # eight GPUs per host; a ring between hosts sends the gradients twice
         hosts = math.ceil(gpus / 8)
         sending = 2 * (hosts - 1) / hosts * 4 * parameters / ASSUMED.network
         rows.append(

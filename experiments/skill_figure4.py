@@ -1,10 +1,10 @@
-"""Figure 4: t-SNE of raw inputs and of skills (bank grey, test orange).
+"""Skill-KNN's Figure 4: t-SNE of raw inputs and of skills (bank grey, test orange).
 
     python experiments/skill_figure4.py --scale small --data-dir DATA
 
---gold draws skills written from the gold answers, an oracle that needs no LM. On cogs.ps (bank 2,000, 300 queries)
+--gold draws skills written from the gold outputs, an oracle that needs no LM. On cogs.ps (bank 2,000, 300 queries)
 most of its points are copies of a few vectors, which t-SNE at perplexity 3 spreads evenly over a disc: the picture
-shows that test and bank mix, its rings mean nothing. The LM's skills have not been drawn.
+shows that test and bank mix; its rings have no meaning. The figure has not been drawn for the LM's skills.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""recall@N: 100 answers sampled at temperature 0.7, ranked by how often they came.
+"""recall@N: 100 answers are sampled at temperature 0.7 and ranked by how often they were drawn.
 
 python experiments/skill_recall.py --scale small --data-dir DATA
 """

@@ -1,8 +1,8 @@
-"""What is selected: overlap of sketches with the query's, different databases, tables and length of the SQL.
+"""Measures of the selected examples: sketch overlap with the query, databases, tables and length of the SQL.
 
     python experiments/skill_selected.py --scale paper --limit 300 --data-dir DATA
 
-Without an LM: --retriever random topk target_knn target_skill target_sketch.
+These methods need no LM: --retriever random topk target_knn target_skill target_sketch.
 """
 
 import sys

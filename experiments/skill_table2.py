@@ -1,8 +1,8 @@
-"""Skill-KNN's main comparison on all of its tasks.
+"""Skill-KNN's main comparison (its Table 2) on all of its tasks.
 
     python experiments/skill_table2.py --scale small --data-dir DATA
 
-With KaggleDBQA where DATA has it: --tasks spider kaggledbqa.
+If DATA contains KaggleDBQA: --tasks spider kaggledbqa.
 """
 
 import sys

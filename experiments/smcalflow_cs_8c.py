@@ -1,9 +1,9 @@
-"""smcalflow_cs.8c: SMCalFlow-CS, cross-domain test, 8 cross-domain examples open every prompt.
+"""smcalflow_cs.8c: SMCalFlow-CS, cross-domain test, every prompt starts with 8 cross-domain examples.
 
     python experiments/smcalflow_cs_8c.py --scale tiny --retriever bm25 --data-dir DATA
 
-Paper: no number in CEIL's Table 2.
-DATA is a folder with smcalflow_cs/ in the hub's column names.
+CEIL's Table 2 has no number for this task.
+DATA is a folder that contains smcalflow_cs/ with the hub's column names.
 """
 
 from runner import run

@@ -2,9 +2,9 @@
 
     python experiments/table2.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-The paper's twelve: --tasks sst5 mrpc qnli mnli cmsqa hellaswag webqs geoquery nl2bash break mtop smcalflow.
-The paper's column is GPT-Neo 2.7B with 50 examples cut to its context; its BERT and DPP-BERT embed with
-bert-base, ours with --encoder.
+The paper's twelve tasks: --tasks sst5 mrpc qnli mnli cmsqa hellaswag webqs geoquery nl2bash break mtop smcalflow. The
+paper's numbers are of GPT-Neo 2.7B with 50 examples, cut to its context; its BERT and DPP-BERT embed with bert-base,
+ours with --encoder.
 """
 
 import sys

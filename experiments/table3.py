@@ -3,8 +3,8 @@
     python experiments/table3.py --tasks geoquery.template smcalflow_cs.0s --scale tiny --data-dir DATA
 
 GeoQuery's template, length and TMCD splits, and SMCalFlow-CS: queries of one domain (0s), of two (0c), and of two
-with a block of 8, 16 or 32 examples of two domains that opens every prompt (8c, 16c, 32c). All of them:
---tasks geoquery geoquery.template geoquery.tmcd geoquery.length smcalflow_cs.0s smcalflow_cs.0c smcalflow_cs.8c
+with a block of 8, 16 or 32 examples of two domains at the start of every prompt (8c, 16c, 32c). All tasks: --tasks
+geoquery geoquery.template geoquery.tmcd geoquery.length smcalflow_cs.0s smcalflow_cs.0c smcalflow_cs.8c
 smcalflow_cs.16c smcalflow_cs.32c.
 """
 

@@ -1,9 +1,9 @@
-"""Table 4: where CEIL's training subsets come from, and how many.
+"""Table 4: how CEIL's training subsets are sampled, and how many there are.
 
     python experiments/table4.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-RAND draws from the whole bank, TOP100 + RAND from the shortlist, TOP100 + k-DPP from the shortlist by the
-conditional DPP (100 is --ceil.shortlist, at small scales less); 10 subsets a query or 50. The second table has
+RAND samples from the whole bank, TOP100 + RAND from the shortlist, TOP100 + k-DPP from the shortlist by the
+conditional DPP (100 is --ceil.shortlist, less at small scales), with 10 or 50 subsets per query. The second table is
 the mean reciprocal rank of the top-k subset among the scored ones: near 1, sampling finds nothing better.
 """
 

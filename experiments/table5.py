@@ -1,10 +1,9 @@
-"""Table 5: what CEIL starts from, and its loss.
+"""Table 5: CEIL's initialisation and its loss.
 
     python experiments/table5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Rows: the encoder as loaded (the paper's BERT) or EPR's weights; columns: InfoNCE with the best-scored subset as
-the positive, or the pairwise margin loss. The two of a row share the LM's scores
-of subsets.
+Rows: the untrained encoder (the paper's BERT) or EPR's weights. Columns: InfoNCE with the best-scored subset as the
+positive, or the pairwise margin loss. The two runs of a row share the LM's scores of subsets.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Table 8: the size n of the shortlist that MAP chooses from: quality, and where the time goes.
+"""Table 8: the size n of the shortlist that MAP chooses from: score and latency.
 
     python experiments/table8.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Latencies are of all validation queries together, the bank's vectors at hand, split into encoding the queries,
-shortlisting, and greedy MAP: medians of five after compilation. A shortlist larger than the bank is left out.
+Latencies are of all validation queries together with the bank's vectors in memory, split into encoding the queries,
+shortlisting, and greedy MAP: medians of five runs after compilation. Shortlists larger than the bank are left out.
 Paper (SST-5 validation, 1,101 queries): MAP adds about 6 s to top-k at n = 100 and 88 s at n = 800.
 """
 

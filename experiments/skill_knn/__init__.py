@@ -1,1 +1,10 @@
-"""skill_knn"""
+"""Skill-KNN's comparison and analyses, for the scripts `skill_*.py`, `cogs.py` and `spider.py` beside this folder.
+
+The retrievers themselves live in `ceil_jax.skills`.
+
+- `command`: the scripts' command line, its scales and its three kinds of analysis
+- `comparison`: scores of Skill-KNN beside other retrievers, and measures of the selected examples
+- `analysis`: those measures, recall@N and t-SNE
+- `recall`: recall@N of sampled answers
+- `figure`: the spaces of raw inputs and of skills side by side
+"""

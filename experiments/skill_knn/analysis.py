@@ -1,4 +1,4 @@
-"""What a selection is made of, and how often sampling finds the answer: Skill-KNN's analyses."""
+"""Skill-KNN's analyses: measures of the selected examples, recall@N of samples, and t-SNE."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ceil_jax.tasks.example import Example
 
 
 class Selected(NamedTuple):
-    """The mean over queries of what their chosen examples are. nan where a task has no such thing."""
+    """Measures of the selected examples, means over queries; NaN where a task has no such measure."""
 
     overlap: float
-    """Of the sketches of query and example, |A ∩ B| / |A ∪ B|, in percent; two empty ones are equal."""
+    """Jaccard index of the sketches of query and example, in percent; two empty sketches are equal."""
     databases: float
-    """Different databases among a query's examples."""
+    """Number of different databases among a query's examples."""
     tables: float
-    """Tables in an example's SQL."""
+    """Number of tables in an example's SQL."""
     length: float
-    """Words and signs of an example's answer."""
+    """Number of words and signs in an example's output."""
 
 
 def selected(
@@ -35,7 +35,15 @@ def selected(
     language: str,
     sketch: Sketch,
 ) -> Selected:
-    """The measures of what was retrieved for each query; databases and tables for SQL only."""
+    """Return the measures of the examples retrieved for each query.
+
+    Args:
+        queries: the queries.
+        retrieved: the examples chosen for each of them.
+        bank: the bank they were chosen from.
+        language: "sql" or "cogs"; databases and tables are counted for SQL only.
+        sketch: an output's sketch.
+    """
     chosen = [[bank[pick.position] for pick in picks] for picks in retrieved]
     pairs = [(query, example) for query, row in zip(queries, chosen, strict=True) for example in row]
     overlap = [_jaccard(sketch(query.output), sketch(example.output)) for query, example in pairs]
@@ -52,7 +60,7 @@ def selected(
 
 
 def mean_selected(measures: Sequence[Selected]) -> Selected:
-    """Of several repeats of one method."""
+    """Return the means over several repeats of one method."""
     return Selected(*(float(np.mean(column)) for column in zip(*measures, strict=True)))
 
 
@@ -61,7 +69,7 @@ def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def by_frequency(samples: Sequence[str]) -> list[str]:
-    """The different samples, the most frequent first, of equals the first drawn."""
+    """Return the distinct samples, the most frequent first; ties keep the order of drawing."""
     return [text for text, _ in Counter(samples).most_common()]
 
 
@@ -70,12 +78,12 @@ def recall_at(
     right: Callable[[Sequence[str], Sequence[int]], Sequence[bool] | np.ndarray],
     ranks: Sequence[int],
 ) -> dict[int, float]:
-    """recall@N: the percentage of queries with a right answer among their N most frequent samples.
+    """Return recall@N: the percentage of queries with a right answer among their N most frequent samples.
 
     Args:
-        samples: of each query, every answer that was drawn.
-        right: answers and the query each is for, to whether they are right; asked once, for all.
-        ranks: the N.
+        samples: for each query, every answer that was drawn.
+        right: called once with all answers and the index of the query of each; returns whether each is right.
+        ranks: the values of N.
     """
     ranked = [by_frequency(drawn)[: max(ranks)] for drawn in samples]
     owners = [query for query, answers in enumerate(ranked) for _ in answers]
@@ -89,7 +97,15 @@ def recall_at(
 
 
 def plane(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """float [N, 2]: t-SNE with the paper's settings (learning rate auto, random start, perplexity 3)."""
+    """Project vectors to the plane by t-SNE with the paper's settings (learning rate auto, perplexity 3).
+
+    Args:
+        vectors: float [N, D].
+        seed: seed of the random start.
+
+    Returns:
+        float [N, 2].
+    """
     from sklearn.manifold import TSNE
 
     return TSNE(

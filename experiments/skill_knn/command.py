@@ -1,4 +1,4 @@
-"""Skill-KNN's comparison and analyses as command lines: what the scripts in `experiments/` run."""
+"""The command lines of Skill-KNN's comparison and analyses, which the scripts in `experiments/` run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Config = Annotated[RunConfig, tyro.conf.arg(name="")]
 _PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
 
 SKILL_SCALES: dict[str, RunConfig] = {
-    # does it run?
+    # a quick check
     "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2)),
-    # meant for 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in experiments/cogs.py
+    # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in experiments/cogs.py
     "small": replace(_PAPER, limit=40, bank_limit=200),
     # the papers' banks and queries
     "paper": _PAPER,
@@ -38,7 +38,7 @@ SKILL_SCALES: dict[str, RunConfig] = {
 
 @dataclass(frozen=True)
 class SkillOptions:
-    """Skill-KNN beside random, raw KNN and the oracles: scores, and what was selected."""
+    """Skill-KNN beside random, raw KNN and the oracles: scores, and measures of the selected examples."""
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
@@ -48,13 +48,13 @@ class SkillOptions:
     )
     """Rows of each task's table."""
     seeds: int = 3
-    """Of random, whose row is the mean over them."""
+    """Number of seeds of random, whose row is their mean."""
     answer: bool = True
-    """--no-answer measures what is selected, and asks the LM for rewrites only."""
+    """Let the LM answer; --no-answer only measures the selected examples, and the LM only rewrites."""
     config: Config = field(default_factory=RunConfig)
 
     def run(self, name: str) -> None:
-        """Print and write a table a task."""
+        """Print and write a table for each task."""
         from ceil_jax.pipeline.models import Models
         from skill_knn.comparison import compare_skills, csv_of
 
@@ -73,20 +73,20 @@ class SkillOptions:
 
 @dataclass(frozen=True)
 class RecallOptions:
-    """recall@N: is a right answer among the N most frequent of many samples?"""
+    """recall@N: how often a right answer is among the N most frequent samples."""
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
     retriever: tuple[str, ...] = ("random", "topk", "skill_consistency", "target_skill")
     """Rows of each task's table."""
     samples: int = 100
-    """Of every query; more of them go on from those that are there."""
+    """Number of samples per query; samples on disk are reused when it grows."""
     temperature: float = 0.7
-    """Of sampling."""
+    """Sampling temperature."""
     config: Config = field(default_factory=RunConfig)
 
     def run(self, name: str) -> None:
-        """Print and write a table a task."""
+        """Print and write a table for each task."""
         from ceil_jax.pipeline.models import Models
         from skill_knn.recall import recall_table
 
@@ -103,9 +103,9 @@ class FigureOptions:
     """t-SNE of raw inputs and of skills side by side: the bank in grey, the queries in orange."""
 
     tasks: tuple[str, ...]
-    """SQL and COGS tasks, a figure each."""
+    """SQL and COGS tasks, one figure for each."""
     gold: bool = False
-    """Skills written from the gold answers (an oracle) in place of the LM's."""
+    """Use skills written from the gold outputs (an oracle) instead of the LM's."""
     config: Config = field(default_factory=RunConfig)
 
     def run(self, name: str) -> None:
@@ -121,11 +121,17 @@ class FigureOptions:
         _write(self, name, pictures)
 
 
-Options = SkillOptions | RecallOptions | FigureOptions
+Analysis = SkillOptions | RecallOptions | FigureOptions
 
 
-def main(options: Options, name: str, arguments: Sequence[str] | None = None) -> int:
-    """A script's command line with these defaults; 0, or 2 after one line about what the user can mend."""
+def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a script's command line and return its exit code.
+
+    Args:
+        options: the defaults, whose type says which analysis runs.
+        name: the script's name.
+        arguments: the command line; by default that of the process.
+    """
 
     def run(config: RunConfig, rest: list[str]) -> None:
         kind = type(options)
@@ -138,7 +144,7 @@ def main(options: Options, name: str, arguments: Sequence[str] | None = None) ->
             default=replace(options, config=config),
         )
         if given.config.task != config.task:
-            raise UserError(f"--task {given.config.task}: this script takes --tasks, one or several")
+            raise UserError(f"--task {given.config.task}: this script takes --tasks instead")
         if not given.tasks:
             raise UserError("--tasks: give at least one")
         given.run(name)
@@ -156,7 +162,7 @@ def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[
             raise unknown_name("retriever", method, METHODS)
     if not task_spec(task).language:
         raise UserError(
-            f"{task} is neither SQL nor COGS, which the analyses of skills need; try ceil-jax compare"
+            f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare"
         )
     loaded = load_task(
         task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
@@ -165,7 +171,7 @@ def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[
 
 
 def _drawn(tables: Sequence[SkillComparison]) -> bytes:
-    """Scores with their intervals, or sketch overlaps where nothing was answered, a panel a task."""
+    """Return a PNG with a panel for each task: scores with intervals, or sketch overlaps without answers."""
     from ceil_jax.report.plots import draw_points, image, panels
 
     figure, axes = panels(len(tables), 6.2)
@@ -176,7 +182,7 @@ def _drawn(tables: Sequence[SkillComparison]) -> bytes:
     return image(figure)
 
 
-def _write(options: Options, name: str, files: dict[str, bytes]) -> None:
+def _write(options: Analysis, name: str, files: dict[str, bytes]) -> None:
     out = options.config.out
     folder = out / f"{name}-{digest(replace(options, config=replace(options.config, out=Path())))[:8]}"
     folder.mkdir(parents=True, exist_ok=True)

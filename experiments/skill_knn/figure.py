@@ -1,4 +1,4 @@
-"""The spaces in which Skill-KNN and its raw counterpart look for neighbours, as pictures."""
+"""Pictures of the spaces in which raw KNN and Skill-KNN search for neighbours."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from skill_knn.analysis import plane
 
 
 def draw_spaces(pipeline: Pipeline, *, gold: bool = False) -> bytes:
-    """A PNG: bank (grey) and queries (orange) by t-SNE of their inputs, and of their skills, side by side.
+    """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in orange.
 
     Args:
-        gold: skills from the gold answers; else the LM's, of `--skills.order`.
+        pipeline: a run on a SQL or COGS task.
+        gold: use skills from the gold outputs instead of the LM's (of `--skills.order`).
+
+    Raises:
+        UserError: matplotlib or scikit-learn is missing.
     """
     try:
         import matplotlib  # noqa: F401

@@ -1,4 +1,4 @@
-"""recall@N of methods on a task: answers sampled, ranked by how often they came."""
+"""recall@N: sampled answers are ranked by how often they were drawn."""
 
 from __future__ import annotations
 
@@ -17,15 +17,22 @@ RANKS = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
 def sample(pipeline: Pipeline, method: str, count: int, temperature: float) -> list[list[str]]:
-    """`count` answers to each query with the examples that greedy answering showed; kept on disk, a round of
-    all queries at a time, so that more rounds go on from there.
+    """Sample answers to each query, with the examples that greedy answering used.
+
+    Samples are kept on disk, one round of all queries at a time, so that more rounds continue from there.
+
+    Args:
+        pipeline: the run.
+        method: a name in METHODS.
+        count: number of answers per query.
+        temperature: sampling temperature.
 
     Raises:
         UserError: a task whose answers are chosen, a temperature of 0 or less, no samples.
     """
     task, lm = pipeline.task, pipeline.lm
     if task.validation[0].choices:
-        raise UserError(f"{task.name}: its answers are chosen among options, not written; nothing to sample")
+        raise UserError(f"{task.name}: its answers are chosen among options, so there is nothing to sample")
     if temperature <= 0 or count < 1:
         raise UserError(f"--samples {count} --temperature {temperature}: both must be above 0")
     by_id = {example.id: example for example in task.train}
@@ -60,7 +67,14 @@ def sample(pipeline: Pipeline, method: str, count: int, temperature: float) -> l
 
 
 def recall_table(pipeline: Pipeline, methods: Sequence[str], count: int, temperature: float) -> str:
-    """A Markdown table: each method's recall at the RANKS up to `count`, in percent."""
+    """Return a Markdown table of each method's recall, in percent, at the RANKS up to `count`.
+
+    Args:
+        pipeline: the run.
+        methods: names in METHODS, the rows.
+        count: number of answers per query.
+        temperature: sampling temperature.
+    """
     task = pipeline.task
     metric = metric_named(task.metric)
 
