@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
 from ceil_jax.encoders.files import replace_files, write_json, write_tensors
 from ceil_jax.encoders.hf_folder import MARKERS, Checkpoint, write_folder
-from ceil_jax.encoders.parameters import Params, check_same_shapes
+from ceil_jax.encoders.parameters import Params, ParamsLike, check_same_shapes
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
 from ceil_jax.encoders.tokenizers import (
     PretrainedTokenizer,
@@ -85,7 +85,7 @@ class Encoder:
         self.apply = _apply(self._graphdef, self._constants, self._paths, DTYPES[dtype])
         self._jitted = jax.jit(self.apply)
 
-    def with_params(self, params: Params) -> Encoder:
+    def with_params(self, params: ParamsLike) -> Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
 
         Args:
@@ -289,7 +289,7 @@ def _is_key(leaf: Any) -> bool:
 def _apply(
     graphdef: Any, constants: Any, paths: Mapping[str, tuple], dtype: Any
 ) -> Callable[..., Float[Array, "b d"]]:
-    def apply(params: Params, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
+    def apply(params: ParamsLike, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
         state = nnx.from_flat_state({path: params[name].astype(dtype) for name, path in paths.items()})
         module = nnx.merge(graphdef, state, *constants)
         return module(tokens.ids, tokens.mask, key=key).astype(jnp.float32)

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from ceil_jax.errors import UserError
 
 Params = Mapping[str, jax.Array]
 """Arrays in float32 by dotted path, such as `layers.0.attention.query.kernel`."""
+
+ParamsLike = Mapping[str, jax.Array | np.ndarray]
+"""The same, possibly in the host's memory, where training keeps its best parameters."""
 
 
 def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
