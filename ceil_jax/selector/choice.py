@@ -10,9 +10,10 @@ import numpy as np
 from ceil_jax.dpp.greedy_numpy import Step, greedy_steps
 from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.prompts import examples_text, prompt_order
 from ceil_jax.selector.bank import View
 from ceil_jax.selector.options import CountTokens, Filter
-from ceil_jax.selector.selection import Selected, Selection, Stopped, joined
+from ceil_jax.selector.selection import Selected, Selection, Stopped
 from ceil_jax.tasks.example import Example, Template
 
 
@@ -107,7 +108,8 @@ def _fitted(
     differently at a seam.
     """
     for size in range(len(steps), 0, -1):
-        ordered = _prompt_order(steps[:size], relevance)
+        places = prompt_order([float(relevance[step.item]) for step in steps[:size]])
+        ordered = [steps[place] for place in places]
         if request.token_budget is None:
             return ordered, None
         [tokens] = _tokens([[shortlist[step.item] for step in ordered]], request)
@@ -116,17 +118,13 @@ def _fitted(
     return [], None if request.token_budget is None else 0
 
 
-def _prompt_order(steps: Sequence[Step], relevance: np.ndarray) -> list[Step]:
-    last_first = steps[::-1]
-    return sorted(last_first, key=lambda step: relevance[step.item])
-
-
 def _tokens(prompts: Sequence[Sequence[Example]], request: Request) -> list[int]:
     """Return the number of tokens of the text of each list of examples."""
     assert request.count_tokens is not None
     expected = "count_tokens takes a list of texts and gives one whole number for each"
+    texts = [examples_text(request.template, examples) for examples in prompts]
     try:
-        counts = np.asarray(request.count_tokens([joined(request.template, some) for some in prompts]))
+        counts = np.asarray(request.count_tokens(texts))
     except (TypeError, AttributeError) as error:
         raise UserError(f"{expected}; given a list, it raised {type(error).__name__}: {error}") from error
     if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):

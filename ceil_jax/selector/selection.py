@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ceil_jax.lm.prompts import examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
 Stopped = Literal["k", "token_budget", "exhausted"]
@@ -44,14 +44,9 @@ class Selection:
     @property
     def text(self) -> str:
         """The examples as they appear before the query, each followed by the separator."""
-        return joined(self.template, self.examples)
+        return examples_text(self.template, self.examples)
 
     @property
     def prompt(self) -> str:
         """`text` and the query, up to where the answer begins."""
-        return self.text + self.template.query(self.query)
-
-
-def joined(template: Template, examples: Sequence[Example]) -> str:
-    """Return the examples as they appear in a prompt, each followed by the separator."""
-    return "".join(template.example(example) + template.separator for example in examples)
+        return prompt_text(self.template, self.examples, self.query)
