@@ -24,8 +24,13 @@ CHECKED = [
     "retrieval.index",
     "retrieval.shortlists",
     "skills.similarity",
+    "training.candidates",
+    "training.ceil",
     "training.gradient_cache",
     "training.losses",
+    "training.samplers",
+    "training.scoring",
+    "training.tuning",
 ]
 install_import_hook([f"ceil_jax.{module}" for module in CHECKED], "beartype.beartype").__enter__()
 
