@@ -1,8 +1,12 @@
 """The selector as an application uses it: choice, live bank, threads, folders, hub."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -315,33 +319,7 @@ def test_descending_is_a_stable_sort():
         assert list(descending(scores, first)) == expected
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"input": "a"}], "examples, row 1: no field 'output'; it has input"),
-        ([ROWS[0], {"input": " ", "output": "b"}], "row 2: field 'input': expected a text that is not empty"),
-        ([{"input": "a", "output": 3}], "row 1: field 'output': expected a text, found 3"),
-        ([{"input": "a", "output": "b", "tags": ["x"]}], "field 'tags': metadata are texts, numbers"),
-        (["a"], "row 1: expected an Example or .*, found str"),
-        (
-            [{"input": "a", "output": "b", "choices": "yes"}],
-            "row 1: field 'choices': expected a list of texts, f",
-        ),
-        ([ROWS[0], {"input": "a", "output": "b", "choices": [0, 1]}], r"row 2: field 'choices': .* \[0, 1\]"),
-        (
-            [{"input": "a", "output": "b", "references": {"b": 1}}],
-            "field 'references': expected a list of texts",
-        ),
-        ([Example("1", "a", "b", choices=(0, 1))], "row 1: field 'choices': expected a list of texts"),
-        ({"input": "a", "output": "b"}, "expected a list of examples, found one"),
-    ],
-)
-def test_rows_that_are_no_examples(rows, message):
-    with pytest.raises(UserError, match=message):
-        make(rows)
-
-
-def test_wrong_wishes():
+def test_wrong_options():
     selector = make()
     with pytest.raises(UserError, match="select needs k=… "):
         selector.select(QUERY)
@@ -405,3 +383,59 @@ def test_the_trade_off_has_one_name():
             ask()
     with pytest.raises(UserError, match="unknown argument 'tradeoff'; did you mean 'trade_off'"):
         make().select(QUERY, k=1, tradeoff=0.1)
+
+
+def test_budgets_and_numbers_beyond_what_numpy_holds():
+    selector = make(count_tokens=words)
+    everything = selector.select(QUERY, k=60)
+    for options in ({"token_budget": 10**30}, {"k": 10**30}, {"k": 10**30, "token_budget": 10**30}):
+        chosen = selector.select(QUERY, **options)
+        assert ids(chosen) == ids(everything)
+    huge = make(count_tokens=lambda texts: np.full(len(texts), 2**63, np.uint64))
+    assert huge.select(QUERY, token_budget=10**30).tokens == 2**63
+    assert huge.select(QUERY, token_budget=2**63 - 1).picks == ()
+    assert ids(make(shortlist=10**30).select(QUERY, k=60)) == ids(everything)
+    for value in (True, 0, -(10**30)):
+        with pytest.raises(UserError, match=r"k is .*; expected a whole number from 1"):
+            selector.select(QUERY, k=value)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_children_forked_while_a_thread_adds_can_add_too():
+    """In a process of its own, because forking one that runs JAX is another matter."""
+    program = """
+import os, threading
+import numpy as np
+from selector_words import ROWS, Words, QUERY
+from ceil_jax.selector.bank import Bank
+from ceil_jax.tasks.example import Example
+
+bank, done = Bank([], np.zeros((0, 0), np.float32)), threading.Event()
+
+def add():
+    number = 0
+    while not done.is_set():
+        number += 1
+        bank.add([Example(f"thread-{number}", "x", "y")], np.ones((1, 8), np.float32))
+
+thread = threading.Thread(target=add)
+thread.start()
+for _ in range(40):
+    pid = os.fork()
+    if not pid:
+        before = len(list(bank.view))
+        bank.add([Example("child", "x", "y")], np.ones((1, 8), np.float32))
+        bank.remove(["child"])
+        os._exit(0 if len(list(bank.view)) == len(bank) == before else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+done.set()
+thread.join()
+print("fine")
+"""
+    path = os.pathsep.join(map(str, (Path(__file__).parents[2], Path(__file__).parents[1])))
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    run = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120
+    )
+    assert run.stdout == "fine\n", run.stderr
