@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format docs lock clean
+.PHONY: demo test chaos lint format docs lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Kills, damage and flipped bits: about five minutes; CHAOS='--minutes 60 --seed 7' for more, or the same again.
+chaos: .venv/dev.stamp
+	PYTHONPATH=.:tests $(BIN)/python -m chaos $(CHAOS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """A process with everything imported that forks a child for each run of a tiny pipeline, and kills it on request.
 
-One JSON line in, one out: {"out": folder, "kill": n or null, "delay": seconds} → {"killed": bool, "events": [...]}.
+One JSON line in, one out: {"out": folder, "command": name, "kill": n or null, "delay": seconds} → {"status": exit
+status, "events": [...]}. The commands are compare (with a report), score (with shards) and export.
 An event is Python opening for writing, renaming or removing something in the run's folder, locks apart; a child is
 killed by SIGKILL at its n-th, before that happens, or `delay` seconds after. "largest": no file may grow beyond
 so many bytes, as on a disk that is full. JAX has not started any thread when
@@ -28,8 +29,11 @@ from ceil_jax.errors import UserError  # noqa: E402
 from ceil_jax.lm import tiny  # noqa: E402, F401
 from ceil_jax.pipeline import run as pipeline  # noqa: E402
 from ceil_jax.pipeline.config import RunConfig  # noqa: E402
+from ceil_jax.pipeline.export import export  # noqa: E402
 from ceil_jax.report import compare  # noqa: E402
 from ceil_jax.report.write import report  # noqa: E402
+from ceil_jax.selector import CeilSelector  # noqa: E402
+from ceil_jax.store.shards import Shard  # noqa: E402
 from ceil_jax.tasks.example import Example, Task, Template  # noqa: E402
 from ceil_jax.training import ceil  # noqa: E402, F401
 from ceil_jax.training import contrastive as epr  # noqa: E402, F401
@@ -62,10 +66,28 @@ TASK = Task(
 )
 
 
-def run(out: Path) -> None:
+def compared(out: Path) -> None:
     table = compare.compare(pipeline.Pipeline(replace(CONFIG, out=out), TASK), METHODS)
     (out / "results.csv").write_text(table.csv())
     report([out], out / "report.html")
+
+
+def scored(out: Path) -> None:
+    """Two jobs, then the one that puts their rows together."""
+    for shard in (Shard(1, 2), Shard(2, 2), None):
+        rows = pipeline.Pipeline(replace(CONFIG, out=out), TASK).score("epr", shard)
+    (out / "scores.json").write_text(json.dumps(rows))
+
+
+def exported(out: Path) -> None:
+    """A selector, saved over the one that is there; what it selects stands for its files."""
+    export(pipeline.Pipeline(replace(CONFIG, out=out), TASK), "epr_map", out / "selector")
+    selector = CeilSelector.from_pretrained(out / "selector")
+    chosen = [[e.id for e in selector.select(query.input, k=3).examples] for query in TASK.validation[:5]]
+    (out / "selected.json").write_text(json.dumps(chosen))
+
+
+COMMANDS = {"compare": compared, "score": scored, "export": exported}
 
 
 def watch(out: str, kill: int | None, now: bool, pipe: int) -> None:
@@ -99,7 +121,7 @@ def child(order: dict, pipe: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest"], resource.RLIM_INFINITY))
     watch(order["out"], order.get("kill"), not order.get("delay"), pipe)
     try:
-        run(out)
+        COMMANDS[order.get("command", "compare")](out)
     except UserError as error:
         print(f"ceil-jax: {error}", flush=True)
         os._exit(2)

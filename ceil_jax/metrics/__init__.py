@@ -1,4 +1,15 @@
-"""Predictions to numbers."""
+"""Predictions to numbers: the metrics of the tasks, and how sure a number is.
+
+Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
+
+- `METRICS`, `metric_named`: all metrics by name
+- `base`: `Metric`, what a metric is
+- `match`: accuracy, exact match, SQuAD's exact match
+- `bleu`: BLEU over characters and sacrebleu's
+- `qdmr`: LF-EM of decomposed questions (Break)
+- `sql`: execution accuracy, in a sandbox whose child process is `sql_worker`
+- `bootstrap`: confidence intervals
+"""
 
 from __future__ import annotations
 
@@ -24,10 +35,13 @@ METRICS: dict[str, Metric] = {
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of that name.
+    """Return a metric.
+
+    Args:
+        name: a key of `METRICS`.
 
     Raises:
-        UserError: no such metric.
+        UserError: there is no metric of that name.
     """
     if name not in METRICS:
         raise unknown_name("metric", name, METRICS)

@@ -1,4 +1,4 @@
-"""What a metric is."""
+"""The interface of metrics, and the simplest kind of them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,57 @@ from ceil_jax.tasks.example import Example
 
 
 class Metric(ABC):
-    """Predictions and gold examples to numbers in [0, 1]."""
+    """A function of predictions and gold examples, with values in [0, 1]."""
 
     name: str
 
     @abstractmethod
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        """float64 [N]: each prediction's own score."""
+        """Return the score of each prediction by itself.
+
+        Args:
+            predictions: N answers.
+            examples: the N queries they answer, with the gold answers.
+
+        Returns:
+            float64 [N].
+        """
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        """The score of all together: the mean, where a metric does not say otherwise. No predictions: nan."""
+        """Return one score of all predictions together: the mean, unless a metric does otherwise.
+
+        Args:
+            predictions: N answers; nan is returned for N = 0.
+            examples: the N queries they answer.
+        """
         scores = self.per_example(predictions, examples)
         return float(scores.mean()) if len(scores) else float("nan")
 
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        """float64 [N, s]: of each prediction what `corpus` needs and what adds up over a corpus.
+        """Return what `corpus` is a function of the sums of; resampling examples needs no more.
 
         Args:
-            scores: what `per_example` gave; the statistic itself, where `corpus` is their mean.
+            scores: float64 [N], what `per_example` gave. They are the statistics where `corpus` is their mean.
+            predictions: N answers.
+            examples: the N queries they answer.
+
+        Returns:
+            float64 [N, s].
         """
         return np.asarray(scores, np.float64)[:, None]
 
     def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
-        """[...]: `corpus` of `count` examples from the sums [..., s] of their statistics."""
+        """Return `corpus` from sums of statistics.
+
+        Args:
+            sums: float64 [..., s].
+            count: how many examples each sum is over.
+
+        Returns:
+            float64 [...].
+        """
         return sums[..., 0] / count
 
 
@@ -53,5 +79,5 @@ class PerExample(Metric):
 
 
 def golds(example: Example) -> tuple[str, ...]:
-    """Every accepted answer."""
+    """Return every accepted answer of an example."""
     return example.references or (example.output,)

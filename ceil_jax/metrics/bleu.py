@@ -1,4 +1,4 @@
-"""BLEU of commands: over characters, as CEIL's released code has it, and sacrebleu's."""
+"""BLEU of commands: over characters, as in CEIL's released code, and over words, by sacrebleu."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ ORDER = 4
 
 @dataclass(frozen=True)
 class Overlap:
-    """Clipped n-gram matches and totals of orders 1 … 4, and both lengths; overlaps of a corpus add up."""
+    """What BLEU is a function of; the overlaps of a corpus add up."""
 
     matches: tuple[int, ...]
+    """Clipped n-gram matches, orders 1 to 4."""
     totals: tuple[int, ...]
+    """N-grams of the prediction, orders 1 to 4."""
     length: int
+    """Of the prediction."""
     gold_length: int
+    """Of the gold answer."""
 
     def __add__(self, other: Overlap) -> Overlap:
         return Overlap(
@@ -34,7 +38,7 @@ class Overlap:
         )
 
     def bleu(self, orders: int = ORDER) -> float:
-        """min(1, exp(1 − r/c)) · (Π p_n)^(1/orders), Papineni et al. 2002; 0 where some p_n is 0."""
+        """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0."""
         if orders == 0 or not all(self.matches[:orders]):
             return 0.0
         pairs = zip(self.matches[:orders], self.totals[:orders], strict=True)
@@ -43,7 +47,7 @@ class Overlap:
 
 
 def character_overlap(prediction: str, gold: str) -> Overlap:
-    """Of the characters, blanks included."""
+    """Return the overlap of two texts as sequences of characters, blanks included."""
     matches, totals = [], []
     for n in range(1, ORDER + 1):
         said, meant = (
@@ -57,7 +61,7 @@ def character_overlap(prediction: str, gold: str) -> Overlap:
 class CharBleu(Metric):
     """Character BLEU-4, unsmoothed, which the released code computes for NL2Bash.
 
-    The corpus value adds up matches and lengths over the corpus. A single example's has only the orders
+    The corpus value adds up matches and lengths over the corpus. A single example is scored with only those orders
     that its prediction and its gold answer are long enough for, so that `ls` for `ls` scores 1.
     """
 
@@ -97,7 +101,7 @@ class CharBleu(Metric):
 
 
 class Bleu(Metric):
-    """sacrebleu's BLEU (13a tokens, exponential smoothing) over 100; one example's has effective order."""
+    """sacrebleu's BLEU (13a tokens, exponential smoothing) over 100; with effective order for single examples."""
 
     name = "bleu"
 

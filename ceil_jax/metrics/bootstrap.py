@@ -1,4 +1,8 @@
-"""How sure a number is: bootstrap intervals over examples."""
+"""How sure a number is: percentile-bootstrap intervals over examples (Efron 1979).
+
+`scipy.stats.bootstrap` draws the same resamples from a seed but adds them up in another order, so that its intervals
+differ in the last digits; it has no statistic of sums over tasks or seeds either.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +14,50 @@ import numpy as np
 RESAMPLES = 10_000
 
 _AT_ONCE = 12_000_000
-"""Places of resamples held at a time: bounds the memory to a few hundred MB."""
+"""Examples of resamples held at a time; it bounds the memory to a few hundred MB."""
 
 Statistic = Callable[[np.ndarray, int], np.ndarray]
-"""Sums over N examples [..., s] and N to one number each [...]; it must be a function of sums."""
+"""(sums over N examples [..., s], N) -> one number each [...]."""
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % percentile-bootstrap interval; without width where all examples have one value, which does
-    not say that the value is sure."""
+    """A value and its 95 % interval. It is zero-width when all examples have equal values; that is not certainty."""
 
     mean: float
     low: float
     high: float
 
     def percent(self) -> Interval:
-        """All three times 100."""
+        """Return the interval times 100."""
         return Interval(*(100 * number for number in self))
 
 
 def mean(sums: np.ndarray, count: int) -> np.ndarray:
-    """The mean over examples of the one column, or of all columns."""
+    """Return the mean over examples, averaged over columns where there are several.
+
+    Args:
+        sums: float64 [..., s].
+        count: examples in each sum.
+    """
     return sums.mean(axis=-1) / count
 
 
 def bootstrap_interval(
     values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """A statistic of per-example values [N] or [N, s] with its interval over resampled examples.
+    """Return a statistic of per-example values with its interval over resampled examples.
 
-    For a paired comparison give the differences of two methods on the same examples, or, for a statistic
-    that is no mean, the columns of both and the difference of the two statistics.
+    For a paired comparison give the differences of two methods on the same examples. For a statistic that is no mean
+    give the columns of both methods and the difference of the two statistics, as `paired` does.
+
+    Args:
+        values: float64 [N] or [N, s].
+        statistic: a function of the values' sums; the mean by default.
+        resamples: how often the examples are drawn, 10,000 by default.
+        seed: decides the draws; 0 by default.
 
     Raises:
-        ValueError: no values.
+        ValueError: there are no values.
     """
     here, found = _resampled(values, statistic, resamples, seed)
     return _percentile(here, found)
@@ -52,7 +66,7 @@ def bootstrap_interval(
 def _resampled(
     values: np.ndarray, statistic: Statistic, resamples: int, seed: int
 ) -> tuple[float, np.ndarray]:
-    """The statistic of the values, and of resamples of them; a single one where they are all the same."""
+    """Return the statistic of the values, and of resamples of them: a single one where all values are equal."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
@@ -78,8 +92,13 @@ def _percentile(here: float, found: np.ndarray) -> Interval:
 
 
 def averaged_interval(samples: Sequence[Sample]) -> Interval:
-    """The mean over tasks of a statistic each. Every task's examples are resampled by themselves, and a task counts
-    the same whatever their number."""
+    """Return the mean over tasks of one statistic each, with its interval.
+
+    The examples of each task are resampled by themselves, and all tasks have the same weight.
+
+    Args:
+        samples: one a task.
+    """
     drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
     here = float(np.mean([value for value, _ in drawn]))
     # a task that never varies is one number, whatever is resampled
@@ -87,7 +106,7 @@ def averaged_interval(samples: Sequence[Sample]) -> Interval:
 
 
 class Sample(NamedTuple):
-    """Examples, and what is computed from their sums: the arguments of `bootstrap_interval`."""
+    """The arguments of `bootstrap_interval`: examples, and what is computed from their sums."""
 
     values: np.ndarray
     """float [N, c]."""
@@ -95,10 +114,11 @@ class Sample(NamedTuple):
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
-    """The mean over seeds of a statistic; all seeds see the same resamples.
+    """Return the mean over seeds of a statistic, as a sample. All seeds see the same resamples.
 
     Args:
-        statistics: float [S, N, s].
+        statistics: float [S, N, s], for S seeds and N examples.
+        statistic: a function of sums [..., s] for one seed.
     """
     seeds, count, _ = statistics.shape
     return Sample(
@@ -108,7 +128,12 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
 
 
 def paired(ours: Sample, theirs: Sample) -> Sample:
-    """How much higher our statistic is than theirs on the same examples."""
+    """Return how much higher one statistic is than another on the same examples, as a sample.
+
+    Args:
+        ours: N examples.
+        theirs: the same N examples.
+    """
     cut = ours.values.shape[1]
     return Sample(
         np.concatenate([ours.values, theirs.values], axis=1),

@@ -1,4 +1,4 @@
-"""An answer is right or wrong: accuracy, exact match, SQuAD's exact match."""
+"""Metrics by which an answer is right or wrong: accuracy, exact match, SQuAD's exact match."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def accuracy(prediction: str, example: Example) -> float:
-    """The chosen option is the gold one."""
+    """Return 1 where the chosen option is the gold one, else 0."""
     return float(prediction == example.output)
 
 
 def exact_match(prediction: str, example: Example) -> float:
-    """Equal but for blanks at the ends."""
+    """Return 1 where the answer equals an accepted one but for blanks at the ends, else 0."""
     return float(prediction.strip() in {gold.strip() for gold in golds(example)})
 
 
 def squad_normalised(answer: str) -> str:
-    """SQuAD's evaluation: lower case, no ASCII punctuation, no articles, single spaces, in that order."""
+    """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation does."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def squad_em(prediction: str, example: Example) -> float:
-    """Equal after `squad_normalised` to any gold answer."""
+    """Return 1 where the answer equals an accepted one after `squad_normalised`, else 0."""
     return float(squad_normalised(prediction) in {squad_normalised(gold) for gold in golds(example)})

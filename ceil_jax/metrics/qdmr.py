@@ -1,7 +1,7 @@
-"""LF-EM for QDMR (Break): two decompositions are the same graph of operations.
+"""LF-EM for QDMR (Break): whether two decompositions are the same graph of operations.
 
-A reimplementation of the idea of Hasson & Berant (2021), not their code, which has no licence. Numbers are
-comparable within this package, not to the last decimal with published ones. Two decompositions match when
+The idea is that of Hasson & Berant (2021), reimplemented because their code has no licence. Numbers are comparable
+within this package, and with published ones not to the last decimal. Two decompositions match when
 their answers, and whatever other steps nothing refers to, are the same operation on the same arguments:
 
 - the order of independent steps, and which numbers they got, do not matter;
@@ -55,9 +55,9 @@ _COMMUTATIVE = frozenset({"sum", "multiplication", "=", "true"})
 
 
 def steps(decomposition: str) -> list[str] | None:
-    """The steps of `return a ;return #1 b` or `1#) return a 2#) return #1 b`; None if it is malformed.
+    """Return the steps of `return a ;return #1 b` or `1#) return a 2#) return #1 b`; None if it is malformed.
 
-    Malformed: an empty step, steps not numbered 1, 2, …, or a reference to no earlier step.
+    It is malformed if a step is empty, steps are not numbered 1, 2, …, or a reference is to no earlier step.
     """
     decomposition = decomposition.strip().rstrip(";").lower()
     if re.match(r"1#\)", decomposition):
@@ -76,7 +76,7 @@ def steps(decomposition: str) -> list[str] | None:
 
 
 def lf_em(prediction: str, example: Example) -> float:
-    """1 where the decompositions are the same graph; a malformed one never is."""
+    """Return 1 where prediction and gold answer are the same graph, else 0; a malformed one never is."""
     said, meant = steps(prediction), steps(example.output)
     if said is None or meant is None:
         return 0.0
@@ -85,7 +85,7 @@ def lf_em(prediction: str, example: Example) -> float:
 
 
 def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[int, frozenset[int]]:
-    """(class of the answer, classes of all steps that nothing refers to).
+    """Return (class of the answer, classes of all steps that nothing refers to).
 
     Steps are in one class when they are the same operation on arguments of the same classes; `classes`
     numbers them, shared by the programs to compare.
@@ -116,7 +116,7 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
 
 
 def _words(step: str, numbers: list[int]) -> Iterator[Word]:
-    """The step's words in canonical form, references as classes."""
+    """Yield the words of a step in canonical form, references as the classes of their steps."""
     bare = " ".join(word for word in _TOKEN.findall(step) if word not in _DROPPED)
     named = _PHRASE.sub(lambda found: _CANONICAL[found[1]], bare)
     for word in named.split():

@@ -1,4 +1,4 @@
-"""What an example, a template and a task are."""
+"""Examples, the template that puts one into a prompt, and tasks."""
 
 from __future__ import annotations
 
@@ -21,28 +21,33 @@ class Example:
     id: str
     """Unique in its task, stable between runs; retrieval excludes an instance from itself by this."""
     input: str
-    """What retrievers see: BM25's document, the encoder's text."""
+    """The text that retrievers see: BM25's document, what the encoder reads."""
     output: str
-    """The answer as it stands in a prompt: a verbalised label, a program, a command."""
+    """The answer as it is written in a prompt: a verbalised label, a program, a command."""
     choices: tuple[str, ...] = ()
-    """The options, as they would stand in a prompt, in label order; empty for free generation."""
+    """The options as they would be written in a prompt, in label order; empty for free generation."""
     references: tuple[str, ...] = ()
-    """Every accepted answer where there are several; empty means only `output`."""
+    """All accepted answers where there are several; empty means `output` alone."""
     fields: Mapping[str, str] = field(default_factory=lambda: _NO_FIELDS)
-    """The row's other columns: what the template names beyond input and output, what the metric needs."""
+    """Other columns of the row, which the template names or the metric needs."""
 
 
 Context = Literal["input", "example"]
-"""What an encoder sees of a bank example: its input, or its output as well."""
+"""What an encoder reads of a bank example: its input, or its input and output."""
 
 
 def context_text(example: Example, context: Context) -> str:
-    """A bank example as an encoder sees it."""
+    """Return the text that an encoder reads of a bank example.
+
+    Args:
+        example: from the bank.
+        context: "input", or "example" for input and output.
+    """
     return example.input if context == "input" else f"{example.input} {example.output}"
 
 
 def renamed(pattern: str, name: str, to: str) -> str:
-    """A template's pattern with `{to}` in place of `{name}`; `{{name}}` is literal and stays."""
+    """Return a template's pattern with `{to}` in place of `{name}`. `{{name}}` is literal text and stays."""
     # a literal brace is two: what follows them is no name
     return re.sub(
         r"\{\{|" + re.escape(f"{{{name}}}"), lambda found: "{{" if found[0] == "{{" else f"{{{to}}}", pattern
@@ -51,10 +56,15 @@ def renamed(pattern: str, name: str, to: str) -> str:
 
 @dataclass(frozen=True)
 class Template:
-    """How one example stands in a prompt: `{sentence1} Can we say "{sentence2}"? {output}`.
+    """How an example is written in a prompt: `{sentence1} Can we say "{sentence2}"? {output}`.
 
-    `{output}` stands once, at the end; other names are `input` or keys of `Example.fields`. A literal brace is
-    written twice.
+        >>> Template("{input} It is {output}").example(Example("1", "A bright film.", "good"))
+        'A bright film. It is good'
+
+    Args:
+        pattern: text with names in braces. `{output}` comes once, at the end; the other names are `input` or keys of
+            `Example.fields`. A literal brace is written twice.
+        separator: what stands between examples, and between the last one and the query; a line's end by default.
 
     Raises:
         UserError: the pattern does not end with its only `{output}`, or has braces that hold no plain name.
@@ -86,7 +96,7 @@ class Template:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields the pattern uses, in order, `output` last."""
+        """The names in the pattern, in order; `output` is the last."""
         return tuple(name for _, name, _, _ in self._parsed() if name)
 
     def _before_answer(self, example: Example) -> str:
@@ -100,27 +110,48 @@ class Template:
             ) from None
 
     def example(self, example: Example) -> str:
-        """The example with its answer, as it stands in context."""
+        """Return an example with its answer, as it is written in context.
+
+        Args:
+            example: from the bank.
+
+        Raises:
+            UserError: the pattern names a field that the example lacks.
+        """
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:
-        """The text the LM continues. One space before the answer is left to the continuation, because
-        most tokenisers join it to the word that follows."""
+        """Return the text that the LM continues.
+
+        One space before the answer is left to the continuation, because most tokenisers join it to the word after it.
+
+        Args:
+            example: the query; its output is not read.
+
+        Raises:
+            UserError: the pattern names a field that the example lacks.
+        """
         return self._before_answer(example).removesuffix(" ")
 
     def continuation(self, example: Example, answer: str) -> str:
-        """What follows `query`: the answer, with the space that `query` left to it."""
+        """Return what follows `query`: an answer, with the space that `query` left to it.
+
+        Args:
+            example: the query.
+            answer: an option, or the gold answer.
+        """
         return (" " if self._before_answer(example).endswith(" ") else "") + answer
 
 
 @dataclass(frozen=True)
 class Task:
-    """A dataset ready to use: the bank, the queries, and how a prompt and a score are made of them."""
+    """A data set ready for use: the bank, the queries, the template and the metric."""
 
     name: str
     train: Sequence[Example]
-    """The bank, de-duplicated by the words of `input`, or of all that a prompt shows in a user's own file."""
+    """The bank, de-duplicated by the words of `input`; for a user's own file, by those that a prompt shows."""
     validation: Sequence[Example]
+    """The queries."""
     template: Template
     metric: str
     """A name in `ceil_jax.metrics.METRICS`."""
@@ -133,13 +164,13 @@ class Task:
     more_metrics: tuple[str, ...] = ()
     """Names of metrics to report beside `metric`."""
     language: str = ""
-    """The formal language of its answers that Skill-KNN has demonstrations and a sketch for: sql, cogs."""
+    """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it: sql or cogs."""
     available: int = 0
-    """How many queries there are, of which `validation` may be a few; 0 where nobody counted."""
+    """How many queries there are, some of which are in `validation`; 0 where nobody counted."""
 
     @property
     def asked(self) -> str:
-        """How many queries are asked, and of how many where that is not all."""
+        """How many queries are asked, and of how many if that is not all of them."""
         n = len(self.validation)
         return (
             f"{n:,} of {self.available:,} held-out queries"

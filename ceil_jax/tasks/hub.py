@@ -1,4 +1,4 @@
-"""Rows from the Hugging Face hub, at the revision an entry names."""
+"""Rows from the Hugging Face hub, at the revision that an entry names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from ceil_jax.tasks.spec import Hub, TaskSpec
 
 
 def hub_split(spec: TaskSpec, name: str) -> Split:
-    """One split of the entry's hub dataset, its columns checked before a row is read.
+    """Return one split of a task's data set on the hub. Its columns are checked before a row is read.
+
+    Args:
+        spec: an entry with a hub.
+        name: the split.
 
     Raises:
         UserError: the hub cannot be reached, has no such dataset, config or split, or a column is missing;
@@ -39,4 +43,5 @@ def hub_split(spec: TaskSpec, name: str) -> Split:
 
 
 def describe(hub: Hub) -> str:
+    """Return `OWNER/NAME (CONFIG) at revision R`, for messages."""
     return f"{hub.repo}{f' ({hub.config})' if hub.config else ''} at revision {hub.revision}"

@@ -1,4 +1,4 @@
-"""What a task's entry holds: where its rows come from, and how a row becomes an example."""
+"""The entry of a named task: where its rows come from, and how a row becomes an example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ NO_PAPER: Mapping[str, float] = MappingProxyType({})
 
 
 def table2(*percent: float) -> Mapping[str, float]:
-    """One column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent."""
+    """Return one column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent.
+
+    Args:
+        percent: in the order of `PAPER_METHODS`.
+    """
     return MappingProxyType(dict(zip(PAPER_METHODS, percent, strict=True)))
 
 
@@ -29,22 +33,22 @@ class Hub:
     repo: str
     config: str | None = None
     revision: str = "main"
-    """A commit; or `refs/convert/parquet` for a repository that is a script, which `datasets` no longer runs;
-    or `main`, which can move, where no commit was known for certain when the entry was written."""
+    """A commit. `refs/convert/parquet` for a repository that is a script, which `datasets` no longer runs; `main`,
+    which can move, where no commit was known for certain when the entry was written."""
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What a dataset is, before any of it is read."""
+    """A data set before any of it is read."""
 
     name: str
     template: Template
     metric: str
     """A name in `ceil_jax.metrics.METRICS`."""
     example: Callable[[str, Row], Example]
-    """(id, row) -> Example, pure. Raises FieldError for a row it cannot read."""
+    """(id, row) -> Example, a pure function. It raises FieldError for a row that it cannot read."""
     columns: tuple[str, ...]
-    """The columns `example` reads. Others are ignored."""
+    """The columns that `example` reads; others are ignored."""
     folder: str = ""
     """The task's folder under a local `data_dir`."""
     hub: Hub | None = None
@@ -53,7 +57,7 @@ class TaskSpec:
     enrich: Callable[[Path], Callable[[Row], Row]] | None = None
     """data_dir -> a function that adds to a row what other files of `data_dir` hold."""
     keep: Callable[[Row], bool] | None = None
-    """Which rows of the validation splits are this task's queries; all, without it."""
+    """Which rows of the validation splits are this task's queries; all by default."""
     train: tuple[str, ...] = ("train",)
     """The splits that make up the bank, in order."""
     validation: tuple[str, ...] = ("validation",)
@@ -61,13 +65,13 @@ class TaskSpec:
     few_shot: str | None = None
     """The split whose examples open every prompt, last one first."""
     optional: tuple[str, ...] = ()
-    """Splits that may be missing from a local folder."""
+    """Splits that a local folder need not have."""
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Split -> another name its file may have in a local folder."""
     bank_of: str | None = None
     """The bank is that other task's."""
     bank_size: int | None = None
-    """The papers' bank is so many examples drawn from the split."""
+    """How many examples the papers draw from the split for their bank; all by default."""
     deduplicate: bool = True
     """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
     choices: tuple[str, ...] = ()
@@ -76,7 +80,7 @@ class TaskSpec:
     stop: tuple[str, ...] = ("\n",)
     more_metrics: tuple[str, ...] = ()
     language: str = ""
-    """As in Task."""
+    """As in `Task`."""
     paper: Mapping[str, float] = field(default_factory=lambda: NO_PAPER)
     """CEIL's Table 2, method -> percent, where the paper has the task."""
     note: str = ""
@@ -84,7 +88,13 @@ class TaskSpec:
 
 
 class FieldError(ValueError):
-    """A row's field is not what the task needs; the loader adds where the row is."""
+    """A field of a row is not what the task needs. The loader adds the file and line.
+
+    Args:
+        name: the column.
+        expected: what the task needs.
+        found: the value.
+    """
 
     def __init__(self, name: str, expected: str, found: object) -> None:
         shown = repr(found)
@@ -92,7 +102,15 @@ class FieldError(ValueError):
 
 
 def text(row: Row, name: str) -> str:
-    """The field as it stands; it must be text with something in it."""
+    """Return a field that must be text and not empty, unchanged.
+
+    Args:
+        row: column -> value.
+        name: the column.
+
+    Raises:
+        FieldError: it is something else.
+    """
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise FieldError(name, "a text that is not empty", value)
@@ -100,7 +118,16 @@ def text(row: Row, name: str) -> str:
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """A class number, also when it stands as text (HellaSwag's "3"); −1 marks the hub's unlabelled splits."""
+    """Return a field that must be a class number, also one written as text (HellaSwag's "3").
+
+    Args:
+        row: column -> value.
+        name: the column.
+        classes: how many classes there are; they count from 0.
+
+    Raises:
+        FieldError: it is something else, as the −1 of splits that are unlabelled on the hub.
+    """
     value = row.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
@@ -110,7 +137,16 @@ def label(row: Row, name: str, classes: int) -> int:
 
 
 def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """A list of texts, at least one, exactly `count` where that is given."""
+    """Return a field that must be a list of texts.
+
+    Args:
+        row: column -> value.
+        name: the column.
+        count: how many texts there must be; one or more by default.
+
+    Raises:
+        FieldError: it is something else.
+    """
     value = row.get(name)
     good = isinstance(value, (list, tuple)) and all(isinstance(part, str) and part.strip() for part in value)
     if not good or not value or (count is not None and len(value) != count):
@@ -119,5 +155,10 @@ def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
 
 
 def pair_example(source: str, target: str) -> Callable[[str, Row], Example]:
-    """The plainest reader: one column in, one column out."""
+    """Return a reader whose input is one column and whose output is another.
+
+    Args:
+        source: the column of inputs.
+        target: the column of outputs.
+    """
     return lambda id, row: Example(id, text(row, source).strip(), text(row, target).strip())

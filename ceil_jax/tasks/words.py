@@ -1,4 +1,4 @@
-"""BERT's view of a text as words, by which a bank is de-duplicated."""
+"""The words of a text as BERT splits it, by which a bank is de-duplicated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _splitter() -> Callable[[str], list[tuple[str, tuple[int, int]]]]:
 
 
 def bert_words(text: str) -> str:
-    """The text in lower case without accents, punctuation split off, words joined by one space.
+    """Return a text in lower case without accents, with punctuation split off and words joined by one space.
 
     Two questions with equal words are one question in CEIL's Table 1 ("#Train").
     """
@@ -28,7 +28,12 @@ def bert_words(text: str) -> str:
 
 
 def first_of_each(items: Iterable[T], text: Callable[[T], str]) -> list[T]:
-    """The items whose text has words that no earlier item's has, in order."""
+    """Return the items whose text has other words than the texts of all earlier items, in order.
+
+    Args:
+        items: in the order that decides which of equals is kept.
+        text: the text of an item.
+    """
     first: dict[str, T] = {}
     for item in items:
         first.setdefault(bert_words(text(item)), item)
@@ -36,10 +41,15 @@ def first_of_each(items: Iterable[T], text: Callable[[T], str]) -> list[T]:
 
 
 def hash_split(items: Sequence[T], text: Callable[[T], str], tenths: int = 1) -> tuple[list[T], list[T]]:
-    """(bank, validation): about `tenths`/10 go to validation, chosen by a hash of the text's words.
+    """Return (bank, validation), split by a hash of each text's words.
 
-    An item's side depends on its own words alone, so it never changes when others come or go, and no text
-    is on both sides.
+    The side of an item depends on its own words alone: it does not change when others come or go, and no text is on
+    both sides.
+
+    Args:
+        items: what to split.
+        text: the text of an item.
+        tenths: about `tenths`/10 of the items go to validation; 1 by default.
     """
     bank: list[T] = []
     validation: list[T] = []

@@ -1,68 +1,14 @@
 """Killed, crowded out, out of room or damaged: the same final files, byte for byte."""
 
-import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
-from xla_flags import flags_for
+from faults import Server, differing, files, in_order
 
-HERE = Path(__file__).parents[1]
 KILLS = 10
-
-
-class Server:
-    """A warm process whose forked children run the tiny pipeline; see fault_server.py."""
-
-    def __init__(self, hash_seed: int) -> None:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(HERE.parent),
-            "PYTHONHASHSEED": str(hash_seed),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "XLA_FLAGS": flags_for(1),
-            "TQDM_DISABLE": "1",
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "fault_server.py")],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, out: Path, **how) -> dict:
-        self.process.stdin.write(json.dumps({"out": str(out), **how}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def files(out: Path) -> dict[str, bytes]:
-    """Every file a run left, but locks and logs."""
-    found = (file for file in sorted(out.rglob("*")) if file.is_file() and file.name != ".lock")
-    # the page's title names the folder
-    return {str(f.relative_to(out)): f.read_bytes().replace(out.name.encode(), b"RUNS") for f in found}
-
-
-def in_order(found: dict[str, bytes]) -> dict[str, bytes]:
-    """With the lines of journals sorted: a chunk computed again stands last."""
-    return {
-        name: b"".join(sorted(content.splitlines(True))) if name.endswith(".jsonl") else content
-        for name, content in found.items()
-    }
-
-
-def differing(ours: dict[str, bytes], whole: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in ours.keys() | whole.keys() if ours.get(name) != whole.get(name))
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
 """How one row of every task stands in a prompt, as a whole string: reference.md's table."""
 
+import doctest
+
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import TASKS, Example, Template, task_spec
+from ceil_jax.tasks import TASKS, Example, Template, example, task_spec
 from ceil_jax.tasks.example import renamed
 
 QUESTION_FUNQL = {"question": "what is m0", "funql": "answer(m0)"}
@@ -196,3 +198,7 @@ def test_literal_braces():
     assert template.example(Example("a", "in", "out")) == "{in} {x} out"
     assert renamed("{{text}} {{{text}}} {text}", "text", "input") == "{{text}} {{{input}}} {input}"
     assert renamed("{0} {output}", "0", "input") == "{input} {output}"  # a column may be called so
+
+
+def test_the_docstrings_example():
+    assert doctest.testmod(example).failed == 0
