@@ -54,7 +54,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 def in_order(found: dict[str, bytes]) -> dict[str, bytes]:
-    """With the lines of journals sorted, each once: a chunk computed again is the last; of equals the first counts."""
+    """With the lines of journals sorted, each once: a chunk computed again is the last, and of equals one counts."""
     return {
         name: b"".join(sorted({*content.splitlines(True)})) if name.endswith(".jsonl") else content
         for name, content in found.items()

@@ -1,4 +1,4 @@
-"""A question or a beginning, and options of its own: CommonsenseQA, SWAG, HellaSwag."""
+"""A question or the beginning of a text, with options of its own: CommonsenseQA, SWAG, HellaSwag."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LETTERS = "ABCDE"
 
 
 def _commonsense_qa(id: str, row: Row) -> Example:
-    """The hub has the options as {"label": [A … E], "text": [...]} and the answer as a letter."""
+    """Read a row whose options the hub has as {"label": [A … E], "text": [...]} and the answer as a letter."""
     choices = row.get("choices")
     if not isinstance(choices, dict):
         raise FieldError("choices", '{"label": […], "text": […]}', choices)

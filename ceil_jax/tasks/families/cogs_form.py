@@ -26,7 +26,7 @@ class Call:
     arguments: list[tuple[str, Call]] = field(default_factory=list)
     noun: bool = False
     position: int = -1
-    """Of its word in the sentence; a name needs none."""
+    """The position of its word in the sentence; a name needs none."""
 
     def __str__(self) -> str:
         inside = ",".join(f"{role}={call}" for role, call in self.arguments)
@@ -34,7 +34,7 @@ class Call:
 
 
 def function_call(logical_form: str) -> str:
-    """The compact form.
+    """Return the compact form of a logical form.
 
     Raises:
         ValueError: this is not a logical form of COGS.
@@ -67,7 +67,7 @@ def function_call(logical_form: str) -> str:
 
 
 def _drop_controlled(call: Call) -> None:
-    """Take out the agents of xcomps, which are their governors'."""
+    """Remove the agents of xcomps, which are those of their governors."""
     agent = dict(call.arguments).get("agent")
     for role, inner in call.arguments:
         if role == "xcomp":
@@ -78,7 +78,7 @@ def _drop_controlled(call: Call) -> None:
 
 
 def parse_call(compact: str) -> Call:
-    """The compact form as a tree.
+    """Return a compact form as a tree.
 
     Raises:
         ValueError: brackets or commas are out of place.
@@ -115,7 +115,7 @@ def parse_call(compact: str) -> Call:
 
 
 def logical_form(compact: str, sentence: str) -> str:
-    """The original form; the words' positions in the sentence number its variables.
+    """Return the original form of a compact one; the positions of words in the sentence number its variables.
 
     Raises:
         ValueError: the form is malformed or its words are not the sentence's.
@@ -144,7 +144,7 @@ def _is_name(call: Call) -> bool:
 
 
 def _number(root: Call, words: list[str]) -> list[Call]:
-    """Give each noun and verb its word's position; returns them.
+    """Give each noun and verb the position of its word, and return them.
 
     Nouns stand in the sentence as they are and verbs inflected; each kind comes in the same order in the
     sentence as in the form, so one pass over the content words settles which is which.

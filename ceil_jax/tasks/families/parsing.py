@@ -15,7 +15,7 @@ TEMPLATE = Template("{input}\t{output}")
 
 
 def numbered_steps(decomposition: str) -> str:
-    """Break's `return flights ;return #1 from denver` as it stands in prompts:
+    """Return Break's `return flights ;return #1 from denver` as it is written in prompts:
     `1#) return flights 2#) return #1 from denver`."""
     steps = decomposition.split(";")
     return _one_space(" ".join(f"{i}#) {step.strip()}" for i, step in enumerate(steps, 1)))
@@ -34,9 +34,9 @@ _PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./-]*>|\.\.\.|…|->")
 
 
 def shell_pairs(sheet: str) -> list[tuple[str, str]]:
-    """(description, command) of each `#` comment of a cheat sheet that has exactly one command line under it.
+    """Return (description, command) for each `#` comment of a cheat sheet with exactly one command line under it.
 
-    Left out: recipes of several lines, commands with a placeholder (`<file>`, `...`) instead of an argument,
+    Left out are recipes of several lines, commands with a placeholder (`<file>`, `...`) instead of an argument,
     and comments that describe nothing (fewer than two words) or everything (over 200 characters).
     """
     pairs: list[tuple[str, str]] = []
@@ -61,7 +61,7 @@ def shell_pairs(sheet: str) -> list[tuple[str, str]]:
 
 @functools.cache
 def shell() -> dict[str, list[Row]]:
-    """Cheat sheets as description -> command; about a tenth, by hash of the description, is validation."""
+    """Return rows of description and command; about a tenth, by hash of the description, is validation."""
     folder = assets.fetch("cheatsheets")
     sheets = sorted(path for path in folder.rglob("*") if path.is_file() and not path.suffix)
     rows: list[Row] = [
@@ -88,7 +88,7 @@ GEOQUERY = TaskSpec(
 
 
 def _geoquery(split: str) -> TaskSpec:
-    """One of the compositional splits, which are in other tables of the paper."""
+    """Return the entry of a compositional split, which is in other tables of the paper."""
     return replace(
         GEOQUERY,
         name=f"geoquery.{split}",

@@ -16,15 +16,15 @@ from ceil_jax.tasks.spec import Row, TaskSpec, pair_example
 
 VERBS = ("walk", "look", "run", "jump")
 SIMPLE_TEST = 4_182
-"""Of the random split's 20,910 commands."""
+"""How many of the 20,910 commands the random split tests on."""
 LONGEST_TRAINED = 22
-"""Actions: the length split trains on at most so many and tests on 24 to 48."""
+"""The most actions that the length split trains on; it tests on 24 to 48."""
 PRIMITIVE_SHARE = 10
-"""In the add-primitive splits one training row in so many is the primitive alone."""
+"""In the add-primitive splits one of ten training rows is the primitive alone."""
 
 
 def _phrases() -> dict[str, list[str]]:
-    """V: 34 phrases and their actions."""
+    """Return the 34 phrases of V with their actions."""
     phrases = {}
     for verb in ("turn", *VERBS):
         act = [] if verb == "turn" else [f"I_{verb.upper()}"]
@@ -40,7 +40,7 @@ def _phrases() -> dict[str, list[str]]:
 
 @functools.cache
 def commands() -> tuple[tuple[str, str], ...]:
-    """All 20,910 (command, actions), in the order of the grammar."""
+    """Return all 20,910 (command, actions), in the order of the grammar."""
     repeated = {"": 1, " twice": 2, " thrice": 3}
     sentences = {v + word: n * acts for v, acts in _phrases().items() for word, n in repeated.items()}
     pairs = dict(sentences)
@@ -63,21 +63,21 @@ def _split(tested: Callable[[str, str], bool]) -> dict[str, list[Row]]:
 
 
 def simple() -> dict[str, list[Row]]:
-    """16,728 / 4,182 as published; the published draw is random and unnamed, ours is by hash."""
+    """Return 16,728 and 4,182 rows, as many as published. The published draw is random and unnamed, ours by hash."""
     by_hash = sorted(commands(), key=lambda pair: hashlib.sha256(pair[0].encode()).digest())
     tested = {command for command, _ in by_hash[:SIMPLE_TEST]}
     return _split(lambda command, _: command in tested)
 
 
 def length() -> dict[str, list[Row]]:
-    """16,990 / 3,920."""
+    """Return 16,990 rows of at most 22 actions, and 3,920 longer ones."""
     return _split(lambda _, actions: len(actions.split()) > LONGEST_TRAINED)
 
 
 def add_primitive(primitive: str) -> dict[str, list[Row]]:
-    """jump: 14,670 / 7,706; turn left: 21,890 / 1,208.
+    """Return 14,670 and 7,706 rows for jump, 21,890 and 1,208 for turn left.
 
-    Tested: every longer command with the primitive in it. As published, the primitive alone is repeated
+    Every longer command with the primitive in it is tested. As published, the primitive alone is repeated
     until it is a tenth of the training rows; de-duplicating the bank leaves one (13,204 and 19,702).
     """
     split = _split(lambda command, _: f" {primitive} " in f" {command} " and command != primitive)

@@ -13,7 +13,7 @@ from ceil_jax.tasks.words import hash_split
 
 MOVIE_WORDS = ("terrible", "bad", "okay", "good", "great")
 RATING_CUTS = (-2.0, -0.6, 0.6, 2.0)
-"""On the raters' scale −4 … 4. As in SST-5, a rating on a cut belongs to the class below it."""
+"""Cuts on the raters' scale −4 … 4. As in SST-5, a rating on a cut belongs to the class below it."""
 
 SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
 """The paper's Table 7 shows "very positive"; the released code has these words; we do as the code."""
@@ -22,13 +22,13 @@ TEMPLATE = Template("{text} It is {output}")
 
 
 def rating_class(rating: float) -> int:
-    """0 (terrible) … 4 (great)."""
+    """Return the class of a rating, from 0 (terrible) to 4 (great)."""
     return bisect_left(RATING_CUTS, rating)
 
 
 @functools.cache
 def movie_reviews() -> dict[str, list[Row]]:
-    """10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
+    """Return 10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
     archive = assets.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")

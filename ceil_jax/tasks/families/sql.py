@@ -24,12 +24,12 @@ TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", sepa
 
 
 def one_line(query: str) -> str:
-    """The query with runs of blanks outside quotes made one space, so that a newline can end an answer."""
+    """Return the query with runs of blanks outside quotes made one space, so that a newline can end an answer."""
     return re.sub(r"""('[^']*'|"[^"]*")|\s+""", lambda found: found[1] or " ", query).strip()
 
 
 def schema_text(tables: dict[str, list[str]]) -> str:
-    """`singer [Singer_ID, Name, Age], stadium [Stadium_ID, Location]`."""
+    """Return a schema as `singer [Singer_ID, Name, Age], stadium [Stadium_ID, Location]`."""
     return ", ".join(f"{table} [{', '.join(columns)}]" for table, columns in tables.items())
 
 
@@ -48,10 +48,10 @@ def _read_json(path: Path) -> object:
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
-    """db_id -> schema text, from the folder's tables.json(.gz) in Spider's format.
+    """Return db_id -> schema text, from a folder's tables.json(.gz) in Spider's format.
 
     Raises:
-        UserError: the file, entry and field that are not in that format.
+        UserError: an entry is not in that format; the message names the file, the entry and the field.
     """
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
@@ -87,7 +87,7 @@ def _declared_schema(database: Row) -> str:
 
 
 def stored_schema(database: Path) -> str:
-    """The schema text of a database file itself.
+    """Return the schema text of a database file itself.
 
     Raises:
         UserError: the file is no SQLite database.
@@ -108,9 +108,9 @@ def stored_schema(database: Path) -> str:
 
 
 def database_files(folder: Path) -> dict[str, Path]:
-    """`db_id`, and `parent/db_id` where two of one name differ by their parent folder, -> its .sqlite file.
+    """Return `db_id` -> its .sqlite file; also `parent/db_id`, for two of one name in different parent folders.
 
-    Found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked once into the
+    They are found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked once into the
     cache (nothing is written into the data folder).
     """
     found: dict[str, Path] = {}
@@ -136,7 +136,7 @@ def _unpacked(archive: Path) -> Path:
 
 
 def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
-    """Adds `schema` and `database` (a path, "" where there is none) from the first folder that has them."""
+    """Return what adds `schema` and `database` (a path, "" if there is none) from the first folder that has them."""
     schemas: dict[str, str] = {}
     databases: dict[str, Path] = {}
     for folder in (data_dir / name for name in folders):
@@ -179,7 +179,7 @@ SPIDER = TaskSpec(
 
 
 def _dr_spider(group: str) -> TaskSpec:
-    """Rows whose database has no file cannot be executed and are left out (20 `DB_DBcontent_equivalence`)."""
+    """Return an entry. The 20 rows of `DB_DBcontent_equivalence` have no database file, cannot be run and are left out."""
     unstored = "DB_DBcontent_equivalence"
     return replace(
         SPIDER,
