@@ -7,7 +7,7 @@ from ceil_jax.tasks.spec import TaskSpec, pair_example
 
 
 def _variant(suffix: str, queries: str, shots: int) -> TaskSpec:
-    """Return an entry. 0.S: single-domain queries; 0.C: cross-domain; k.C: k cross-domain examples open every prompt."""
+    """Return an entry. 0.S: single-domain queries; 0.C: cross-domain; k.C: k of those open each prompt."""
     return TaskSpec(
         name=f"smcalflow_cs.{suffix}",
         template=Template("{input}\t{output}"),

@@ -179,7 +179,7 @@ SPIDER = TaskSpec(
 
 
 def _dr_spider(group: str) -> TaskSpec:
-    """Return an entry. The 20 rows of `DB_DBcontent_equivalence` have no database file, cannot be run and are left out."""
+    """Return an entry, without the 20 rows of `DB_DBcontent_equivalence`, which have no database file to run on."""
     unstored = "DB_DBcontent_equivalence"
     return replace(
         SPIDER,
