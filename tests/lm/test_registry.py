@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -32,3 +34,31 @@ def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
             (folder / name).write_bytes(content if name == file else b"{}")
         names.append(source_of(str(folder))[1])
     assert names[0] == names[2] != names[1]
+
+
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_back_ends_are_imported_when_they_are_needed():
+    heavy = "sorted({'torch', 'openai', 'httpx2', 'transformers'} & set(sys.modules))"
+    code = f"import sys; from ceil_jax.lm import load_lm; load_lm('tiny'); print({heavy})"
+    assert run_python(code) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "spec", "extra"),
+    [("openai", "http://127.0.0.1:1/v1#m", "endpoint"), ("torch", "owner/name", "lm")],
+)
+def test_a_back_end_that_is_not_installed_names_its_extra(package, spec, extra):
+    code = f"""
+import sys
+sys.modules["{package}"] = None
+from ceil_jax.errors import UserError
+from ceil_jax.lm import load_lm
+try:
+    load_lm("{spec}")
+except UserError as error:
+    print(error)
+"""
+    assert run_python(code) == f"{package} is not installed; pip install 'ceil-jax[{extra}]'\n"
