@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test chaos lint format docs lock clean
+.PHONY: demo test chaos lint format docs drawing lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
@@ -21,6 +21,10 @@ lint: .venv/dev.stamp
 
 docs: .venv/docs.stamp
 	$(BIN)/python -m mkdocs build --strict
+
+# The figure of docs/architecture.md, from the code's own imports; tests fail when it is an old one.
+drawing:
+	$(PYTHON) docs/architecture.py
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .

@@ -1,151 +1,213 @@
-"""Imports point one way; heavy libraries stay where they belong."""
+"""The rooms of the package: what each may import, how large it is, and what importing it loads."""
 
 import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "ceil_jax"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "ceil_jax"
+DRAWN = runpy.run_path(str(ROOT / "docs" / "architecture.py"))
+MODULES: dict[str, Path] = DRAWN["modules"]()
+GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
-LAYERS = [
-    {
-        "errors",
-        "config",
-        "demo",
-        "methods",
-        "runs",
-        "disk",
-        "journal",
-        "packages",
-        "parallel",
-        "intervals",
-        "rates",
-        "shards",
-        "helptext",
-        "machine",
-    },
-    {"kernel", "dpp", "greedy", "budgeted", "stepwise", "mmr", "losses", "ranking", "skill_similarity"},
-    {"index", "approximate"},
-    {"hosts"},
-    {
-        "tokens",
-        "hf_names",
-        "transformer",
-        "checkpoint",
-        "encoder",
-        "endpoint_encoder",
-        "pretrained",
-        "tasks",
-        "data",
-        "metrics",
-        "lm",
-        "prompts",
-        "lexical",
-        "sketches",
-        "gold_skills",
-        "skills",
-        "records",
-    },
-    {"inputs", "serve", "gradient_cache"},
-    {"embedded_bank"},
-    {"retrievers"},
-    {"selector", "proposals"},
-    {"adapters"},
-    {"candidates", "train", "training_state", "epr", "ceil", "evaluate", "tuning", "skill_analysis"},
-    {"ray_scoring"},
-    {"workspace", "scored"},
-    {"supervision"},
-    {"training"},
-    {"pipeline"},
-    {"compare", "plots", "report", "grid", "latency", "diagnosis", "results", "export", "doctor"},
-    {"task_flags"},
-    {"tables", "work"},
-    {"published"},
-    {"plan"},
-    {"drawing", "skill_table", "skill_recall", "skill_figure"},
-    {"cli"},
-    {"experiment"},
-    {"skill_experiments"},
+ROOMS = [
+    *("errors", "dpp", "distributed", "store", "tasks", "metrics", "lm", "encoders", "retrieval", "skills"),
+    *("training", "selector", "pipeline", "report", "cli"),
 ]
-STAGES = {"candidates", "evaluate", "report"}
-FLAX = {"encoder", "transformer", "pretrained", "checkpoint"}
+"""From the bottom up: a room imports only rooms that stand before it."""
+
+HOMES = {
+    "torch": ("lm.torch",),
+    "accelerate": ("lm.torch",),
+    "gguf": ("lm.torch",),
+    "openai": ("lm.openai",),
+    "transformers": ("encoders", "lm"),
+    "flax": ("encoders", "training"),
+    "optax": ("training",),
+    "orbax": ("training",),
+    "ray": ("training",),
+    "datasets": ("tasks",),
+    "bm25s": ("retrieval",),
+    "faiss": ("retrieval",),
+    "langchain_core": ("selector.adapters.langchain",),
+    "dspy": ("selector.adapters.dspy",),
+    "lm_eval": ("selector.adapters.lm_eval",),
+    "matplotlib": ("report", "cli.experiment"),
+    "tyro": ("cli",),
+}
+"""The rooms or modules that may import a heavy library; `cli.experiment` names a figure's type only."""
+
+FILES = 12
+"""Files of a folder, without its contents page."""
+
+LINES = 300
+"""Lines of a file."""
+
+NOT_YET: dict[str, set[str]] = {
+    "too many files": {"ceil_jax/report"},
+    "too many lines": {"ceil_jax/selector/selector.py"},
+    "not in the contents": {
+        *("skills", "pipeline"),
+        *("selector.content", "selector.manifest"),
+        *("report.diagnosis", "report.latency", "report.rates", "report.work"),
+    },
+}
+"""Known departures. An entry that no longer holds fails a test: take it out."""
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+def names_imported(file: Path) -> set[str]:
+    return DRAWN["imports"](file)
 
 
-def unit(path: Path) -> str:
-    """The module or sub-package of ceil_jax that a file belongs to."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def inside(module: str, places: tuple[str, ...]) -> bool:
+    """Whether a module is one of these rooms or modules, or lies in one."""
+    return any(f"{module}.".startswith(f"ceil_jax.{place}.") for place in places)
 
 
-def imports(path: Path, *, at_run_time: bool = True) -> set[str]:
-    """Dotted names a file imports, those under TYPE_CHECKING left out."""
-    tree = ast.parse(path.read_text())
-    skipped = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
-        for node in ast.walk(block)
+def test_every_file_is_in_a_room():
+    """`ceil_jax/` itself holds only its contents page and the errors."""
+    assert {DRAWN["room"](module) for module in MODULES} == {"", *ROOMS}
+    assert {file.name for file in PACKAGE.glob("*.py")} == {"__init__.py", "errors.py"}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_room_imports_only_rooms_below_it(module):
+    here = DRAWN["room"](module)
+    if here:
+        above = ROOMS[ROOMS.index(here) + 1 :]
+        assert [name for name in sorted(GRAPH[module]) if DRAWN["room"](name) in above] == []
+        ours = {name for name in names_imported(MODULES[module]) if name.split(".")[0] == "ceil_jax"}
+        assert {name for name in ours if DRAWN["room"](name) not in ROOMS} == set(), "name the module"
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """A shortest way from each module back to itself, each circle once."""
+    found = {}
+    for start in sorted(graph):
+        paths, seen = [[start]], set()
+        while paths:
+            path = paths.pop(0)
+            for name in sorted(graph[path[-1]]):
+                if name == start:
+                    found.setdefault(frozenset(path), path)
+                    paths = []
+                    break
+                if name not in seen:
+                    seen.add(name)
+                    paths.append([*path, name])
+    return list(found.values())
+
+
+def test_modules_do_not_import_each_other():
+    """Imports inside functions count: putting one there hides a circle, it does not mend it."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
+    assert circles(GRAPH) == []
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_heavy_library_stays_in_its_room(library):
+    used = [
+        name for name, file in MODULES.items() if library in {n.split(".")[0] for n in names_imported(file)}
+    ]
+    assert used, f"nothing imports {library}: take it out of the table"
+    assert [name for name in used if not inside(name, HOMES[library])] == []
+
+
+def test_the_maths_imports_jax_and_numpy_only():
+    allowed = {"jax", "jaxtyping", "numpy", "ceil_jax.dpp", *sys.stdlib_module_names}
+    for name, file in MODULES.items():
+        if inside(name, ("dpp",)):
+            roots = {
+                imported if imported.startswith("ceil_jax.") else imported.split(".")[0]
+                for imported in names_imported(file)
+            }
+            others = {root for root in roots if not root.startswith("ceil_jax.dpp")} - allowed
+            assert others == set(), name
+
+
+def test_nothing_imports_what_is_private():
+    """Neither jax's insides nor another module's underscored names."""
+    for module, file in MODULES.items():
+        for name in names_imported(file):
+            parts = name.split(".")
+            private = [part for part in parts[1:] if part.startswith("_") and not part.startswith("__")]
+            assert not private, f"{module} imports {name}"
+
+
+def folders() -> dict[str, int]:
+    """Folder -> its files, without the contents page."""
+    found: dict[str, int] = {}
+    for file in MODULES.values():
+        if file.name != "__init__.py":
+            found[str(file.parent.relative_to(ROOT))] = found.get(str(file.parent.relative_to(ROOT)), 0) + 1
+    return found
+
+
+def test_rooms_and_files_stay_small():
+    large = {
+        "too many files": {folder for folder, files in folders().items() if files > FILES},
+        "too many lines": {
+            str(file.relative_to(ROOT))
+            for file in MODULES.values()
+            if len(file.read_text("utf-8").splitlines()) > LINES
+        },
     }
-    names = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped and at_run_time:
-            continue
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path.name}, line {node.lineno}: a relative import"
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    assert large == {kind: NOT_YET[kind] for kind in large}
 
 
-def ours(path: Path) -> set[str]:
-    return {name.split(".")[1] for name in imports(path) if name.startswith("ceil_jax.")}
+def test_every_room_has_a_contents_page():
+    """It names every module of the room, so that a reader finds one without opening them."""
+    missing = set()
+    for room in ROOMS[1:]:
+        page = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+        here = {e.stem for e in (PACKAGE / room).iterdir() if e.suffix == ".py" or any(e.glob("*.py"))}
+        unnamed = {name for name in here - {"__init__"} if f"`{name}" not in page}
+        missing |= {room} if unnamed == here - {"__init__"} else {f"{room}.{name}" for name in unnamed}
+    assert missing == NOT_YET["not in the contents"]
 
 
-def test_every_module_has_a_layer():
-    known = set().union(*LAYERS) | {"__init__"}
-    assert {unit(path) for path in modules()} == known
+LOADS = {
+    "ceil_jax": {"numpy", "jax", "torch", "transformers", "datasets", "flax", "matplotlib"},
+    "dpp": {"transformers", "datasets", "torch", "flax", "optax", "orbax", "tokenizers", "pyarrow"},
+    "retrieval": {
+        "torch",
+        "transformers",
+        "datasets",
+        "flax",
+        "optax",
+        "orbax",
+        "bm25s",
+        "faiss",
+        "matplotlib",
+    },
+    "encoders": {"torch", "datasets", "orbax", "matplotlib"},
+    "encoders.registry": {"openai"},
+    "training": {"torch", "openai", "datasets", "ray", "matplotlib"},
+    "selector": {"torch", "openai", "datasets", "optax", "orbax", "matplotlib", "tyro"},
+    "pipeline": {"torch", "openai", "matplotlib", "tyro", "ray"},
+    "cli.main": {"torch", "openai", "matplotlib", "datasets", "ray"},
+}
+"""A room with all its modules, or one module, and libraries that importing it must not load, not even by a detour."""
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path):
-    level = {name: i for i, layer in enumerate(LAYERS) for name in layer}
-    here = unit(path)
-    if here == "__init__":
-        return
-    upward = {name for name in ours(path) if name in level and level[name] > level[here]}
-    assert not upward, f"{here} imports {upward}, which stand above it"
-    assert here not in STAGES or not (ours(path) & STAGES - {here}), "stages meet through files only"
+@pytest.mark.parametrize("place", LOADS)
+def test_importing_a_room_loads_no_more_than_it_needs(place):
+    adapters = ("selector.adapters",)
+    modules = [name for name in MODULES if inside(name, (place,)) and not inside(name, adapters)]
+    lines = [f"import {name}" for name in (modules if place != "ceil_jax" else ["ceil_jax"])]
+    code = f"import sys\n{chr(10).join(lines)}\nprint(*sorted({LOADS[place]} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
 
 
-def test_torch_and_flax_stay_in_their_files():
-    torch = {
-        path.relative_to(PACKAGE)
-        for path in modules()
-        if any(n.split(".")[0] == "torch" for n in imports(path))
-    }
-    flax = {unit(path) for path in modules() if any(n.split(".")[0] == "flax" for n in imports(path))}
-    assert torch == {
-        Path(f"lm/{name}.py")
-        for name in ("torch_lm", "torch_plain", "torch_reader", "torch_session", "tree_attention")
-    }
-    assert flax <= FLAX
-
-
-def test_no_private_jax():
-    assert not [path for path in modules() if any(n.startswith("jax._src") for n in imports(path))]
-
-
-def test_importing_the_package_loads_nothing_heavy():
-    heavy = ["jax", "torch", "transformers", "datasets", "numpy"]
-    code = f"import sys, ceil_jax; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_the_drawing_is_that_of_the_code():
+    assert DRAWN["DRAWING"].read_text("utf-8") == DRAWN["drawing"](), "run `make drawing`"
+    assert set(DRAWN["LABELS"]) == set(ROOMS) - {"errors"}
 
 
 def test_public_names_exist():
