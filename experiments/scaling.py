@@ -15,7 +15,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Measured:
+class DemoCosts:
     """`make demo` (README): film reviews, SmolLM2-135M in bfloat16, 240 training queries."""
 
     ceil_tokens: int = 757_407 - 206_102
@@ -68,7 +68,7 @@ class Assumed:
     """Dollars a GPU-hour."""
 
 
-MEASURED, ASSUMED = Measured(), Assumed()
+MEASURED, ASSUMED = DemoCosts(), Assumed()
 INSTANCES, SUBSETS, SIZE, CANDIDATES = 44_000, 50, 16, 50
 LMS = {"7B": (7e9, 32, 4096), "70B": (70e9, 80, 8192)}
 """Parameters, layers, width."""

@@ -35,8 +35,15 @@ from ceil_jax.tasks.example import Example, Task
 FORMAT = 1
 """Version of stored records; a reader refuses any other."""
 
-LATER = ("token_budget", "order", "tst")
-"""Settings that were added after the first records: left out at their defaults, so that names stay the same."""
+_FIRST = """
+task limit bank_limit encoder lm dtype shots shortlist trade_off fit text context signal index engine actors seed
+data_seed skills.lm skills.order skills.orders skills.demonstrations epr.batch_size epr.candidates epr.epochs
+epr.instances epr.learning_rate epr.positives epr.temperature ceil.batch_size ceil.epochs ceil.initial
+ceil.instances ceil.learning_rate ceil.loss ceil.reduction ceil.sampler ceil.shortlist ceil.size ceil.subsets
+ceil.trade_off ceil.train_context
+"""
+FIRST_SETTINGS = frozenset(_FIRST.split())
+"""Settings of the first records. Later ones are left out at their defaults: a new setting renames no record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,17 +160,27 @@ def beyond_default(config: RunConfig, *names: str) -> dict[str, Any]:
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """Return a RunConfig as JSON, without what differs between machines: folders, devices, addresses of models."""
-    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
+    given, defaults = (
+        json.loads(canonical(replace(it, out=Path(), data_dir=None))) for it in (config, RunConfig())
+    )
     for name in ("out", "data_dir", "device_map", "endpoint"):
-        del settings[name]
-    # records from before there were these have the same names as today's
-    for name in LATER:
-        if name not in beyond_default(config, *LATER):
-            del settings[name]
+        del given[name]
+    settings = _without_new_defaults(given, defaults)
     for place in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
             if place.get(name) and is_address(place[name]):
                 place[name] = parse_address(place[name]).model or "the model of an endpoint"
+    return settings
+
+
+def _without_new_defaults(given: dict[str, Any], defaults: dict[str, Any], group: str = "") -> dict[str, Any]:
+    settings = {}
+    for name, value in given.items():
+        path = f"{group}{name}"
+        if any(first.startswith(f"{path}.") for first in FIRST_SETTINGS):
+            settings[name] = _without_new_defaults(value, defaults[name], f"{path}.")
+        elif path in FIRST_SETTINGS or value != defaults[name]:
+            settings[name] = value
     return settings
 
 

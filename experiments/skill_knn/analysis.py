@@ -14,7 +14,7 @@ from ceil_jax.skills.sketches import Sketch, sql_tables
 from ceil_jax.tasks.example import Example
 
 
-class Selected(NamedTuple):
+class SelectionMeasures(NamedTuple):
     """Measures of the selected examples, means over queries; NaN where a task has no such measure."""
 
     overlap: float
@@ -34,7 +34,7 @@ def selected(
     *,
     language: str,
     sketch: Sketch,
-) -> Selected:
+) -> SelectionMeasures:
     """Return the measures of the examples retrieved for each query.
 
     Args:
@@ -49,7 +49,7 @@ def selected(
     overlap = [_jaccard(sketch(query.output), sketch(example.output)) for query, example in pairs]
     nan = float("nan")
     sql = language == "sql"
-    return Selected(
+    return SelectionMeasures(
         100 * float(np.mean(overlap)),
         float(np.mean([len({example.fields.get("db_id", "") for example in row}) for row in chosen]))
         if sql
@@ -59,9 +59,9 @@ def selected(
     )
 
 
-def mean_selected(measures: Sequence[Selected]) -> Selected:
+def mean_selected(measures: Sequence[SelectionMeasures]) -> SelectionMeasures:
     """Return the means over several repeats of one method."""
-    return Selected(*(float(np.mean(column)) for column in zip(*measures, strict=True)))
+    return SelectionMeasures(*(float(np.mean(column)) for column in zip(*measures, strict=True)))
 
 
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:

@@ -21,7 +21,7 @@ from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.table import Number, Span, Table, Value
 from ceil_jax.skills.sketches import SKETCHES
 from ceil_jax.tasks.example import Task
-from skill_knn.analysis import Selected, mean_selected, selected
+from skill_knn.analysis import SelectionMeasures, mean_selected, selected
 
 
 class RepeatedScore(NamedTuple):
@@ -43,7 +43,7 @@ class MethodResult:
     repeats: int
     score: RepeatedScore | None
     """None where the LM did not answer."""
-    selected: Selected
+    selected: SelectionMeasures
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def compare_skills(
     results = []
     for method in methods:
         evaluations: list[Evaluation] = []
-        choices: list[Selected] = []
+        choices: list[SelectionMeasures] = []
         for repeat in repeats(pipeline, method, seeds):
             choices.append(measure(repeat.retrieve(method, task.validation)))
             if answer:

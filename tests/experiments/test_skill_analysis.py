@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from skill_knn.analysis import Selected, by_frequency, mean_selected, plane, recall_at, selected
+from skill_knn.analysis import SelectionMeasures, by_frequency, mean_selected, plane, recall_at, selected
 
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
@@ -40,7 +40,9 @@ def test_cogs_has_no_databases():
 
 
 def test_mean_over_repeats():
-    assert mean_selected([Selected(10, 1, 2, 3), Selected(20, 2, 2, 6)]) == Selected(15, 1.5, 2, 4.5)
+    assert mean_selected(
+        [SelectionMeasures(10, 1, 2, 3), SelectionMeasures(20, 2, 2, 6)]
+    ) == SelectionMeasures(15, 1.5, 2, 4.5)
 
 
 def test_samples_by_frequency():
