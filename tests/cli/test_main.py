@@ -87,10 +87,11 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     out = capsys.readouterr().out
-    # docstrings of two lines in the source, of the run's own fields and of a part's, with their seams
-    assert "right answers of 64 training queries" in out
-    assert "training then takes the λ tuned for" in " ".join(out.replace("│", " ").split())
-    assert "share the halves that open" in out
+    words = " ".join(out.replace("│", " ").split())
+    # docstrings of several lines in the source, of the run's own fields and of a part's, across their line breaks
+    assert "right answers of 64 training queries" in words
+    assert "training then takes the λ tuned for" in words
+    assert "half that opens their prompts" in words
     assert not any(field.metadata for field in fields(RunConfig)), "a help text changed the class itself"
     # no method is forgotten
     [rows] = re.findall(r"--retriever.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)

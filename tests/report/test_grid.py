@@ -326,7 +326,9 @@ def experiment_arguments(config, tasks):
     }
     for part in TRAINED:
         settings = vars(getattr(config, part))
-        flags |= {f"--{part}.{name.replace('_', '-')}": value for name, value in settings.items()}
+        flags |= {
+            f"--{part}.{name.replace('_', '-')}": value for name, value in settings.items() if value != ()
+        }
     return ["--tasks", *tasks, *(str(part) for flag in flags.items() for part in flag)]
 
 
