@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 
-Params = Mapping[str, jax.Array | np.ndarray]
+Params = Mapping[str, jax.Array]
 """Arrays in float32 by dotted path, such as `layers.0.attention.query.kernel`."""
 
 ParamsLike = Mapping[str, jax.Array | np.ndarray]
