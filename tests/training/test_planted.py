@@ -1,9 +1,9 @@
 """Training learns what is planted: a score that is known, so that the direction of learning can be seen.
 
-Each text has one topic word among words that mean nothing, and queries have topic words of their own. The score of a set
-is the share of its examples with the query's topic, and a little noise. The encoder does not know the topics before
-training. What it has learnt is measured on queries that training never sees: Kendall's τ with the planted score over
-drawn sets, and the planted score of the sets that greedy MAP then chooses.
+Each text has one topic word among words that mean nothing, and queries have topic words of their own. The score of a
+set is the share of its examples with the query's topic, and a little noise. The encoder does not know the topics
+before training. What it has learnt is measured on queries that training never sees: Kendall's τ with the planted
+score over drawn sets, and the planted score of the sets that greedy MAP then chooses.
 """
 
 from functools import partial

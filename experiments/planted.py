@@ -1,0 +1,211 @@
+"""Train CEIL on a planted score, to judge training without an LM.
+
+    python experiments/planted.py --task movie_reviews
+    python experiments/planted.py --task mtop --data-dir DATA --queries 1600 --size 3 --sets 13 --epochs 3 \
+        --learning-rate 1e-4
+
+The planted score of a set is the mean similarity of its examples' outputs to the query's output, as the encoder sees
+them before training, plus Gaussian noise. `--noise 1` is noise as large as the score's spread within a query.
+Training starts from the encoder itself, not from EPR.
+
+A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
+held-out queries that choose the checkpoint and on independent queries (with the noise, and without it), the planted
+score of the sets that greedy MAP chooses for the independent queries, and the seconds of training. The sets of
+independent queries are all uniform draws from the untrained encoder's shortlist; its own top-k is not among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ceil_jax.dpp.greedy import greedy_map
+from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
+from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.errors import UserError
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.retrieval.index import top_k
+from ceil_jax.store.store import Store
+from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.load import load_task
+from ceil_jax.training.candidates import CandidateSets, TrainingData
+from ceil_jax.training.ceil import set_log_probs, train_ceil
+from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.contrastive import output_similarity
+from ceil_jax.training.losses import ranking_quality
+from ceil_jax.training.samplers import uniform_sets
+
+CHUNK = 16
+"""Queries whose sets are scored at a time."""
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    default = CEILConfig()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--task", default="movie_reviews", help="a task, whose bank gives queries and examples"
+    )
+    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
+    parser.add_argument("--bank-limit", type=int, help="examples in the bank at most")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help='"tiny", a packaged name or a folder')
+    parser.add_argument(
+        "--queries", type=int, default=default.instances, help="training queries, held-out ones too"
+    )
+    parser.add_argument("--independent", type=int, default=300, help="queries that training never sees")
+    parser.add_argument("--sets", type=int, default=default.subsets, help="candidate sets a query")
+    parser.add_argument("--size", type=int, default=default.size, help="examples a set")
+    parser.add_argument(
+        "--shortlist", type=int, default=default.shortlist, help="nearest examples sets come from"
+    )
+    parser.add_argument(
+        "--noise", type=float, default=0.0, help="relative to the score's spread within a query"
+    )
+    parser.add_argument("--learning-rate", type=float, default=default.learning_rate)
+    parser.add_argument("--epochs", type=int, default=default.epochs)
+    parser.add_argument("--batch-size", type=int, default=default.batch_size)
+    parser.add_argument("--trade-off", type=float, default=default.trade_off, help="λ")
+    parser.add_argument(
+        "--train-context", choices=("frozen", "shared", "both"), default=default.train_context
+    )
+    parser.add_argument("--loss", default=default.loss, help="a registered loss")
+    parser.add_argument("--reduction", choices=("pairs", "gap_mean"), default=default.reduction)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/planted.jsonl"))
+    return parser.parse_args(argv)
+
+
+def planted_scores(
+    similar: np.ndarray, subsets: np.ndarray, noise: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the planted scores [Q, M] with the noise, and without it.
+
+    Args:
+        similar: float [Q, n]: similarity of each shortlisted example's output to the query's output.
+        subsets: int [Q, M, k]: places in the shortlist.
+        noise: standard deviation of the noise, relative to the mean standard deviation within a query.
+        seed: of the noise.
+    """
+    clean = np.take_along_axis(similar[:, None], subsets, axis=2).mean(axis=2).astype(np.float32)
+    drawn = np.random.default_rng([seed, 6]).normal(size=clean.shape)
+    return (clean + noise * clean.std(axis=1).mean() * drawn).astype(np.float32), clean
+
+
+def map_score(
+    queries: np.ndarray, examples: np.ndarray, similar: np.ndarray, size: int, trade_off: float
+) -> float:
+    """Return the mean planted score, without noise, of the sets that greedy MAP chooses."""
+
+    @jax.jit
+    @jax.vmap
+    def choose(query: jax.Array, examples: jax.Array) -> jax.Array:
+        kernel = conditional_kernel(relevance(query, examples), similarity_from_features(examples), trade_off)
+        return greedy_map(kernel, size).items
+
+    items = np.asarray(choose(queries, examples))
+    return float(np.where(items < 0, np.nan, np.take_along_axis(similar, items, axis=1)).mean())
+
+
+def run(options: argparse.Namespace, task: Task) -> dict[str, float]:
+    """Train once and return what was measured."""
+    encoder, bank, size = load_encoder(options.encoder), task.train, options.size
+    asked = options.queries + options.independent
+    if asked > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
+        raise UserError(
+            f"the bank of {options.task} has {len(bank)} examples: --queries and --independent take {asked} of them, "
+            f"--shortlist {options.shortlist} has to be smaller, and --size {size} no larger than the shortlist"
+        )
+    positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:asked]
+    queries = [bank[i] for i in positions]
+    texts = [one.input for one in bank]
+    vectors = unit_rows(encoder.encode(texts, progress=True))
+    outputs = unit_rows(encoder.encode([one.output for one in bank], progress=True))
+    _, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)
+    shortlist = np.asarray(nearest, np.int32)
+    # set 0 is the top-k, which only training sees, as in CEIL
+    subsets = uniform_sets(queries, shortlist, options.sets + 1, size, options.seed).subsets
+    similar = output_similarity(outputs[positions], outputs, shortlist)
+    noisy, clean = planted_scores(similar, subsets, options.noise, options.seed)
+    first, rest = slice(options.queries), slice(options.queries, None)
+
+    def measured(query: Encoder, context: Encoder) -> dict[str, float]:
+        asked_vectors = unit_rows(query.encode([one.input for one in queries[rest]]))
+        examples = unit_rows(context.encode(texts, progress=True))[shortlist[rest]]
+        score = jax.jit(lambda *rows: set_log_probs(*rows, None, options.trade_off))
+        ours = [
+            np.asarray(
+                score(*(jnp.asarray(part[i : i + CHUNK]) for part in (asked_vectors, examples, drawn)))
+            )
+            for drawn in [subsets[rest, 1:]]
+            for i in range(0, options.independent, CHUNK)
+        ]
+        log_probs = np.concatenate(ours)
+        return {
+            "tau": ranking_quality(log_probs, noisy[rest, 1:])["kendall_tau"],
+            "tau_without_noise": ranking_quality(log_probs, clean[rest, 1:])["kendall_tau"],
+            "map_score": map_score(asked_vectors, examples, similar[rest], size, options.trade_off),
+        }
+
+    config = CEILConfig(
+        trade_off=options.trade_off,
+        train_context=options.train_context,
+        loss=options.loss,
+        reduction=options.reduction,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+    )
+    candidates = CandidateSets(shortlist[first], subsets[first, : options.sets])
+    data = TrainingData(queries[first], bank, candidates, noisy[first, : options.sets])
+    before = measured(encoder, encoder)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:
+        trained = train_ceil(stage, encoder, vectors, data, config, options.seed)
+    seconds = time.perf_counter() - began
+    query = encoder.with_params(trained.params["query"])
+    kept = {"frozen": encoder, "shared": query}.get(options.train_context)
+    context = encoder.with_params(trained.params["context"]) if kept is None else kept
+    after = measured(query, context)
+    held_out = [row["kendall_tau"] for row in trained.history]
+    return {
+        "held_out_before": held_out[0],
+        "held_out_after": max(held_out),
+        **{
+            f"{name}_{when}": found[name]
+            for name in before
+            for when, found in (("before", before), ("after", after))
+        },
+        "seconds": seconds,
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = arguments(argv)
+    task = load_task(options.task, options.data_dir, bank_limit=options.bank_limit)
+    found = {name: round(value, 4) for name, value in run(options, task).items()}
+    print(
+        f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, "
+        f"independent {found['tau_before']:.3f} → {found['tau_after']:.3f} "
+        f"(without noise {found['tau_without_noise_before']:.3f} → {found['tau_without_noise_after']:.3f}), "
+        f"MAP sets {found['map_score_before']:.3f} → {found['map_score_after']:.3f}, {found['seconds']:.0f} s"
+    )
+    settings = {name: value for name, value in vars(options).items() if name not in ("out", "data_dir")}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with options.out.open("a") as file:
+        file.write(json.dumps({**settings, **found}) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        raise SystemExit(f"planted.py: {error}") from None

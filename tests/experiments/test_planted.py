@@ -1,0 +1,43 @@
+"""experiments/planted.py trains without an LM and says how τ rose."""
+
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from films import TASK
+
+from ceil_jax.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+PLANTED = runpy.run_path(str(ROOT / "experiments" / "planted.py"))
+SIZES = (
+    "--encoder tiny --queries 24 --independent 12 --sets 5 --size 3 --shortlist 45 --epochs 2 --batch-size 8"
+)
+
+
+def test_a_run_prints_a_line_and_appends_it(tmp_path, monkeypatch, capsys):
+    main = PLANTED["main"]
+    monkeypatch.setitem(main.__globals__, "load_task", lambda *arguments, **limits: TASK)
+    main([*SIZES.split(), "--learning-rate", "3e-3", "--out", str(tmp_path / "runs" / "planted.jsonl")])
+    [row] = map(json.loads, (tmp_path / "runs" / "planted.jsonl").read_text().splitlines())
+    assert f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out
+    assert (
+        row["size"] == 3 and row["learning_rate"] == 3e-3 and row["held_out_after"] >= row["held_out_before"]
+    )
+    assert row["tau_before"] == row["tau_without_noise_before"] != row["tau_after"]
+
+
+def test_more_queries_than_the_bank_has():
+    options = PLANTED["arguments"](["--encoder", "tiny", "--queries", "50", "--independent", "20"])
+    with pytest.raises(UserError, match="has 60 examples: --queries and --independent take 70"):
+        PLANTED["run"](options, TASK)
+
+
+def test_noise_is_relative_to_the_spread_within_a_query():
+    similar = np.random.default_rng(0).normal(size=(200, 10))
+    subsets = np.random.default_rng(1).integers(10, size=(200, 30, 2))
+    noisy, clean = PLANTED["planted_scores"](similar, subsets, 2.0, 0)
+    np.testing.assert_allclose(clean[3, 4], similar[3, subsets[3, 4]].mean(), rtol=1e-6)
+    assert (noisy - clean).std() == pytest.approx(2 * clean.std(axis=1).mean(), rel=0.05)
