@@ -33,7 +33,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         items = workloads.bank(rng, count, d)
         encoder = KnownVectors(workloads.queries(rng, items, 16))
         examples = [{"input": f"example {i}", "output": f"label {i % 5}"} for i in range(count)]
-        selector = CeilSelector.from_examples(examples, encoder=encoder, vectors=items)  # type: ignore[arg-type]
+        selector = CeilSelector.from_examples(examples, encoder=encoder, vectors=items)
         texts = cycle(map(str, range(16)))
         yield Case(
             f"one query, {count:,} x {d}, k = {K}",

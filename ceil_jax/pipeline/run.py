@@ -92,6 +92,7 @@ class Pipeline(Training):
             query_encoder=encoders.query,
             vectors=self.embed(encoders.context, [example.input for example in self.bank_of(method)]),
             trade_off=self.trade_off_of(method),
+            near_duplicate=None,  # what was evaluated passes over nothing
             shortlist=config.shortlist,
             template=task.template,
             context=self.config.context if trained else "input",

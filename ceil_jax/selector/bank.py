@@ -163,6 +163,17 @@ class Bank:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def content(self) -> tuple[list[Example], np.ndarray, int]:
+        """Return the live examples, their vectors in one block, and the next id: what makes such a bank again."""
+        view, next_id = self.view, self.next_id
+        compact = view.compacted()
+        vectors = compact.blocks[0] if compact.blocks else np.zeros((0, view.dim or 0), np.float32)
+        return list(compact.examples), vectors, next_id
+
+    def copy(self) -> Bank:
+        """Return a bank of the same examples; vectors are never written to."""
+        return Bank(*self.content())
+
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append examples and return their ids, made up here for examples whose id is empty.
 

@@ -13,7 +13,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.prompts import examples_text, prompt_order
 from ceil_jax.selector.bank import View
 from ceil_jax.selector.options import CountTokens, Filter
-from ceil_jax.selector.selection import Selected, Selection, Stopped
+from ceil_jax.selector.selection import Displaced, Selected, Selection, Stopped
 from ceil_jax.tasks.example import Example, Template
 
 
@@ -23,6 +23,7 @@ class Request(NamedTuple):
     k: int | None
     token_budget: int | None
     trade_off: float
+    near_duplicate: float | None
     filter: Filter | None
     balanced: bool
     shortlist: int
@@ -58,14 +59,54 @@ def choose(view: View, query: Example, cosines: np.ndarray, request: Request) ->
     if not rows:
         _check_fields(request.filter, view)
     shortlist = [view.examples[row] for row in rows]
-    relevance = similarity(cosines[rows])
+    return choose_among(query, shortlist, view.vectors(rows), cosines[rows], request)
+
+
+def choose_among(
+    query: Example, shortlist: list[Example], vectors: np.ndarray, cosines: np.ndarray, request: Request
+) -> Selection:
+    """Return the selection from a shortlist.
+
+    Args:
+        query: the query.
+        shortlist: n examples, the nearest first.
+        vectors: their unit vectors, float32 [n, D].
+        cosines: their cosines with the query, float32 [n].
+        request: what was asked for.
+    """
+    relevance = similarity(cosines)
     groups = _outputs(shortlist) if request.balanced else None
-    steps, stopped = _steps(shortlist, view.vectors(rows), relevance, groups, request)
+    steps, stopped = _steps(shortlist, vectors, relevance, groups, request)
     chosen, tokens = _fitted(steps, shortlist, relevance, request)
     if len(chosen) < len(steps):
         stopped = "token_budget"
     picks = tuple(Selected(shortlist[i], float(relevance[i]), gain) for i, gain in chosen)
-    return Selection(query, picks, stopped, tokens, request.template)
+    order = tuple(sorted(range(len(chosen)), key=lambda place: steps.index(chosen[place])))
+    return Selection(
+        query,
+        picks,
+        stopped,
+        tokens,
+        request.template,
+        trade_off=request.trade_off,
+        order=order,
+        best=float(relevance.max(initial=0)),
+        displaced=_displaced([i for i, _ in chosen], shortlist, vectors, relevance),
+    )
+
+
+def _displaced(
+    chosen: Sequence[int], shortlist: list[Example], vectors: np.ndarray, relevance: np.ndarray
+) -> tuple[Displaced, ...]:
+    """Return the examples that would have been chosen by relevance alone and were not, most relevant first."""
+    by_relevance = np.argsort(-relevance, kind="stable")[: len(chosen)].tolist()
+    passed_over = [i for i in by_relevance if i not in chosen]
+    cosines = vectors[passed_over] @ vectors[list(chosen)].T
+    return tuple(
+        Displaced(shortlist[i], float(relevance[i]), shortlist[chosen[nearest]], float(row[nearest]))
+        for i, row in zip(passed_over, cosines, strict=True)
+        for nearest in [int(np.argmax(row))]
+    )
 
 
 def _steps(
@@ -82,14 +123,18 @@ def _steps(
     if remaining is not None and shortlist:
         costs = _tokens([[example] for example in shortlist], request)
     refused = False
+    taken: list[Step] = []
 
     def fits(item: int) -> bool:
         nonlocal refused
+        if request.near_duplicate is not None and taken:
+            nearest = np.max(vectors[[step.item for step in taken]] @ vectors[item])
+            if nearest >= request.near_duplicate:
+                return False
         fitting = remaining is None or costs[item] <= remaining
         refused |= not fitting
         return fitting
 
-    taken: list[Step] = []
     for step in greedy_steps(vectors, relevance, request.trade_off, groups, fits):
         taken.append(step)
         if remaining is not None:

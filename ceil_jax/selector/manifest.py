@@ -15,7 +15,7 @@ from typing import Any
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.card import Card
-from ceil_jax.selector.options import CONTEXTS, count, positive
+from ceil_jax.selector.options import CONTEXTS, count, positive, threshold
 from ceil_jax.store.hashing import file_sha256
 from ceil_jax.tasks.example import Context, Template
 
@@ -44,6 +44,7 @@ class SavedSettings:
     template: Template
     context: Context
     card: Card
+    near_duplicate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,7 @@ def _settings(saved: Mapping[str, Any]) -> SavedSettings:
         Template(**template),
         saved.get("context", "input"),
         Card(**card, metrics=metrics),
+        threshold("near_duplicate", saved.get("near_duplicate")),
     )
 
 

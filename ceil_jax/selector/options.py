@@ -13,8 +13,11 @@ from ceil_jax.tasks.example import Context, Example, Template
 
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 CONTEXTS = ("input", "example")
-DEFAULT_TRADE_OFF = 0.05
+DEFAULT_TRADE_OFF = 0.1
+"""The larger end of the papers' range: with it, examples that say much the same do not fill a prompt."""
 DEFAULT_SHORTLIST = 100
+DEFAULT_NEAR_DUPLICATE = 0.9
+"""Sentences that differ in a number are nearer than this to each other with all-MiniLM-L6-v2."""
 
 Filter = Mapping[str, Any] | Callable[[Example], bool]
 """{"field": value or list of values}, compared as text, all of which must hold; or a function of an Example."""
@@ -27,7 +30,10 @@ class Settings(TypedDict, total=False):
     """What a selector is set to when it is made."""
 
     trade_off: float
-    """λ: a small one weighs relevance, a large one diversity; 0.05 by default."""
+    """λ: a small one weighs relevance, a large one diversity; 0.1 by default."""
+    near_duplicate: float | None
+    """The cosine from which an example repeats one that is chosen already, and is passed over: above 0 and at most 1;
+    0.9 by default. None: only examples that are equal, or linear combinations of chosen ones, are passed over."""
     shortlist: int
     """n: the nearest examples among which to choose; 100 by default."""
     template: Template | str
@@ -49,6 +55,8 @@ class Options(TypedDict, total=False):
     """The largest number of tokens of the examples as they appear in the template, separators included."""
     trade_off: float | None
     """λ of the conditional kernel, in place of the selector's own."""
+    near_duplicate: float | None
+    """The cosine from which an example repeats a chosen one, in place of the selector's own; None for no limit."""
     filter: Filter | None
     """Which examples may be chosen."""
     balance: Literal["label"] | None
@@ -78,6 +86,17 @@ def positive(name: str, value: Any) -> float:
     if not number or not 0 < value < np.inf:
         raise UserError(f"{name} is {value!r}; expected a number above 0")
     return float(value)
+
+
+def threshold(name: str, value: Any) -> float | None:
+    """Return the value as a float, or None for None.
+
+    Raises:
+        UserError: neither None nor a number above 0 and at most 1.
+    """
+    if value is not None and positive(name, value) > 1:
+        raise UserError(f"{name} is {value!r}; expected a cosine above 0 and at most 1, or None")
+    return None if value is None else float(value)
 
 
 def count(name: str, value: Any, least: int = 1) -> int:

@@ -2,95 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
-from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.bank import Bank
-from ceil_jax.selector.card import Card
-from ceil_jax.selector.choice import Request, choose
-from ceil_jax.selector.files import load, save
-from ceil_jax.selector.hub import download, upload
-from ceil_jax.selector.manifest import SavedSettings
-from ceil_jax.selector.options import (
-    CONTEXTS,
-    DEFAULT_SHORTLIST,
-    DEFAULT_TEMPLATE,
-    DEFAULT_TRADE_OFF,
-    Options,
-    Settings,
-    check_names,
-    count,
-    positive,
-)
-from ceil_jax.selector.rows import Row, read_examples, read_queries
+from ceil_jax.selector.choice import choose
+from ceil_jax.selector.options import Options, Settings
+from ceil_jax.selector.pickling import pack, unpack
+from ceil_jax.selector.pretrained import Pretrained
+from ceil_jax.selector.rows import Keys, Row, read_examples, read_file, read_frame, read_queries
 from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.vectors import as_encoder, checked, embed, name_of
-from ceil_jax.tasks.example import Example, Template, context_text
-
-if TYPE_CHECKING:
-    from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.selector.vector_store import VectorStoreSelector
+from ceil_jax.selector.vectors import Encodes, checked, embed, name_of
+from ceil_jax.tasks.example import Example, context_text
 
 QUERIES_AT_ONCE = 64
 """The number of queries that are scored against the bank in one matrix product."""
 
 
-class CeilSelector:
+class CeilSelector(Pretrained):
     """Chooses in-context examples from a live bank by greedy MAP of the conditional DPP.
 
     Every method may be called from any thread: a selection sees the bank as it was when it began.
 
     Attributes:
         bank: the examples and their vectors.
+        keys: what rows call the input and the output; it is not saved.
         encoder: embeds the bank.
         query_encoder: embeds the queries; the same as `encoder` unless another one was given.
-        trade_off, shortlist, template, context, count_tokens, card: see `options.Settings`.
+        trade_off, near_duplicate, shortlist, template, context, count_tokens, card: see `options.Settings`.
     """
-
-    def __init__(
-        self,
-        bank: Bank,
-        encoder: Encoder,
-        query_encoder: Encoder | None = None,
-        **settings: Unpack[Settings],
-    ) -> None:
-        """
-        Args:
-            bank: the examples and their vectors.
-            encoder: the encoder that embeds the bank.
-            query_encoder: the encoder that embeds the queries; `encoder` by default.
-            settings: see `options.Settings`.
-
-        Raises:
-            UserError: a setting that does not exist, or of the wrong type or range.
-        """
-        check_names(settings, Settings.__annotations__)
-        self.bank = bank
-        self.encoder, self.query_encoder = encoder, query_encoder or encoder
-        self.trade_off = positive("trade_off", settings.get("trade_off", DEFAULT_TRADE_OFF))
-        self.shortlist = count("shortlist", settings.get("shortlist", DEFAULT_SHORTLIST))
-        template = settings.get("template", DEFAULT_TEMPLATE)
-        self.template = Template(template) if isinstance(template, str) else template
-        self.context = settings.get("context", "input")
-        if self.context not in CONTEXTS:
-            raise unknown_name("context", str(self.context), CONTEXTS)
-        self.count_tokens = settings.get("count_tokens")
-        self.card = settings.get("card") or Card()
 
     @classmethod
     def from_examples(
         cls,
         examples: Iterable[Row],
         *,
-        encoder: Encoder | str,
-        query_encoder: Encoder | str | None = None,
+        encoder: Encodes,
+        query_encoder: Encodes | None = None,
         vectors: np.ndarray | None = None,
+        input_key: str = "input",
+        output_key: str = "output",
         **settings: Unpack[Settings],
     ) -> CeilSelector:
         """Make a selector from examples and an encoder; `pipeline.Pipeline.selector` makes trained ones.
@@ -98,23 +54,94 @@ class CeilSelector:
         Args:
             examples: Examples or {"input": …, "output": …}; other keys than id, choices and references are
                 metadata for filters and templates. Examples without an id get a number.
-            encoder: an Encoder or what `load_encoder` takes. It embeds the bank, and the queries too unless
-                `query_encoder` is given.
+            encoder: embeds the bank, and the queries too unless `query_encoder` is given: a name, folder, hub id or
+                address that `load_encoder` takes; an object with `encode(texts)`; LangChain embeddings; or a
+                function from a list of texts to their vectors.
             query_encoder: likewise, for the queries.
             vectors: the vectors of the examples [N, D], where they are known already.
+            input_key: what the rows call the input; `add` and `select` take the same name then.
+            output_key: what the rows call the output.
             settings: see `options.Settings`.
 
         Raises:
             UserError: a row that is no example, an id given twice, or vectors that do not fit.
         """
-        query = None if query_encoder is None else as_encoder(query_encoder)
-        selector = cls(Bank([], np.zeros((0, 0), np.float32)), as_encoder(encoder), query, **settings)
-        rows = read_examples(examples)
+        # a bad row is refused before an encoder is loaded
+        keys = Keys(input_key, output_key)
+        rows = read_examples(examples, keys)
+        selector = cls(Bank([], np.zeros((0, 0), np.float32)), encoder, query_encoder, **settings)
+        selector.keys = keys
         if vectors is None:
             selector.add(rows)
         else:
             selector.bank.add(rows, checked(vectors, selector._texts(rows), None, name_of(selector.encoder)))
         return selector
+
+    @classmethod
+    def from_csv(
+        cls,
+        file: str | os.PathLike[str],
+        *,
+        encoder: Encodes,
+        input_key: str = "input",
+        output_key: str = "output",
+        **more: Any,
+    ) -> CeilSelector:
+        """Make a selector from a file with one example a row: .csv, .jsonl, .json or .parquet, .gz too.
+
+        Args:
+            file: the file; columns other than the two that are named, id, choices and references are metadata.
+            encoder: as in `from_examples`.
+            input_key: the column of the input.
+            output_key: the column of the output.
+            more: further arguments of `from_examples`.
+
+        Raises:
+            UserError: no such file, or a row that is no example, named by its line.
+        """
+        more |= {"input_key": input_key, "output_key": output_key}
+        examples = read_file(Path(file).expanduser(), Keys(input_key, output_key))
+        return cls.from_examples(examples, encoder=encoder, **more)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        *,
+        encoder: Encodes,
+        input_key: str = "input",
+        output_key: str = "output",
+        **more: Any,
+    ) -> CeilSelector:
+        """Make a selector from a pandas or polars data frame with one example a row.
+
+        Args:
+            frame: the data frame; missing values leave a metadata field out, and numbers and dates become texts.
+            encoder: as in `from_examples`.
+            input_key: the column of the input.
+            output_key: the column of the output.
+            more: further arguments of `from_examples`.
+
+        Raises:
+            UserError: not a data frame, or a row that is no example, named by its number.
+        """
+        more |= {"input_key": input_key, "output_key": output_key}
+        examples = read_frame(frame, Keys(input_key, output_key))
+        return cls.from_examples(examples, encoder=encoder, **more)
+
+    @staticmethod
+    def from_vector_store(
+        store: Any,
+        *,
+        encoder: Encodes | None = None,
+        output_key: str = "output",
+        input_key: str | None = None,
+        **settings: Unpack[Settings],
+    ) -> VectorStoreSelector:
+        """Make a selector whose bank lives in a LangChain `VectorStore`; for the arguments see that class."""
+        return VectorStoreSelector(
+            store, encoder=encoder, output_key=output_key, input_key=input_key, **settings
+        )
 
     def with_examples(self, examples: Iterable[Row]) -> CeilSelector:
         """Return a selector of other examples with the same encoders and settings.
@@ -126,89 +153,32 @@ class CeilSelector:
             encoder=self.encoder,
             query_encoder=self.query_encoder,
             trade_off=self.trade_off,
+            near_duplicate=self.near_duplicate,
             shortlist=self.shortlist,
             context=self.context,
             count_tokens=self.count_tokens,
         )
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        verify: bool = True,
-        allow_import: Collection[str] = (),
-        **settings: Unpack[Settings],
-    ) -> CeilSelector:
-        """Load what `save_pretrained` or `push_to_hub` wrote; the vectors are memory-mapped.
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything a pickle needs; functions among it must be picklable, so no lambda."""
+        state = {**vars(self), "bank": self.bank.content()}
+        state["encoder"] = pack(self.encoder)
+        state["query_encoder"] = None if self.query_encoder is self.encoder else pack(self.query_encoder)
+        return state
 
-        Args:
-            folder: a folder, or a Hugging Face hub id.
-            verify: compare every file's sha256 with what was saved, which reads the files once.
-            allow_import: the modules ("my_encoders"), or functions ("my_encoders:build"), that the folder of an
-                encoder of your own may import. What comes from the hub never imports anything.
-            settings: see `options.Settings`; they replace the saved ones.
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        encoder, query = unpack(state["encoder"]), unpack(state["query_encoder"])
+        vars(self).update(state, bank=Bank(*state["bank"]), encoder=encoder, query_encoder=query or encoder)
 
-        Raises:
-            UserError: no such folder; a file missing, damaged, or of another save; an encoder that asks to import
-                what is not allowed.
-        """
-        check_names(settings, Settings.__annotations__)
-        path = Path(folder).expanduser()
-        if not path.is_dir():
-            # what strangers wrote imports nothing, whatever the caller allows
-            path, allow_import = download(os.fspath(folder)), ()
-        found = load(path, verify, allow_import)
-        saved: Settings = {
-            "trade_off": found.settings.trade_off,
-            "shortlist": found.settings.shortlist,
-            "template": found.settings.template,
-            "context": found.settings.context,
-            "card": found.settings.card,
-        }
-        saved.update(settings)
-        return cls(found.bank, found.encoders["encoder"], found.encoders.get("query_encoder"), **saved)
+    def __copy__(self) -> CeilSelector:
+        return self.__deepcopy__({})
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card.
-
-        It takes the place of a selector that was saved there before in one step: whoever loads the folder
-        meanwhile, and after a crash, gets the old one or the new one, whole.
-
-        Args:
-            folder: made if need be.
-
-        Raises:
-            UserError: the folder cannot be written, or an encoder cannot be saved.
-        """
-        # in this order: an id may be skipped, never given twice
-        view, next_id = self.bank.view, self.bank.next_id
-        encoders = {"encoder": self.encoder}
-        if self.query_encoder is not self.encoder:
-            encoders["query_encoder"] = self.query_encoder
-        settings = SavedSettings(
-            positive("trade_off", self.trade_off),
-            count("shortlist", self.shortlist),
-            self.template,
-            self.context,
-            self.card,
-        )
-        save(Path(folder).expanduser(), view, next_id, encoders, settings)
-
-    def push_to_hub(self, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
-        """Upload what `save_pretrained` writes, the examples' text with it; return the commit's address.
-
-        Args:
-            repo_id: "owner/name" on the hub.
-            private: whether a repository that is made is private.
-            token: the hub's token; None for the one of `hf auth login`.
-
-        Raises:
-            UserError: not logged in, no such name, or no connection.
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            self.save_pretrained(folder)
-            return upload(Path(folder), repo_id, f"Selector of {len(self)} examples", private, token)
+    def __deepcopy__(self, memo: dict[int, Any]) -> CeilSelector:
+        """A selector with a bank of its own; encoders never change and are shared."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self), bank=self.bank.copy())
+        memo[id(self)] = other
+        return other
 
     def __len__(self) -> int:
         return len(self.bank)
@@ -227,7 +197,7 @@ class CeilSelector:
         Raises:
             UserError: a row that is no example, or an id that is there already; nothing is added.
         """
-        rows = read_examples(examples)
+        rows = read_examples(examples, self.keys)
         # encoding takes long and comes first: the bank's lock is held for the appending alone
         return self.bank.add(rows, embed(self.encoder, self._texts(rows), self.bank.view.dim))
 
@@ -242,31 +212,10 @@ class CeilSelector:
         """
         self.bank.remove([ids] if isinstance(ids, str) else ids)
 
-    def select(self, query: str | Row, **options: Unpack[Options]) -> Selection:
-        """Choose the examples for one query: `select(text, k=8)`.
-
-        Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of them equal, until
-        there are k or no other fits the token budget; one of the two must be given. An example that does not fit
-        is passed over; where none was, the set is the MAP set of its size, the one of `build_retriever("dpp")`.
-        With `balance="label"` each output has an equal share of the shortlist, and each step chooses among the
-        outputs chosen least often.
-
-        Args:
-            query: a text; or a mapping or Example with an input, and the fields that the template names. An
-                example of the bank (by id) is not chosen for itself.
-            options: k, token_budget, trade_off, filter, balance: see `options.Options`.
-
-        Raises:
-            UserError: neither k nor a budget, or one that is no whole number; a budget without `count_tokens`; a
-                filter on a field that no example has; balance over more outputs than the shortlist is long.
-        """
-        return self.select_many([query], **options)[0]
-
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded together."""
-        check_names(options, Options.__annotations__)
-        asked = read_queries(queries)
-        request = self._request(options)
+        asked = read_queries(queries, self.keys)
+        request = self.request(options)
         view = self.bank.view
         vectors = embed(self.query_encoder, [query.input for query in asked], view.dim)
         selections = []
@@ -276,37 +225,5 @@ class CeilSelector:
                 selections.append(choose(view, query, cosines, request))
         return selections
 
-    async def aselect(self, query: str | Row, **options: Unpack[Options]) -> Selection:
-        """`select` in a worker thread."""
-        return await asyncio.to_thread(self.select, query, **options)
-
-    async def aselect_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
-        """`select_many` in a worker thread."""
-        return await asyncio.to_thread(self.select_many, queries, **options)
-
     def _texts(self, rows: Iterable[Example]) -> list[str]:
         return [context_text(row, self.context) for row in rows]
-
-    def _request(self, options: Options) -> Request:
-        k, token_budget = options.get("k"), options.get("token_budget")
-        trade_off, balance = options.get("trade_off"), options.get("balance")
-        if k is None and token_budget is None:
-            raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
-        if token_budget is not None and self.count_tokens is None:
-            raise UserError(
-                "token_budget needs the tokenizer of your language model: give the selector count_tokens=…, a "
-                "function from texts to token counts, such as load_lm(…).count_tokens or "
-                "lambda texts: [len(tokenizer.encode(text)) for text in texts]"
-            )
-        if balance not in (None, "label"):
-            raise unknown_name("balance", str(balance), ("label",))
-        return Request(
-            None if k is None else count("k", k),
-            None if token_budget is None else count("token_budget", token_budget, least=0),
-            positive("trade_off", self.trade_off if trade_off is None else trade_off),
-            options.get("filter"),
-            balance is not None,
-            count("shortlist", self.shortlist),
-            self.template,
-            self.count_tokens,
-        )

@@ -2,33 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ceil_jax.encoders.text_encoder import check_finite
+from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
-
-if TYPE_CHECKING:
-    from ceil_jax.encoders.encoder import Encoder
 
 PROGRESS_FROM = 2000
 """Number of texts whose encoding takes long enough for a progress bar."""
 
 
-def as_encoder(given: Encoder | str | Path) -> Encoder:
-    """Return the encoder itself, or the one that `load_encoder` loads by that name."""
-    if not isinstance(given, (str, Path)):
-        return given
-    from ceil_jax.encoders.registry import load_encoder
-
-    return load_encoder(given)
+Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
+"""What may be given as an encoder: see `as_encoders`."""
 
 
-def embed(encoder: Encoder, texts: Sequence[str], dim: int | None) -> np.ndarray:
+class FunctionEncoder:
+    """A function from texts to vectors, as an encoder."""
+
+    def __init__(self, function: Callable[[list[str]], Any], name: str = "") -> None:
+        self.function = function
+        self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """Return what the function gives for the texts."""
+        return self.function(list(texts))
+
+
+class OneByOne:
+    """A function from one text to its vector, as one of several; LangChain embeds queries so."""
+
+    def __init__(self, function: Callable[[str], Any]) -> None:
+        self.function = function
+
+    def __call__(self, texts: Sequence[str]) -> list[Any]:
+        return [self.function(text) for text in texts]
+
+
+def as_encoders(given: Any) -> tuple[Any, Any]:
+    """Return what embeds examples and what embeds queries; the same object but for LangChain's embeddings.
+
+    Args:
+        given: an object with `encode(texts)`, such as an Encoder or a SentenceTransformer; LangChain `Embeddings`; a
+            function from a list of texts to their vectors; or what `load_encoder` takes: a name, a folder, a hub id,
+            or the address of a server.
+
+    Raises:
+        UserError: none of these.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        from ceil_jax.encoders.registry import load_encoder
+
+        given = load_encoder(given)
+    if isinstance(given, type):
+        given = None  # a class has methods too, and nothing to call them on
+    if callable(getattr(given, "encode", None)):
+        note_process(given)
+        return given, given
+    if callable(getattr(given, "embed_documents", None)) and callable(getattr(given, "embed_query", None)):
+        name = str(
+            getattr(given, "model_name", None) or getattr(given, "model", None) or type(given).__name__
+        )
+        query = FunctionEncoder(OneByOne(given.embed_query), name)
+        return FunctionEncoder(given.embed_documents, name), query
+    if callable(given):
+        encoder = FunctionEncoder(given)
+        return encoder, encoder
+    raise UserError(
+        f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object with encode(texts), "
+        "LangChain embeddings, or a function from a list of texts to their vectors"
+    )
+
+
+_jax_process: int | None = None
+
+
+def note_process(encoder: Any) -> None:
+    """Remember which process computes with JAX, and refuse to do so in a child that it forked.
+
+    Raises:
+        UserError: this process was forked from one that had loaded an encoder: JAX's threads are not copied, and
+            encoding would wait for them for ever.
+    """
+    global _jax_process
+    if hasattr(encoder, "params") and hasattr(encoder, "apply"):
+        _jax_process = _jax_process or os.getpid()
+        if _jax_process != os.getpid():
+            raise UserError(
+                "this process was forked after an encoder had been loaded, and JAX cannot compute in a forked child: "
+                'start worker processes with multiprocessing.get_context("spawn"), or load the selector in each child'
+            )
+
+
+def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
     """Return the unit vector of each text, float32 [N, D].
 
     Args:
@@ -41,6 +110,7 @@ def embed(encoder: Encoder, texts: Sequence[str], dim: int | None) -> np.ndarray
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
+    note_process(encoder)
     # a small bank, and any encoder with no more than `encode(texts)`, needs no bar
     shown = {"progress": True} if len(texts) >= PROGRESS_FROM and hasattr(encoder, "fingerprint") else {}
     return checked(encoder.encode(texts, **shown), texts, dim, name_of(encoder))

@@ -7,7 +7,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from ceil_jax.errors import UserError
 
@@ -30,6 +30,22 @@ class Example:
     """All accepted answers where there are several; empty means `output` alone."""
     fields: Mapping[str, str] = field(default_factory=lambda: _NO_FIELDS)
     """Other columns of the row, which the template names or the metric needs."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a read-only view of a dictionary cannot be pickled or copied
+        given = (self.id, self.input, self.output, self.choices, self.references, dict(self.fields))
+        return _read_only, given
+
+
+def _read_only(
+    id: str,
+    input: str,
+    output: str,
+    choices: tuple[str, ...],
+    references: tuple[str, ...],
+    fields: dict[str, str],
+) -> Example:
+    return Example(id, input, output, choices, references, MappingProxyType(fields))
 
 
 Context = Literal["input", "example"]

@@ -20,7 +20,9 @@ from ceil_jax.tasks.example import Example, Template
 
 
 def make(rows=ROWS, **settings):
-    return CeilSelector.from_examples(rows, encoder=Words(), **settings)
+    return CeilSelector.from_examples(
+        rows, encoder=Words(), **{"trade_off": 0.05, "near_duplicate": None, **settings}
+    )
 
 
 def ids(selection):

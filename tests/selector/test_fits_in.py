@@ -1,0 +1,227 @@
+"""The selector among what people already have: tables, encoders of any kind, worker processes, notebooks."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import signal
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from selector_words import QUERY, ROWS, Words
+
+from ceil_jax import CeilSelector, UserError, load_encoder
+
+TICKETS = [{"ticket": row["input"], "team": row["output"], "town": row["town"]} for row in ROWS]
+
+
+def ids(selection):
+    return [example.id for example in selection]
+
+
+def test_rows_whose_fields_have_other_names():
+    named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
+    selector = CeilSelector.from_examples(TICKETS, **named)
+    plain = CeilSelector.from_examples([{**row, "id": None, "year": None} for row in ROWS], encoder=Words())
+    assert selector.examples == plain.examples
+    assert ids(selector.select({"ticket": QUERY}, k=4)) == ids(plain.select(QUERY, k=4))
+    assert len(selector.add([{"ticket": "a new one", "team": "dark"}])) == 1
+    for rows, said in (
+        ([{"input": "a", "output": "b"}], "row 1: no field 'ticket'; it has input, output; .* input_key=…"),
+        ([{"ticket": "a"}], "row 1: no field 'team'; it has ticket; .* output_key=…"),
+        ([{"ticket": " ", "team": "b"}], "row 1: field 'ticket': expected a text that is not empty"),
+        ([{"ticket": "a", "team": 3}], "row 1: field 'team': expected a text, found 3"),
+        ([{"ticket": "a", "team": "b", "output": "c"}], "row 1: a field 'output' beside 'ticket' and 'team'"),
+    ):
+        with pytest.raises(UserError, match=said):
+            CeilSelector.from_examples(rows, **named)
+
+
+def test_a_csv_file(tmp_path):
+    named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
+    file = tmp_path / "tickets.csv"
+    lines = [f'"{row["ticket"]}",{row["team"]},{row["town"] if i else ""}' for i, row in enumerate(TICKETS)]
+    file.write_text("\n".join(["ticket,team,town", *lines]) + "\n", encoding="utf-8-sig")
+    selector = CeilSelector.from_csv(file, trade_off=0.3, **named)
+    assert [example.input for example in selector.examples] == [row["ticket"] for row in TICKETS]
+    assert (selector.examples[0].fields, selector.examples[1].fields) == ({}, {"town": "town1"})
+    assert (selector.trade_off, len(selector.select({"ticket": QUERY}, k=3))) == (0.3, 3)
+    file.write_text("ticket,team\nfine,a\n,b\n")
+    with pytest.raises(
+        UserError, match=r"tickets.csv, line 3: field 'ticket': expected a text that is not empty"
+    ):
+        CeilSelector.from_csv(file, **named)
+    with pytest.raises(UserError, match="no file"):
+        CeilSelector.from_csv(tmp_path / "none.csv", **named)
+
+
+def test_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TICKETS)
+    frame["team"] = range(60)
+    frame["opened"] = pandas.to_datetime("2026-01-02")
+    frame["size"] = np.where(np.arange(60) % 2, np.nan, 2.5)
+    named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
+    selector = CeilSelector.from_dataframe(frame, **named)
+    assert [example.output for example in selector.examples[:2]] == ["0", "1"]
+    assert selector.examples[0].fields == {"town": "town0", "opened": "2026-01-02 00:00:00", "size": "2.5"}
+    assert "size" not in selector.examples[1].fields
+    frame.loc[3, "ticket"] = None
+    with pytest.raises(UserError, match=r"data frame, row 4: field 'ticket': expected a text .* found None"):
+        CeilSelector.from_dataframe(frame, **named)
+    with pytest.raises(UserError, match="expected a pandas or polars data frame, found list"):
+        CeilSelector.from_dataframe(TICKETS, **named)
+    polars = SimpleNamespace(to_dicts=lambda: TICKETS)
+    assert len(CeilSelector.from_dataframe(polars, **named)) == 60
+
+
+def test_encoders_of_any_kind():
+    expected = ids(CeilSelector.from_examples(ROWS, encoder=Words()).select(QUERY, k=5))
+
+    def embed_one(text):
+        return Words().encode([text])[0].tolist()
+
+    langchain = SimpleNamespace(
+        embed_documents=lambda texts: [embed_one(text) for text in texts],
+        embed_query=embed_one,
+        model="small",
+    )
+    for encoder in (
+        Words().encode,
+        lambda texts: [embed_one(text) for text in texts],
+        SimpleNamespace(encode=Words().encode),
+        langchain,
+    ):
+        selector = CeilSelector.from_examples(ROWS, encoder=encoder)
+        assert ids(selector.select(QUERY, k=5)) == expected
+    assert selector.encoder.name == "small"
+    for wrong in (7, None, Words, object()):
+        with pytest.raises(UserError, match=r"encoder is .*; expected a name, a folder"):
+            CeilSelector.from_examples(ROWS, encoder=wrong)
+
+    def broken(texts):
+        return np.where(np.arange(len(texts))[:, None] == 1, np.inf, 1.0)
+
+    with pytest.raises(
+        UserError, match=r"encoder .*broken gives vectors that are not finite .* first for 'the bridge"
+    ):
+        CeilSelector.from_examples(ROWS, encoder=broken)
+    nan = CeilSelector.from_examples(ROWS, encoder=Words(), query_encoder=lambda texts: [[np.nan] * 32])
+    with pytest.raises(UserError, match=rf"not finite for 1 of 1 texts, first for '{QUERY}'"):
+        nan.select(QUERY, k=1)
+
+
+def test_a_selection_is_a_list_of_examples_that_shows_itself():
+    chosen = CeilSelector.from_examples(ROWS, encoder=Words()).select(QUERY, k=3)
+    assert len(chosen) == 3 and list(chosen) == chosen.examples
+    assert repr(chosen).startswith(f"Selection('{QUERY}': ['row-") and repr(chosen).endswith("stopped='k')")
+    for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
+        assert again == chosen and again.prompt == chosen.prompt
+    with pytest.raises(TypeError):
+        copy.deepcopy(chosen).examples[0].fields["town"] = "elsewhere"
+
+
+def test_an_explanation_says_what_was_added_and_displaced():
+    """Four unit vectors whose cosines are known: b repeats a; c and d are new, and less relevant than b."""
+    vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8], [0, 1, 0]])
+    rows = [{"id": id, "input": f"<text {id}>", "output": "x"} for id in "abcd"]
+    selector = CeilSelector.from_examples(
+        rows,
+        encoder=lambda texts: [[1, 0, 0]] * len(texts),
+        vectors=vectors,
+        trade_off=0.2,
+        near_duplicate=None,
+    )
+    chosen = selector.select("q", k=2)
+    # relevance 1, 0.98, 0.8, 0.5; what a does not cover: 1 − ((1 + cos) / 2)², that is 0.0396, 0.36, 0.75
+    assert ids(chosen) == ["c", "a"]
+    first, second = chosen.explain().reasons
+    assert (first.example.id, first.added, first.displaced) == ("a", pytest.approx(1), None)
+    assert (second.example.id, second.added) == ("c", pytest.approx(1 - 0.8**2, abs=1e-6))
+    assert second.relevance == pytest.approx(0.8)
+    displaced, relevance, nearest, cosine = second.displaced
+    assert (displaced.id, nearest.id) == ("b", "a")
+    assert (relevance, cosine) == (pytest.approx(0.98), pytest.approx(0.96))
+    lines = str(chosen.explain()).splitlines()
+    assert lines[0] == "2 examples for 'q', λ = 0.2, stopped: k"
+    assert lines[3].endswith("c: <text c>  b (relevance 0.980), which is like a (cosine 0.96)")
+    page = chosen.explain()._repr_html_()
+    assert "&lt;text c&gt;" in page and "<text" not in page and page.count("<tr>") == 3
+    # by relevance alone nothing is displaced
+    assert not selector.select("q", k=2, trade_off=1e-3).displaced
+
+
+def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny, tmp_path):
+    vectors = np.array([[1, 0, 0], [0.995, 0.0999, 0], [0.99, 0, 0.14], [0.5, 0.5, 0.7], [0, 1, 0]])
+    rows = [{"id": f"{i}", "input": f"invoice {i}", "output": "x"} for i in range(5)]
+
+    def make(**settings):
+        return CeilSelector.from_examples(
+            rows, encoder=lambda texts: [[1, 0, 0]] * len(texts), vectors=vectors, trade_off=0.001, **settings
+        )
+
+    assert ids(make().select("q", k=3)) == ["4", "3", "0"]
+    assert ids(make(near_duplicate=None).select("q", k=3)) == ["2", "1", "0"]
+    assert ids(make().select("q", k=3, near_duplicate=None)) == ["2", "1", "0"]
+    assert ids(make(near_duplicate=0.992).select("q", k=3)) == ["3", "2", "0"]
+    assert make().select("q", k=5).stopped == "exhausted"
+    for value in (0, -1, 1.01, float("nan"), "0.9"):
+        with pytest.raises(UserError, match="near_duplicate is"):
+            make(near_duplicate=value)
+    CeilSelector.from_examples(ROWS, encoder=tiny, near_duplicate=0.8).save_pretrained(tmp_path)
+    assert CeilSelector.from_pretrained(tmp_path).near_duplicate == 0.8
+
+
+@pytest.mark.packages
+def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
+    rows = [
+        {"input": f"Invoice {number} is overdue, please pay {amount} euros", "output": "billing"}
+        for number, amount in ((1001, 20), (1002, 35), (1003, 50))
+    ]
+    rows += [
+        {"input": "I was charged twice for my subscription this month", "output": "billing"},
+        {"input": "How do I get a refund for a wrong payment?", "output": "billing"},
+        {"input": "The app crashes when I open settings", "output": "tech"},
+    ]
+    selector = CeilSelector.from_examples(rows, encoder="all-MiniLM-L6-v2")
+    for query in ("Invoice 1005 is overdue, please pay 80 euros", "I have an unpaid invoice"):
+        chosen = selector.select(query, k=3)
+        assert sum("Invoice" in example.input for example in chosen) == 1 and len(chosen) == 3
+
+
+def test_copies_of_a_selector_are_alike_and_apart(tiny):
+    selector = CeilSelector.from_examples(
+        ROWS, encoder=tiny, query_encoder=tiny, template="{input}: {output}"
+    )
+    selector.remove([row["id"] for row in ROWS[:5]])
+    for again in (pickle.loads(pickle.dumps(selector)), copy.deepcopy(selector), copy.copy(selector)):
+        assert again.select(QUERY, k=4) == selector.select(QUERY, k=4)
+        again.remove("row-30")
+    assert len(selector) == 55
+    own = CeilSelector.from_examples(ROWS, encoder=Words())
+    assert pickle.loads(pickle.dumps(own)).select(QUERY, k=4) == own.select(QUERY, k=4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_is_forked_after_an_encoder_was_loaded_says_so(tiny):
+    """JAX's threads are not copied by a fork: without a word, the child would wait for ever."""
+    selector = CeilSelector.from_examples(ROWS, encoder=tiny)
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)  # the end of a child that hangs
+        try:
+            selector.select(QUERY, k=2)
+        except UserError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        assert "JAX cannot compute in a forked child: start worker processes with" in said.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert multiprocessing.get_context("spawn")
+    assert load_encoder("tiny").dim == tiny.dim

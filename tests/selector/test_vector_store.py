@@ -1,0 +1,84 @@
+"""A bank in a LangChain vector store: the store searches, the DPP chooses."""
+
+import pytest
+from selector_words import QUERY, ROWS, Words, words
+
+from ceil_jax import CeilSelector, UserError
+
+pytest.importorskip("langchain_core")
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import InMemoryVectorStore
+
+
+class WordEmbeddings(Embeddings):
+    """Counts the documents that it embeds."""
+
+    def __init__(self):
+        self.embedded = 0
+
+    def embed_documents(self, texts):
+        self.embedded += len(texts)
+        return Words().encode(texts).tolist()
+
+    def embed_query(self, text):
+        return Words().encode([text])[0].tolist()
+
+
+@pytest.fixture
+def store():
+    store = InMemoryVectorStore(WordEmbeddings())
+    store.add_documents(
+        [
+            Document(row["input"], id=row["id"], metadata={"label": row["output"], "town": row["town"]})
+            for row in ROWS
+        ]
+    )
+    return store
+
+
+def ids(selection):
+    return [example.id for example in selection]
+
+
+def test_the_same_examples_as_from_a_bank_of_ones_own(store):
+    settings = {"trade_off": 0.1, "shortlist": 20, "count_tokens": words}
+    live = CeilSelector.from_vector_store(store, output_key="label", **settings)
+    own = CeilSelector.from_examples(ROWS, encoder=Words(), **settings)
+    for options in ({"k": 5}, {"token_budget": 20}, {"k": 4, "near_duplicate": None}):
+        assert ids(live.select(QUERY, **options)) == ids(own.select(QUERY, **options))
+    assert live.select(QUERY, k=2).prompt.endswith(f"\n\n{QUERY}\n")
+    assert live.select(QUERY, k=1).examples[0].fields == {"town": "town1"}
+    assert ids(live.select({"id": "row-45", "input": QUERY}, k=20)).count("row-45") == 0
+
+
+def test_filters_are_the_stores_own_and_what_changes_is_seen(store):
+    live = CeilSelector.from_vector_store(store, output_key="label")
+    chosen = live.select(QUERY, k=9, filter=lambda document: document.metadata["town"] == "town2")
+    assert len(chosen) > 3 and {example.fields["town"] for example in chosen} == {"town2"}
+    nearest = live.select(QUERY, k=1).examples[0]
+    store.delete([nearest.id])
+    assert nearest.id not in ids(live.select(QUERY, k=9))
+
+
+def test_documents_are_embedded_once(store):
+    live = CeilSelector.from_vector_store(store, output_key="label", shortlist=15)
+    before = store.embeddings.embedded
+    live.select(QUERY, k=3)
+    assert store.embeddings.embedded - before == len({row["input"] for row in ROWS[:]} & set(live._vectors))
+    again = store.embeddings.embedded
+    live.select(QUERY, k=5)
+    assert store.embeddings.embedded == again
+
+
+def test_what_does_not_fit(store):
+    with pytest.raises(
+        UserError, match=r"document 1 of the store has no metadata 'output'; it has label, town"
+    ):
+        CeilSelector.from_vector_store(store).select(QUERY, k=1)
+    with pytest.raises(UserError, match="expected a LangChain VectorStore"):
+        CeilSelector.from_vector_store({})
+    with pytest.raises(UserError, match="trade_off"):
+        CeilSelector.from_vector_store(store, diversity=0.1)
+    empty = CeilSelector.from_vector_store(InMemoryVectorStore(WordEmbeddings()))
+    assert (len(empty.select(QUERY, k=3)), empty.select(QUERY, k=3).stopped) == (0, "exhausted")
