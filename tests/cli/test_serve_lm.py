@@ -112,8 +112,8 @@ def test_a_body_that_is_no_object(http):
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "seed", "temperature"])
-def test_numbers_that_are_none(http, field):
-    """JSON of other makers may say them, and 1e400 is read as the first."""
+def test_numbers_that_are_not_finite_are_refused(http, field):
+    """JSON of other makers may hold Infinity and NaN, and 1e400 is read as infinity."""
     for value in ("1e400", "Infinity", "NaN"):
         answer = http.post("/completions", content=f'{{"prompt": "a", "{field}": {value}}}')
         assert answer.status_code == 400

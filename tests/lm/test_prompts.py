@@ -140,7 +140,7 @@ def test_few_shot_examples_open_every_prompt_and_count():
     assert builder(4 + 3 + 3, few_shot=opening).build(QUERY, BANK, [0.4] * 4).text == "shot => out\nzero =>"
 
 
-def test_a_tokeniser_that_joins_badly_is_counted_again():
+def test_a_tokenizer_that_joins_badly_is_counted_again():
     class Joining(Lm):
         def count_tokens(self, texts):
             # every line break costs one more where lines meet

@@ -10,7 +10,7 @@ what becomes of a key, and the probe of a server before its first score.
 - `client`: requests to one server
 - `attempt`: one attempt at a request
 - `budget`: the requests and tokens that a run may spend on a server
-- `answers`: what answers say, checked
+- `answers`: checked reading of answers
 - `alignment`: which tokens of an answer belong to a continuation
 - `probe`: whether a server's log-probabilities are what they should be
 """

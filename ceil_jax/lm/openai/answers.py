@@ -1,4 +1,4 @@
-"""What a server's answers say, checked: its models, its entries in order, its log-probabilities."""
+"""Checked reading of a server's answers: models, entries in order, log-probabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Served(NamedTuple):
     """The model's name and what the server says of it (owner, root, context length), without the address: two
     servers of the same model share results."""
     context_length: int | None
-    """In tokens; None where the server does not say."""
+    """The context length in tokens; None where the server does not say."""
 
 
 def find_model(client: Client, model: str | None) -> Served:
