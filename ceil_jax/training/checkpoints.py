@@ -1,4 +1,10 @@
-"""What a stopped training continues from: checkpoints, their checksums, and the history so far.
+"""What a stopped training continues from: checkpoints, seals that bind them to their stage, and the history so far.
+
+```
+scratch/checkpoints/8/      Orbax's folder of the checkpoint after step 8
+scratch/checkpoints.jsonl   a seal for each checkpoint: stage, step, sha256 of the folder
+scratch/history.jsonl       a row for each checkpoint: stage, step, rank, loss, held-out measures
+```
 
 The first process of a job writes them, and all processes restore them.
 """
@@ -7,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,10 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class TrainingState:
-    """The last and the best checkpoint, in a stage's scratch folder; the earlier of two equally good ones counts.
+    """The latest and the best checkpoint, in a stage's scratch folder; the earlier of two equally good ones counts.
 
-    Training begins again where a checkpoint or a row is damaged, because it may be the best one that is lost. A
-    checkpoint without a checksum is whole, because Orbax renames it into place when it is complete.
+    A checkpoint is used only with a seal of its stage. The last one may lack it, because the process was killed in
+    between: it is removed, and training continues from the one before it, which is kept until then. Where anything
+    else is damaged, missing or another stage's, training begins again, because the best checkpoint may be lost.
 
     Args:
         stage: its scratch folder holds the checkpoints.
@@ -37,33 +45,46 @@ class TrainingState:
     def __init__(self, stage: Stage, every: int, like: Any) -> None:
         self._like = jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), leaf.dtype), like)
         self._folder = (stage.scratch / "checkpoints").absolute()
+        self._stage = stage.name
         self._leads, self._manager = hosts.leads(), None
         if self._leads:
-            stage.scratch.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
             if not self._sound(stage, every):
                 log.warning("%s: a checkpoint is damaged; training again from the start", stage.name)
                 shutil.rmtree(stage.scratch)
-                stage.scratch.mkdir()
-            self._folder.mkdir(exist_ok=True)
+                self._folder.mkdir(parents=True)
             self._manager = _manager(self._folder)
         # the other processes read the history after the first has checked it
         self._step = self._agreed_step()
-        self._history = Journal(stage.scratch / "history.jsonl", "step")
-        self._seals = Journal(stage.scratch / "checkpoints.jsonl", "step")
-        self._rows = {step: row for step, row in self._history.lines.items() if step <= (self._step or 0)}  # type: ignore[operator]
+        self._history = self._journal(stage.scratch / "history.jsonl")
+        self._seals = self._journal(stage.scratch / "checkpoints.jsonl")
+        self._rows = {
+            step: _row(line)
+            for step, line in self._history.lines.items()
+            if step <= (self._step or 0)  # type: ignore[operator]
+        }
+
+    def _journal(self, path: Path) -> Journal:
+        return Journal(path, "step", lambda line: line.get("stage") == self._stage)
 
     def _sound(self, stage: Stage, every: int) -> bool:
-        seals = Journal(stage.scratch / "checkpoints.jsonl", "step").lines
-        history = Journal(stage.scratch / "history.jsonl", "step").lines
-        for folder in self._folder.glob("[0-9]*"):
-            if not folder.name.isdigit():  # half-written; Orbax removes it
-                continue
-            step = int(folder.name)
-            if not {*range(0, step, every), step} <= set(history):
-                return False
-            if step in seals and seals[step]["sha256"] != folder_sha256(folder):
-                return False
-        return True
+        """Remove a last checkpoint without a seal; return whether the others are all there and whole."""
+        seals = self._journal(stage.scratch / "checkpoints.jsonl").lines
+        history = self._journal(stage.scratch / "history.jsonl").lines
+        # names that are no number are half-written; Orbax removes them
+        steps = sorted(int(folder.name) for folder in self._folder.glob("[0-9]*") if folder.name.isdigit())
+        if not steps:
+            return True
+        last = steps[-1]
+        if last not in seals:
+            shutil.rmtree(self._folder / str(steps.pop()))
+        if not {*range(0, last, every), last} <= history.keys():
+            return False
+        # the best may be the one that was removed, which will be made again
+        best = max((step for step in history if step <= last), key=lambda step: history[step]["rank"])  # type: ignore[operator]
+        if best not in {*steps, last} or not seals.keys() >= set(steps):
+            return False
+        return all(seals[step]["sha256"] == folder_sha256(self._folder / str(step)) for step in steps)
 
     def _agreed_step(self) -> int | None:
         step = None if self._manager is None else self._manager.latest_step()
@@ -96,23 +117,25 @@ class TrainingState:
             row: loss and held-out measures.
             quality: what decides which checkpoint is the best.
         """
-        row = {"step": step, **row}
+        # of equally good checkpoints the earlier is better
+        rank = quality - 1e-9 * step
+        line = {"stage": self._stage, "rank": rank, "step": step, **row}
         if self._manager is None:
-            self._rows[step] = row
+            self._rows[step] = _row(line)
             return
         import orbax.checkpoint as ocp
 
         # before the checkpoint: a stopped run may have a row too many, never one too few
         if step not in self._history.lines:
-            self._history.append([row])
-        self._rows[step] = self._history.lines[step]  # as it was first written
+            self._history.append([line])
+        self._rows[step] = _row(self._history.lines[step])  # as it was first written
         args = ocp.args.StandardSave(jax.tree.map(np.asarray, tree))
         # Orbax writes a new checkpoint before it removes an old one
         check_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(args.item)))
-        # of equally good checkpoints the earlier is better
-        self._manager.save(step, args=args, metrics={"rank": quality - 1e-9 * step})
+        self._manager.save(step, args=args, metrics={"rank": rank})
         if step not in self._seals.lines:
-            self._seals.append([{"step": step, "sha256": folder_sha256(self._folder / str(step))}])
+            sha256 = folder_sha256(self._folder / str(step))
+            self._seals.append([{"stage": self._stage, "step": step, "sha256": sha256}])
 
     def last(self) -> Any:
         """Return the tree of the last checkpoint, as numpy arrays."""
@@ -131,6 +154,11 @@ class TrainingState:
         return hosts.agreed(tree)
 
 
+def _row(line: Mapping[str, Any]) -> dict[str, float]:
+    """A row of the history without what only checks need."""
+    return {name: value for name, value in line.items() if name not in ("stage", "rank")}
+
+
 def _manager(folder: Any) -> Any:
     import orbax.checkpoint as ocp
     from orbax.checkpoint import checkpoint_managers as policies
@@ -141,7 +169,8 @@ def _manager(folder: Any) -> Any:
     options: dict[str, Any] = {
         "best_fn": rank,
         "preservation_policy": policies.AnyPreservationPolicy(
-            [policies.LatestN(1), policies.BestN(get_metric_fn=rank, n=1)]
+            # two, because the last one has no seal at first
+            [policies.LatestN(2), policies.BestN(get_metric_fn=rank, n=1)]
         ),
         "enable_async_checkpointing": False,
     }

@@ -111,6 +111,52 @@ def test_a_damaged_checkpoint_or_history_starts_training_again(tmp_path, caplog)
             assert again.history == whole.history
 
 
+def test_checkpoints_of_another_stage_or_without_a_seal_are_not_used(tmp_path, caplog):
+    """Another stage's whole scratch folder, then its checkpoints alone: training begins again."""
+    with Store(tmp_path).stage("t", {"epochs": 8}) as other:
+        run(other, epochs=8)
+        foreign = shutil.copytree(other.scratch, tmp_path / "foreign")
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage)
+        for copied in (foreign, foreign / "checkpoints"):
+            target = stage.scratch if copied is foreign else stage.scratch / "checkpoints"
+            shutil.rmtree(target)
+            shutil.copytree(copied, target)
+            again = run(stage)
+            assert np.array_equal(again.params["w"], whole.params["w"])
+            assert again.history == whole.history
+
+
+def test_a_lost_best_checkpoint_starts_training_again(tmp_path, caplog):
+    def worsens(params):
+        return {"kendall_tau": -float(np.abs(np.asarray(params["w"])).sum())}
+
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage, quality=worsens)
+        assert not np.any(whole.params["w"])  # the starting weights are the best
+        shutil.rmtree(stage.scratch / "checkpoints" / "0")
+        again = run(stage, quality=worsens)
+    assert "a checkpoint is damaged" in caplog.text
+    assert np.array_equal(again.params["w"], whole.params["w"])
+
+
+@pytest.mark.parametrize("improves", [True, False])
+def test_killed_between_a_checkpoint_and_its_seal_goes_on_from_the_one_before(tmp_path, improves):
+    def quality(params):
+        distance = float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))
+        return {"kendall_tau": -distance if improves else distance}
+
+    with Store(tmp_path).stage("t", {}) as stage:
+        whole = run(stage, quality=quality)
+        seals = stage.scratch / "checkpoints.jsonl"
+        seals.write_bytes(b"".join(seals.read_bytes().splitlines(keepends=True)[:-1]))
+        measured = []
+        again = run(stage, quality=lambda params: measured.append(1) or quality(params))
+    assert len(measured) == 1  # the last step alone
+    assert np.array_equal(again.params["w"], whole.params["w"])
+    assert again.history == whole.history
+
+
 def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):
     def bad(params, batch, key):
         return jnp.sum(params["w"]) / 0.0 + jnp.nan
