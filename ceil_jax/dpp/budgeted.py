@@ -32,6 +32,7 @@ from ceil_jax.dpp.greedy import (
     greedy,
 )
 from ceil_jax.dpp.kernel import Scalar
+from ceil_jax.dpp.lifting import lifted_in_chunks
 
 SAME = 1e-5
 """Relative difference below which two log dets are equal but for rounding. Both passes often find one set, whose
@@ -102,9 +103,16 @@ def budgeted_map_from_features(
     Returns:
         `MapResult` of [k] items and gains in the order chosen; ties go to the lower index.
     """
-    # two passes of k steps each read rows of S
-    problem = from_features(features, relevance, 2 * k, trade_off, kind)
-    return _better(problem, costs, budget, k, valid)
+
+    @lifted_in_chunks
+    def choose(
+        features: Array, relevance: Array, costs: Array, budget: Array, trade_off: Array, valid: Array | None
+    ) -> MapResult:
+        # two passes of k steps each read rows of S
+        problem = from_features(features, relevance, 2 * k, trade_off, kind)
+        return _better(problem, costs, budget, k, valid)
+
+    return choose(features, relevance, costs, budget, trade_off, valid)
 
 
 def map_within_budget(

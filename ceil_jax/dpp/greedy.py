@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.dpp.kernel import Scalar, norm, similarity, similarity_from_features
+from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024
 """ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999.
@@ -99,7 +100,12 @@ def greedy_map_from_features(
     >>> greedy_map_from_features(features, jnp.array([0.0, -0.01, -0.2]), k=2, trade_off=0.1).items.tolist()
     [0, 2]
     """
-    return greedy(from_features(features, relevance, k, trade_off, kind), k, valid)
+
+    @lifted_in_chunks
+    def choose(features: Array, relevance: Array, trade_off: Array, valid: Array | None) -> MapResult:
+        return greedy(from_features(features, relevance, k, trade_off, kind), k, valid)
+
+    return choose(features, relevance, trade_off, valid)
 
 
 class Problem(NamedTuple):

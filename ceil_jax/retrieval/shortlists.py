@@ -22,16 +22,11 @@ from ceil_jax.distributed.devices import map_batches
 from ceil_jax.dpp.budgeted import map_within_budget
 from ceil_jax.dpp.greedy import MapResult, greedy_map_from_features
 from ceil_jax.dpp.kernel import relevance, similarity
+from ceil_jax.dpp.lifting import queries_at_once
 from ceil_jax.dpp.mmr import maximal_marginal_relevance
 
 QUERIES_PER_CALL = 1024
 """Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
-
-FEATURES_ON_CPU = 2**19
-"""Numbers in the features of the queries that are worked on together on a CPU: 2 MiB, to stay near the caches."""
-
-FEATURES_ON_DEVICE = 2**28
-"""The same on a GPU or TPU: 1 GiB, because a step takes as long for one query there as for hundreds."""
 
 Queries = Float[Array, "q d"] | Float[np.ndarray, "q d"]
 Bank = Float[Array, "m d"] | Float[np.ndarray, "m d"]
@@ -161,12 +156,13 @@ def _choose_among(
         shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(np.int32)
     else:
         rows = np.arange(len(items), dtype=np.int32)
+    together = queries_at_once(shortlists.shape[1] * items.shape[1])
     on_cpu = jax.default_backend() == "cpu"
     result = map_batches(
         _batch,
         (queries, shortlists, *more),
         (items, np.asarray(trade_off, queries.dtype)),
-        batch_size=QUERIES_PER_CALL if on_cpu else _together(shortlists, items),
+        batch_size=QUERIES_PER_CALL if on_cpu else together,
         choose=choose,
         **static,
     )
@@ -190,11 +186,6 @@ def _batch(
         chosen, gains = choose(query, features, shortlist >= 0, *its_own, trade_off, **static)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
-    return jax.lax.map(one, (queries, shortlists, *more), batch_size=_together(shortlists, items))
-
-
-def _together(shortlists: Array | np.ndarray, items: Array | np.ndarray) -> int:
-    """Number of queries whose features are worked on together: a power of two."""
-    numbers = FEATURES_ON_CPU if jax.default_backend() == "cpu" else FEATURES_ON_DEVICE
-    most = max(1, numbers // (shortlists.shape[1] * items.shape[1]))
-    return 1 << (most.bit_length() - 1)
+    # the chunks in which dpp/ lifts its functions, so that the features gathered for one stay in the caches
+    together = queries_at_once(shortlists.shape[1] * items.shape[1])
+    return jax.lax.map(one, (queries, shortlists, *more), batch_size=together)

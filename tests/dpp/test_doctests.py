@@ -8,7 +8,8 @@ import pytest
 
 import ceil_jax.dpp
 
-MODULES = [module.name for module in pkgutil.iter_modules(ceil_jax.dpp.__path__)]
+WITHOUT_EXAMPLES = {"lifting"}
+MODULES = {module.name for module in pkgutil.iter_modules(ceil_jax.dpp.__path__)} - WITHOUT_EXAMPLES
 
 WITH_EXAMPLES = {
     "kernel": {"similarity_from_features", "relevance", "conditional_kernel"},
@@ -20,7 +21,7 @@ WITH_EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", sorted(MODULES))
 def test_examples(name):
     module = importlib.import_module(f"ceil_jax.dpp.{name}")
     for function in WITH_EXAMPLES[name]:
