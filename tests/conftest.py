@@ -21,6 +21,7 @@ CHECKED = [
     "dpp",
     "encoders.encoder",
     "encoders.transformer",
+    "retrieval.blas_search",
     "retrieval.index",
     "retrieval.shortlists",
     "skills.similarity",

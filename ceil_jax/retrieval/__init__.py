@@ -4,6 +4,7 @@ Encoding texts lives in `encoders/`, the choice of a set among a query's candida
 skills in `skills/`.
 
 - `index`: exact nearest items in blocks, also over several processes
+- `blas_search`: the same on a single CPU device, by numpy's BLAS
 - `faiss_index`: approximate nearest items (Faiss)
 - `bm25`: similarity by shared words
 - `embedded_bank`: a bank's vectors and the nearest examples of a query

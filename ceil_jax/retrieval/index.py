@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from ceil_jax.distributed.devices import map_batches
 from ceil_jax.distributed.processes import share
+from ceil_jax.retrieval.blas_search import top_k_by_blas
 
 ITEM_BLOCK = 32_768
 """Items in a block."""
@@ -48,6 +49,8 @@ def top_k(
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
     """The k items with the largest score for each query, best first. The search is exact, in float32.
 
+    With one CPU device, numpy's BLAS computes dot products (`blas_search`), which is faster there than XLA.
+
     Args:
         queries: [q, …], spread over the devices.
         items: [n, …]; may be memory-mapped: `item_block` rows at a time are read and moved to the devices.
@@ -71,9 +74,11 @@ def top_k(
     exclude = np.full(q, -1, np.int32) if exclude is None else np.asarray(exclude, np.int32)
     scores: Array | np.ndarray = np.full((q, k), -np.inf, np.float32)
     indices: Array | np.ndarray = np.full((q, k), -1, np.int32)
-    size = min(item_block, -(-n // GROUP) * GROUP)
     if q == 0 or n == 0:
         return np.asarray(scores), np.asarray(indices)
+    if score is dot_products and isinstance(items, np.ndarray) and _one_cpu():
+        return top_k_by_blas(queries, items, k, exclude, item_block)
+    size = min(item_block, -(-n // GROUP) * GROUP)
     for start in range(0, n, size):
         count = min(size, n - start)
         block = _filled_up(np.asarray(items[start : start + count]), size)
@@ -85,6 +90,10 @@ def top_k(
             score=score,
         )
     return np.asarray(scores), np.asarray(indices)
+
+
+def _one_cpu() -> bool:
+    return jax.default_backend() == "cpu" and jax.local_device_count() == 1
 
 
 def top_k_of_all_processes(

@@ -1,12 +1,22 @@
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ceil_jax.retrieval import blas_search, index
 from ceil_jax.retrieval.index import GROUP, merge_top_k, top_k
 
 Q, N, D, K = 7, 300, 4, 5
+
+
+@pytest.fixture(autouse=True, params=["on the devices", "by BLAS"])
+def way(request, monkeypatch):
+    """The tests have several devices; with one CPU device the search goes through numpy."""
+    monkeypatch.setattr(index, "_one_cpu", lambda: request.param == "by BLAS")
+    # no larger blocks than the tests ask for
+    monkeypatch.setattr(blas_search, "SCORES_AT_ONCE", 0)
+    return request.param
 
 
 def whole_numbers(seed, n=N):
@@ -28,7 +38,7 @@ def agrees(found, expected, k):
         np.testing.assert_allclose(row_scores, [score for score, _ in row], rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.booleans())
 def test_ties_go_to_the_lowest_index_across_blocks(seed, excluding):
     queries, items = whole_numbers(seed)
@@ -41,7 +51,7 @@ GROUPED = 4 * (K + 1) * GROUP
 """Items of a block from which on groups are selected first."""
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.booleans(), st.integers(1, 2 * GROUPED))
 def test_blocks_large_enough_to_select_groups_first(seed, excluding, n):
     queries, items = whole_numbers(seed, 2 * GROUPED)
@@ -125,3 +135,14 @@ def test_merged_candidates_are_the_best_of_all(k):
     best, at = merge_top_k(scores, indices, k)
     assert best.tolist() == [row[:k] for row in [[3, 3, 2, 1], [5, -np.inf, -np.inf, -np.inf]]]
     assert at.tolist() == [row[:k] for row in [[2, 7, 9, 8], [4, -1, -1, -1]]]
+
+
+def test_one_cpu_device_leaves_the_product_to_blas(way, monkeypatch):
+    asked = []
+    by_blas = index.top_k_by_blas
+    monkeypatch.setattr(index, "top_k_by_blas", lambda *given: asked.append(given) or by_blas(*given))
+    queries, items = whole_numbers(7)
+    top_k(queries, items, K)
+    # a score of one's own goes to the devices
+    top_k(queries, items, K, score=lambda q, x: -index.dot_products(q, x))
+    assert len(asked) == (way == "by BLAS")
