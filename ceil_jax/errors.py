@@ -1,9 +1,12 @@
-"""The one exception for bad input, and the wording of "unknown name"."""
+"""The one exception for bad input, the wording of "unknown name", and the ranges of settings."""
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, get_type_hints
 
 
 class UserError(Exception):
@@ -30,3 +33,65 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
     guess = f"; did you mean {near[0]!r}?" if near else "."
     tail = f" {hint}" if hint else ""
     return UserError(f"unknown {kind} {name!r}{guess} Known: {', '.join(names)}.{tail}")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may be, beside its type: `epochs: Annotated[int, Range(1)] = 6`.
+
+    NaN and infinity lie in no range. What is no number, such as None or "tuned", is not looked at.
+
+    >>> print(Range(1)), print(Range(above=0)), print(Range(0, 1))
+    at least 1
+    above 0
+    from 0 to 1
+    (None, None, None)
+    """
+
+    low: float | None = None
+    """The lowest number."""
+    high: float = 2**31 - 1
+    """The highest number; by default what 32 bits hold."""
+    above: float = -math.inf
+    """A number that is just too low."""
+
+    def __contains__(self, value: float) -> bool:
+        low = -math.inf if self.low is None else self.low
+        return self.above < value and low <= value <= self.high
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return f"above {self.above:g}"
+        return f"at least {self.low}" if self.high == Range.high else f"from {self.low} to {self.high}"
+
+
+def range_of(hint: Any) -> Range | None:
+    """Return the range beside a type, `Annotated[int, Range(1)]`; None where there is none.
+
+    Args:
+        hint: a type, as `get_type_hints(…, include_extras=True)` gives it.
+    """
+    return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Range)), None)
+
+
+def check_ranges(settings: Any, prefix: str = "") -> None:
+    """Check every number of a configuration, and of those inside it, against the range beside its type.
+
+    Args:
+        settings: an instance of a dataclass.
+        prefix: what its flags begin with, such as "endpoint.".
+
+    Raises:
+        UserError: a number is out of its range; the message names flag, value and range.
+    """
+    hints = get_type_hints(type(settings), include_extras=True)
+    for field in fields(settings):
+        value, allowed = getattr(settings, field.name), range_of(hints[field.name])
+        flag = f"{prefix}{field.name.replace('_', '-')}"
+        if is_dataclass(value):
+            check_ranges(value, f"{flag}.")
+        elif allowed is not None and isinstance(value, int | float) and value not in allowed:
+            if value != value or abs(value) == math.inf:
+                raise UserError(f"--{flag} {value}: expected a finite number {allowed}")
+            high = f" and at most {allowed.high}" if value > allowed.high else ""
+            raise UserError(f"--{flag} {value}: expected a number {allowed}{high}")

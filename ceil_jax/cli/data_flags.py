@@ -44,10 +44,10 @@ def load(config: RunConfig, own: OwnData) -> Task:
         own: the flags of `--data`.
 
     Raises:
-        UserError: flags of `--data` without it, or data that cannot be read.
+        UserError: flags of `--data` without it, `--task` beside it, or data that cannot be read.
     """
     from ceil_jax.tasks.draws import draw
-    from ceil_jax.tasks.load import check_limits, load_file, load_task
+    from ceil_jax.tasks.load import load_file, load_task
 
     if own.data is None:
         given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
@@ -63,9 +63,12 @@ def load(config: RunConfig, own: OwnData) -> Task:
             bank_limit=config.bank_limit,
         )
         return _logged(task, config)
+    if config.task != RunConfig().task:
+        raise UserError(
+            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
+        )
     # a shell passes \\t and \\n as two characters
     pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
-    check_limits(limit=config.limit, bank_limit=config.bank_limit)
     task = load_file(
         own.data,
         input=own.input,

@@ -1,4 +1,4 @@
-"""Help texts of dataclass fields: each field's docstring as one paragraph, wrapped where the terminal ends.
+"""Help texts of dataclass fields: each field's docstring as one paragraph, and the range of its numbers.
 
 tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `ONE_PARAGRAPH` is a
 registry for `tyro.cli` that joins the lines instead.
@@ -12,9 +12,11 @@ import textwrap
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import pairwise
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+
+from ceil_jax.errors import range_of
 
 ONE_PARAGRAPH = ConstructorRegistry()
 
@@ -35,11 +37,17 @@ def _of_dataclass(info: StructTypeInfo) -> StructConstructorSpec | None:
                 hints[field.name],
                 getattr(info.default, field.name),
                 # read from the source only when help is asked for
-                helptext=partial(_docstring, info.type, field.name),
+                helptext=partial(_help, info.type, field.name, hints[field.name]),
             )
             for field in fields(info.type)
         ),
     )
+
+
+def _help(kind: type, name: str, hint: Any) -> str | None:
+    """Return a field's docstring, followed by its range if it has one."""
+    text, allowed = _docstring(kind, name), range_of(hint)
+    return text if allowed is None else f"{text or ''} Range: {allowed}."
 
 
 def _docstring(kind: type, name: str) -> str | None:

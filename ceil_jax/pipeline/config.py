@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from ceil_jax.errors import Range, check_ranges
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
@@ -19,9 +20,9 @@ class SkillConfig:
     demonstrations: str | None = None
     """sql, cogs, or a JSON file of [{"input": …, "skill": …}] (FILE#NAME of several lists); by default the
     task's own."""
-    orders: int = 5
+    orders: Annotated[int, Range(1)] = 5
     """m: shuffled orders of the demonstrations, each of which gives a skill."""
-    order: int = 0
+    order: Annotated[int, Range(0)] = 0
     """The one whose skill `skill_base` and --text skill take."""
 
 
@@ -33,9 +34,9 @@ class RunConfig:
     """A name in TASKS."""
     data_dir: Path | None = None
     """A folder of datasets in their hub column names; without it, the hub or the embedded copy."""
-    limit: int | None = None
+    limit: Annotated[int | None, Range(1)] = None
     """Validation examples at most."""
-    bank_limit: int | None = None
+    bank_limit: Annotated[int | None, Range(1)] = None
     """Bank examples at most."""
     encoder: str = "all-MiniLM-L6-v2"
     """A registered or packaged name, a folder, a hub id, module:function, or http://host:port/v1#model."""
@@ -45,17 +46,17 @@ class RunConfig:
     """Of the LM: auto is bfloat16 where the machine has it."""
     device_map: str | None = None
     """For an LM too large for one device: transformers' device_map, as in "auto"."""
-    shots: int = 8
+    shots: Annotated[int, Range(0)] = 8
     """K: in-context examples at most; the token budget may cut them."""
-    shortlist: int = 100
+    shortlist: Annotated[int, Range(1)] = 100
     """n: nearest examples that MAP and MMR choose from."""
     index: Literal["exact", "approximate"] = "exact"
     """How the nearest vectors are found; approximate is for banks of many millions."""
-    trade_off: float | Literal["tuned"] = 0.05
+    trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets make the right answers
     of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on other queries, unless the
     bank has too few."""
-    token_budget: int | None = None
+    token_budget: Annotated[int | None, Range(1)] = None
     """A prompt's tokens at most, whatever the method, where queries are answered and λ is tuned; by default what
     the LM reads. Sets that training scores are whole."""
     fit: Literal["greedy", "similarity", "budget"] = "greedy"
@@ -72,14 +73,14 @@ class RunConfig:
     context: Literal["input", "example"] = "input"
     """What trained encoders see of a bank example: its input, as in the papers, or its output as well, which
     is known at inference too."""
-    seed: int = 0
+    seed: Annotated[int, Range(0)] = 0
     """Of training: what is held out, the order of batches, the positives drawn, dropout."""
-    data_seed: int = 0
+    data_seed: Annotated[int, Range(0)] = 0
     """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
     scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
     engine: Literal["local", "ray"] = "local"
     """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
-    actors: int = 2
+    actors: Annotated[int, Range(1)] = 2
     """Of --engine ray; each takes a GPU where there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
@@ -93,6 +94,9 @@ class RunConfig:
     """Rewriting inputs as skills (Skill-KNN)."""
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
     """Servers of an OpenAI-compatible interface, where --lm or --encoder is an address."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 Scale = Literal["tiny", "small", "paper"]

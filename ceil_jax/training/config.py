@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from ceil_jax.errors import Range
 
 
 @dataclass(frozen=True)
@@ -14,19 +16,19 @@ class EPRConfig:
     outputs to the query's output, which costs no LM tokens.
     """
 
-    instances: int = 400
+    instances: Annotated[int, Range(2)] = 400
     """Training queries, each with its candidates."""
-    candidates: int = 20
+    candidates: Annotated[int, Range(2)] = 20
     """Candidate examples of a query, scored one at a time."""
-    positives: int = 5
+    positives: Annotated[int, Range(1)] = 5
     """A positive is drawn from this many best-scored candidates, and a hard negative from as many worst ones."""
-    epochs: int = 6
+    epochs: Annotated[int, Range(1)] = 6
     """Passes over the training queries."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Range(1)] = 16
     """Queries a step; the positive and the hard negative of each are negatives of the others."""
-    learning_rate: float = 3e-5
+    learning_rate: Annotated[float, Range(above=0)] = 3e-5
     """Peak of the learning-rate schedule."""
-    temperature: float = 0.05
+    temperature: Annotated[float, Range(above=0)] = 0.05
     """Divides the inner products; 1 is the raw product, for encoders whose vectors do not have unit length."""
 
 
@@ -34,19 +36,19 @@ class EPRConfig:
 class CEILConfig:
     """Training of CEIL on scored sets of examples."""
 
-    instances: int = 400
+    instances: Annotated[int, Range(2)] = 400
     """Training queries, each with its scored sets."""
-    subsets: int = 20
+    subsets: Annotated[int, Range(2)] = 20
     """M: candidate sets of a query; the first is the top-k."""
-    size: int = 8
+    size: Annotated[int, Range(1)] = 8
     """k: examples in a set."""
-    shortlist: int = 50
+    shortlist: Annotated[int, Range(1)] = 50
     """n: nearest examples that sets are drawn from."""
     sampler: Literal["random", "tree", "k_dpp", "bank"] = "random"
     """How sets are drawn. random: uniformly from the shortlist; tree: the same, but several sets share the
     half that opens their prompts, which the LM then reads once; k_dpp: from the k-DPP over the shortlist; bank:
     uniformly from the whole bank."""
-    trade_off: float | Literal["tuned"] = 0.05
+    trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does; training then takes
     the λ tuned for the encoder that it starts from."""
     initial: Literal["epr", "tst", "base"] = "epr"
@@ -61,9 +63,9 @@ class CEILConfig:
     """How the pairwise loss is reduced: the mean over pairs, or the released code's sum of means over rank gaps."""
     loss_options: tuple[str, ...] = ()
     """Options of a loss added with register_loss, each as NAME=VALUE."""
-    epochs: int = 6
+    epochs: Annotated[int, Range(1)] = 6
     """Passes over the training queries."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Range(1)] = 16
     """Queries a step."""
-    learning_rate: float = 1e-5
+    learning_rate: Annotated[float, Range(above=0)] = 1e-5
     """Peak of the learning-rate schedule."""

@@ -40,13 +40,10 @@ class Client:
 
     Raises:
         UserError: by every method, with the server's own message, in which the key, should it stand there, is
-            replaced; here, for settings below 1 and a key that is not set.
+            replaced; here, for a key that is not set.
     """
 
     def __init__(self, base: str, config: EndpointConfig) -> None:
-        for name in ("concurrency", "batch", "attempts"):
-            if getattr(config, name) < 1:
-                raise UserError(f"--endpoint.{name} is {getattr(config, name)}; it must be 1 or more")
         self.base = base
         self.budget = RequestBudget(base, config.max_requests, config.max_tokens)
         self._config = config

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Annotated
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import Range, UserError, check_ranges
 
 
 @dataclass(frozen=True)
@@ -14,27 +15,30 @@ class EndpointConfig:
 
     api_key_env: str | None = None
     """The environment variable that holds the key; it is read from nowhere else and written nowhere."""
-    concurrency: int = 8
+    concurrency: Annotated[int, Range(1)] = 8
     """Requests under way at a time."""
-    batch: int = 8
+    batch: Annotated[int, Range(1)] = 8
     """Prompts a request; texts to embed are sent eight times as many at a time."""
-    timeout: float = 120.0
+    timeout: Annotated[float, Range(above=0)] = 120.0
     """Seconds until a request must be answered in full."""
-    attempts: int = 6
+    attempts: Annotated[int, Range(1)] = 6
     """Attempts at a request that fails in passing: 408, 409, 429, 5xx, time-outs, lost connections, torn answers."""
-    back_off: float = 0.5
+    back_off: Annotated[float, Range(0)] = 0.5
     """Seconds before the second attempt, doubled before each later one, 60 at most; a server's Retry-After goes
     first. After time-outs and lost connections, the openai package's own: 0.5 doubled, 8 at most."""
-    max_requests: int | None = None
+    max_requests: Annotated[int | None, Range(1)] = None
     """Stop before a server of this run is asked more often, retries counted."""
-    max_tokens: int | None = None
+    max_tokens: Annotated[int | None, Range(1)] = None
     """Stop once a server of this run has read and written so many tokens."""
     chat: bool = False
     """Generate through /chat/completions, each prompt a user's message; scoring needs /completions."""
     tokenizer: str | None = None
     """A folder or hub id with the model's tokenizer, for counting tokens where the server has no /tokenize."""
-    context_length: int | None = None
+    context_length: Annotated[int | None, Range(1)] = None
     """Tokens that the model reads, where the server does not say."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "endpoint.")
 
 
 def read_key(variable: str | None) -> str | None:
