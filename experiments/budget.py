@@ -83,10 +83,10 @@ def _prompts(grid: Grid, one: Measured) -> tuple[float, float]:
     examples, tokens = [], []
     for seed in one.seeds:
         run = one.entry.cell.seeded(seed).essential()
-        pipeline = grid.pipeline(run.config, run.trained_by)
+        pipeline = grid.run_of(run.config, run.trained_by)
         queries, bank = pipeline.task.validation, {example.id: example for example in pipeline.task.train}
         shown = [[bank[name] for name, *_ in row["examples"]] for row in grid.evaluate(run).rows]
-        text = pipeline.builder(queries).text
+        text = pipeline.prompts.builder(queries).text
         prompts = [text(query, chosen) for query, chosen in zip(queries, shown, strict=True)]
         examples += map(len, shown)
         tokens += pipeline.lm.count_tokens(prompts).tolist()

@@ -39,7 +39,7 @@ def with_diagnosis(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         if one.entry.cell.method == "ceil":
             # the run whose seed drew the subsets, whatever the seeds of the table
             config = one.entry.cell.config
-            found[one.entry.task] = diagnose(grid.pipeline(config), ROWS)
+            found[one.entry.task] = diagnose(grid.run_of(config), ROWS)
     note = "Diagnosis: the run whose seed is --seed, on the training signal that --signal names."
     header, *rows = lines(found)
     return replace(table, notes=[note], sections=[Table(header, rows, "Diagnosis")])

@@ -31,8 +31,8 @@ def with_histories(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     for one in table.measured:
         histories = []
         for seed in one.seeds:
-            pipeline = grid.pipeline(one.entry.cell.seeded(seed).essential().config)
-            histories.append(pipeline.history(one.entry.cell.method))
+            pipeline = grid.run_of(one.entry.cell.seeded(seed).essential().config)
+            histories.append(pipeline.trainer.history(one.entry.cell.method))
         last = histories[0][-1]["step"]
         for rows in zip(*histories, strict=True):
             taus = [row[QUALITY] for row in rows]

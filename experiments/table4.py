@@ -45,8 +45,8 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
-        training = grid.pipeline(cell.config)
-        scores = training.signal(training.ceil_scores.rows)
+        training = grid.run_of(cell.config)
+        scores = training.training_data.signal(training.trainer.ceil_scores.rows)
         queries, count = scores.shape
         rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])

@@ -36,7 +36,7 @@ def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     for one in table.measured:
         cell = one.entry.cell
         if cell.method == "ceil":
-            seconds = measure_latency(grid.pipeline(cell.seeded(one.seeds[0]).config), "ceil")
+            seconds = measure_latency(grid.run_of(cell.seeded(one.seeds[0]).config), "ceil")
             total = 1000 * (seconds.encode + seconds.shortlist + seconds.map) / seconds.queries
             rows.append(
                 [one.entry.task, cell.config.shortlist, seconds.queries, seconds.bank]

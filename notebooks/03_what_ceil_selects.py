@@ -23,9 +23,9 @@ from ceil_jax import (
     similarity_from_features,
 )
 from ceil_jax.dpp.kernel import relevance
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.records import read_records
-from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, draw_kernel, draw_plane
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
@@ -85,7 +85,7 @@ trained = [record for record in records if record.method == "ceil" and record.ta
 if trained:
     config = as_config(trained[0].config)
     full = load_task("movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
-    run = Pipeline(config, full)
+    run = open_run(config, full)
     ceil = run.encoders("ceil")
     r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.context, full.train)
     picks = np.asarray(

@@ -16,8 +16,8 @@ from flax import nnx
 
 from ceil_jax import Encoder, build_retriever, load_encoder, load_task, register_encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, ORANGE
 from ceil_jax.training.config import CEILConfig, EPRConfig
@@ -82,7 +82,7 @@ config = RunConfig(
     ceil=CEILConfig(instances=120, subsets=8, size=4, shortlist=30, epochs=3, learning_rate=3e-3),
     out=Path(folder.name),
 )
-pipeline = Pipeline(config, task)
+pipeline = open_run(config, task)
 comparison = compare(pipeline, ["topk", "dpp", "epr", "ceil"])
 print(comparison.text())
 
@@ -93,7 +93,7 @@ print(comparison.text())
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
 for (name, marker), colour in zip((("epr", "o"), ("ceil", "s")), (BLUE, ORANGE), strict=True):
-    history = pipeline.history(name)
+    history = pipeline.trainer.history(name)
     axes.plot(
         [row["step"] for row in history],
         [row[QUALITY] for row in history],

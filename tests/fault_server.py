@@ -27,7 +27,7 @@ import orbax.checkpoint  # noqa: E402, F401
 from ceil_jax.encoders import registry as pretrained  # noqa: E402, F401
 from ceil_jax.errors import UserError  # noqa: E402
 from ceil_jax.lm import tiny  # noqa: E402, F401
-from ceil_jax.pipeline import run as pipeline  # noqa: E402
+from ceil_jax.pipeline.compose import open_run  # noqa: E402
 from ceil_jax.pipeline.config import RunConfig  # noqa: E402
 from ceil_jax.pipeline.export import export  # noqa: E402
 from ceil_jax.report import compare  # noqa: E402
@@ -67,7 +67,7 @@ TASK = Task(
 
 
 def compared(out: Path) -> None:
-    table = compare.compare(pipeline.Pipeline(replace(CONFIG, out=out), TASK), METHODS)
+    table = compare.compare(open_run(replace(CONFIG, out=out), TASK), METHODS)
     (out / "results.csv").write_text(table.csv())
     report([out], out / "report.html")
 
@@ -75,13 +75,13 @@ def compared(out: Path) -> None:
 def scored(out: Path) -> None:
     """Two jobs, then the one that puts their rows together."""
     for shard in (Shard(1, 2), Shard(2, 2), None):
-        rows = pipeline.Pipeline(replace(CONFIG, out=out), TASK).score("epr", shard)
+        rows = open_run(replace(CONFIG, out=out), TASK).score("epr", shard)
     (out / "scores.json").write_text(json.dumps(rows))
 
 
 def exported(out: Path) -> None:
     """A selector, saved over the one that is there; what it selects stands for its files."""
-    export(pipeline.Pipeline(replace(CONFIG, out=out), TASK), "epr_map", out / "selector")
+    export(open_run(replace(CONFIG, out=out), TASK), "epr_map", out / "selector")
     selector = CeilSelector.from_pretrained(out / "selector")
     chosen = [[e.id for e in selector.select(query.input, k=3).examples] for query in TASK.validation[:5]]
     (out / "selected.json").write_text(json.dumps(chosen))

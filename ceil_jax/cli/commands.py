@@ -12,8 +12,7 @@ import tyro
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
 from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.demo import DEMO, DEMO_RETRIEVERS
+from ceil_jax.pipeline.config import DEMO, DEMO_RETRIEVERS, RunConfig
 
 ROWS = (
     "The rows of the table, in order: random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil skill_base "
@@ -61,8 +60,8 @@ def compare(
     and report-TASK-*/report.html are written into the folder runs (--out); the next run reuses the stages.
     """
     start(hosts)
+    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.methods import METHODS
-    from ceil_jax.pipeline.run import Pipeline
     from ceil_jax.report.compare import compare as run
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
@@ -73,7 +72,7 @@ def compare(
         if method not in METHODS:
             raise unknown_name("retriever", method, METHODS)
     task = load(config, own)
-    pipeline = Pipeline(replace(config, task=task.name), task)
+    pipeline = open_run(replace(config, task=task.name), task)
     table = run(pipeline, retriever)
     if leads():
         print("\n" + table.text())
@@ -99,12 +98,12 @@ def score(
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
         shard: i/n with i from 1 to n, or slurm for the task's place in a SLURM array.
     """
-    from ceil_jax.pipeline.run import Pipeline
+    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.store.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
     task = load(config, own)
-    rows = Pipeline(replace(config, task=task.name), task).score(stage, part)
+    rows = open_run(replace(config, task=task.name), task).score(stage, part)
     print(
         f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
         f"{rows.tokens:,} LM tokens, {rows.seconds:.1f} s"
@@ -128,11 +127,11 @@ def export(
         method: ceil, epr_map, or dpp (the untrained encoder).
         license: The license of your examples as an SPDX name, for the card.
     """
+    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.export import export as run
-    from ceil_jax.pipeline.run import Pipeline
 
     task = load(config, own)
-    print(run(Pipeline(replace(config, task=task.name), task), method, folder, license))
+    print(run(open_run(replace(config, task=task.name), task), method, folder, license))
 
 
 def tasks(

@@ -1,1 +1,21 @@
-"""pipeline"""
+"""One run: a task, an LM and an encoder; the stages that a method needs are computed once and kept on disk.
+
+How retrievers choose is in `retrieval/` and `skills/`, how encoders learn in `training/`, and tables of several runs
+in `report/`. A run is put together from parts that are given to each other: `compose.open_run` shows all of them.
+
+- `config`: the settings of a run, the scales, the demo.
+- `methods`: the rows of a comparison: a retriever and the encoder that it compares with.
+- `models`: LMs and encoders by name, vectors kept on disk, the prompts of a task.
+- `search`: the retrieval text of examples; nearest examples, candidate sets, a retriever's choice.
+- `training_data`: training queries, candidate sets and their scores; the tuned λ.
+- `trained`: the trainer of TST, EPR and CEIL.
+- `run`: a method's examples, answers and metric.
+- `compose`: a run from its configuration; one trainer for the tasks of several runs.
+- `evaluate`: predictions and their metric.
+- `export`: a method as a selector.
+- `records`: the record of an evaluation, beside its stages.
+- `results_file`: published records, one line a run.
+
+Names for other rooms: `RunConfig`, `SCALES`, `DEMO`; `METHODS`, `TRAINED`; `Models`, `Encoders`; `open_run`,
+`joint_trainer`, `Run`, `Trainer`; `Evaluation`; `export`, `selector_of`; `read_records`.
+"""

@@ -1,20 +1,29 @@
-"""A method of a run as a selector's folder."""
+"""A method of a run as a selector, which applications import."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from ceil_jax.errors import UserError
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.pipeline.methods import METHODS, Method
+from ceil_jax.pipeline.run import Run
+from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.manifest import MANIFEST
+from ceil_jax.training.config import CEILConfig, EPRConfig
 
 
-def export(pipeline: Pipeline, method: str, folder: Path, license: str = "") -> str:
-    """Write `pipeline.selector(method)` into the folder; what to tell the user.
+def export(run: Run, method: str, folder: Path, license: str = "") -> str:
+    """Write a method as a selector into a folder, and return what to tell the user.
+
+    Args:
+        run: trains what the method needs and is not on disk.
+        method: a row of METHODS that ends in DPP-MAP.
+        folder: where to; a selector that is there already is replaced.
+        license: of the examples, as an SPDX name, for the card.
 
     Raises:
-        UserError: the folder holds something else, or `method` does not end in DPP-MAP. Both are said before
+        UserError: the folder holds something else, or the method does not end in DPP-MAP. Both are said before
             anything is trained.
     """
     if (
@@ -23,12 +32,68 @@ def export(pipeline: Pipeline, method: str, folder: Path, license: str = "") -> 
         and not (folder / MANIFEST).exists()
     ):
         raise UserError(f"{folder} is there already and is no selector; choose another folder")
-    selector = pipeline.selector(method)
+    selector = selector_of(run, method)
     selector.card = replace(selector.card, license=license)
     selector.save_pretrained(folder)
     measured = ", ".join(f"{name} {value:.1f}" for name, value in selector.card.metrics.items())
     return (
         f"{folder}: {selector.card.title}, {len(selector):,} examples; "
         + (measured or "not evaluated: `ceil-jax compare` with the same flags measures it")
-        + f'\nin Python: CeilSelector.from_pretrained("{folder}").select("a query", k={pipeline.config.shots})'
+        + f'\nin Python: CeilSelector.from_pretrained("{folder}").select("a query", k={run.config.shots})'
     )
+
+
+def selector_of(run: Run, name: str = "ceil") -> CeilSelector:
+    """Return a method that ends in DPP-MAP, trained if need be, as a selector.
+
+    Args:
+        run: trains what the method needs and is not on disk.
+        name: a row of METHODS such as dpp, tst_map, epr_map or ceil.
+
+    Raises:
+        UserError: any other method, or --text skill.
+    """
+    method = METHODS.get(name)
+    if method is None or not method.needs.ends_in_map:
+        raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.needs.ends_in_map])
+    if run.config.text != "input":
+        raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
+    assert method.encoder is not None
+    encoders, task, config = run.encoders(method.encoder), run.task, run.config
+    trained = method.encoder != "base"
+    return CeilSelector.from_examples(
+        task.train,
+        encoder=encoders.context,
+        query_encoder=encoders.query,
+        vectors=run.embed(encoders.context, [example.input for example in run.bank_of(method)]),
+        trade_off=run.trade_off_of(method),
+        near_duplicate=None,  # what was evaluated passes over nothing
+        shortlist=config.shortlist,
+        template=task.template,
+        context=config.context if trained else "input",
+        count_tokens=lambda texts: run.lm.count_tokens(texts),
+        card=Card(
+            title=f"{method.label} on {task.name}",
+            training_data=_training_data(run, method),
+            language_model=config.lm if trained else "",
+            metrics=run.measured(name),
+        ),
+    )
+
+
+def _training_data(run: Run, method: Method) -> str:
+    """A line for the model card."""
+    config, name = run.config, run.task.name
+    queries = len(run.task.train)
+
+    def of(one: EPRConfig | CEILConfig, what: str) -> str:
+        return f"{name}: {min(one.instances, queries)} queries × {what}"
+
+    data = {
+        "tst": of(config.tst, f"{config.tst.candidates} examples by their outputs"),
+        "epr": of(config.epr, f"{config.epr.candidates} single examples"),
+        "ceil": of(config.ceil, f"{config.ceil.subsets} sets of {config.ceil.size}"),
+    }
+    stages = (config.ceil.initial, "ceil") if method.encoder == "ceil" else (method.encoder,)
+    used = "; then ".join(data[stage] for stage in stages if stage in data)
+    return f"from {config.encoder} on {used}" if used else "none: the encoder is as loaded"

@@ -1,4 +1,4 @@
-"""Which stages a method needs, and running those that are not on disk yet."""
+"""One run: a task, an LM and an encoder; each method's examples, answers and metric, computed once."""
 
 from __future__ import annotations
 
@@ -7,61 +7,110 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ceil_jax.errors import UserError, unknown_name
+import numpy as np
+
+from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.errors import unknown_name
+from ceil_jax.lm import LanguageModel
 from ceil_jax.pipeline import evaluate
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
+from ceil_jax.pipeline.models import Encoders, RunModels
 from ceil_jax.pipeline.records import beyond_default, record
-from ceil_jax.pipeline.trained import Training
-from ceil_jax.retrieval.registry import Retrieved, build_retriever
-from ceil_jax.selector import Card, CeilSelector
+from ceil_jax.pipeline.trained import Trainer
+from ceil_jax.pipeline.training_data import TaskSupervision
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.skills.gold import DESCRIPTIONS
 from ceil_jax.skills.sketches import SKETCHES
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.rows import Cost, Rows
+from ceil_jax.store.shards import Shard
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.config import CEILConfig, EPRConfig
 
 
-class Pipeline(Training):
-    """One run: `evaluate(method)` runs what the method needs and is not on disk, and no more."""
+class Run:
+    """One run, put together from its parts; `compose.open_run` does that from a configuration.
+
+    `evaluate(method)` computes what the method needs and is not on disk, and no more.
+
+    Args:
+        models: the LM and the untrained encoder.
+        store: the stages on disk.
+        training_data: what encoders are trained on and λ is tuned on.
+        trainer: gives the trained encoders; another run's, to see what its encoders are worth here.
+    """
+
+    def __init__(
+        self, models: RunModels, store: Store, training_data: TaskSupervision, trainer: Trainer
+    ) -> None:
+        self.models, self.store, self.training_data, self.trainer = models, store, training_data, trainer
+        self.config, self.task = training_data.config, training_data.task
+        self.views, self.prompts = training_data.views, training_data.prompts
+        self.search = training_data.search
+        self.costs = training_data.costs
+        """What each stage took, by name, in the order in which they were asked for."""
+
+    @property
+    def lm(self) -> LanguageModel:
+        """The LM that scores and answers."""
+        return self.models.lm
+
+    @property
+    def base(self) -> Encoder:
+        """The untrained encoder."""
+        return self.models.base
+
+    def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors of texts, float32 [N, D], computed once."""
+        return self.models.embed(encoder, texts)
+
+    def encoders(self, source: str) -> Encoders:
+        """Return the encoders of `base`, `tst`, `epr` or `ceil`, trained if they are not on disk."""
+        return Encoders(self.base, self.base) if source == "base" else self.trainer.encoders(source)
 
     def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
-        """The examples that a method chooses for each query, in greedy order."""
+        """Return the examples that a method chooses for each query, in the order in which it chose them.
+
+        Args:
+            name: a row of METHODS.
+            queries: Q queries.
+
+        Raises:
+            UserError: an unknown method, or one that needs what the task does not have.
+        """
         if name not in METHODS:
             raise unknown_name("method", name, METHODS)
-        method, config = METHODS[name], self.config
+        method, config, language = METHODS[name], self.config, self.task.language
         needs = method.needs
         encoders = None if method.encoder is None else self.encoders(method.encoder)
-        retriever = build_retriever(
-            method.retriever,
-            self.bank_of(method),
-            encoder=encoders and encoders.context,
-            query_encoder=encoders and encoders.query,
-            trade_off=0.0 if needs.trade_off is None else self.trade_off_of(method),
-            shortlist=config.shortlist,
-            seed=config.data_seed,
-            embed=self.embed,
-            rewrite=partial(self.inputs.rewrite, orders=self.inputs.orders(name)),
-            sketch=SKETCHES.get(self.task.language),
-            index=config.index,
-            describe=DESCRIPTIONS.get(self.task.language),
-            room=self.room(queries) if config.fit == "budget" and needs.budget else None,
-        )
-        asked = self.inputs.seen(queries) if needs.text else queries
+        bank = self.bank_of(method)
+        # what is shared with other methods, such as tuning λ, has its own place in the ledger
+        given: dict[str, Any] = {
+            "encoder": encoders and encoders.context,
+            "query_encoder": encoders and encoders.query,
+            "trade_off": 0.0 if needs.trade_off is None else self.trade_off_of(method),
+            "shortlist": config.shortlist,
+            "seed": config.data_seed,
+            "rewrite": partial(self.views.rewrite, orders=self.views.orders(name)),
+            "sketch": SKETCHES.get(language),
+            "describe": DESCRIPTIONS.get(language),
+            "room": self.prompts.room(queries) if config.fit == "budget" and needs.budget else None,
+        }
+        asked = self.views.seen(queries) if needs.text else queries
         began = time.perf_counter()
-        retrieved = retriever.retrieve(asked, config.shots)
+        retrieved = self.search.choose(method.retriever, bank, asked, config.shots, **given)
         self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
         return retrieved
 
     def bank_of(self, method: Method) -> Sequence[Example]:
-        """The bank as a method sees it."""
+        """Return the bank as a method sees it."""
         if not method.needs.text:
             return self.task.train
-        return self.inputs.context if method.encoder in TRAINED else self.inputs.bank
+        return self.views.context if method.encoder in TRAINED else self.views.bank
 
     def trade_off_of(self, method: Method) -> float:
-        """λ of a method that ends in MAP or MMR."""
+        """Return λ of a method: its retriever's own, the configured one, or the one tuned for its encoder."""
         if isinstance(method.needs.trade_off, float):
             return method.needs.trade_off
         given = self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
@@ -70,60 +119,20 @@ class Pipeline(Training):
         assert method.encoder is not None
         return self.tuned_trade_off(method.encoder)
 
-    def selector(self, name: str = "ceil") -> CeilSelector:
-        """A method that ends in DPP-MAP (dpp, tst_map, epr_map, ceil), trained if need be, for an application's use.
+    def tuned_trade_off(self, source: str) -> float:
+        """Return the λ tuned for an encoder; seeds share that of the first one's encoder."""
 
-        Raises:
-            UserError: any other method.
-        """
-        method = METHODS.get(name)
-        if method is None or not method.needs.ends_in_map:
-            raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.needs.ends_in_map])
-        if self.config.text != "input":
-            raise UserError(
-                "a selector embeds inputs as they are, not skills: train with --text input for it"
-            )
-        assert method.encoder is not None
-        encoders, task, config = self.encoders(method.encoder), self.task, self.config
-        trained = method.encoder != "base"
-        return CeilSelector.from_examples(
-            task.train,
-            encoder=encoders.context,
-            query_encoder=encoders.query,
-            vectors=self.embed(encoders.context, [example.input for example in self.bank_of(method)]),
-            trade_off=self.trade_off_of(method),
-            near_duplicate=None,  # what was evaluated passes over nothing
-            shortlist=config.shortlist,
-            template=task.template,
-            context=self.config.context if trained else "input",
-            count_tokens=lambda texts: self.lm.count_tokens(texts),
-            card=Card(
-                title=f"{method.label} on {task.name}",
-                training_data=self._training_data(method),
-                language_model=config.lm if trained else "",
-                metrics=self.measured(name),
-            ),
-        )
+        def encoders() -> Encoders:
+            return self.encoders(source) if source == "base" else self.trainer.first.encoders(source)
 
-    def _training_data(self, method: Method) -> str:
-        """A line for the model card."""
-        config, name = self.config, self.task.name
-        queries = len(self.task.train)
+        return self.training_data.trade_off(source, encoders)
 
-        def of(one: EPRConfig | CEILConfig, what: str) -> str:
-            return f"{name}: {min(one.instances, queries)} queries × {what}"
-
-        data = {
-            "tst": of(config.tst, f"{config.tst.candidates} examples by their outputs"),
-            "epr": of(config.epr, f"{config.epr.candidates} single examples"),
-            "ceil": of(config.ceil, f"{config.ceil.subsets} sets of {config.ceil.size}"),
-        }
-        stages = (config.ceil.initial, "ceil") if method.encoder == "ceil" else (method.encoder,)
-        used = "; then ".join(data[stage] for stage in stages if stage in data)
-        return f"from {config.encoder} on {used}" if used else "none: the encoder is as loaded"
+    def score(self, source: str, shard: Shard | None = None) -> Rows:
+        """Return the LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only."""
+        return self.trainer.score(self.training_data, source, shard)
 
     def measured(self, name: str) -> dict[str, float]:
-        """The metrics in percent of a method that this run has evaluated already; none if it has not."""
+        """Return the metrics, in percent, of a method that this run has evaluated; none if it has not."""
         if not any(self.store.root.glob("predictions-*/rows.jsonl")):
             return {}  # so that an encoder that needs no training needs no LM either
         queries, task = self.task.validation, self.task
@@ -139,7 +148,7 @@ class Pipeline(Training):
         return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
     def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
-        """The LM's answer to each query with the method's examples, and the name of their stage."""
+        """Return the LM's answer to each query with the method's examples, and the name of their stage."""
         retrieved = self.retrieve(name, queries)
         rows, stage = self.answers_with(retrieved, queries, f"{METHODS[name].label} on {self.task.name}")
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
@@ -148,7 +157,7 @@ class Pipeline(Training):
     def answers_with(
         self, retrieved: Sequence[Sequence[Retrieved]], queries: Sequence[Example], what: str
     ) -> tuple[Rows, str]:
-        """The LM's answer to each query with these examples, and the name of their stage."""
+        """Return the LM's answer to each query with these examples, and the name of their stage."""
         with self.store.stage("predictions", self._predictions_key(queries, retrieved)) as stage:
             rows = evaluate.predict(
                 stage,
@@ -157,15 +166,15 @@ class Pipeline(Training):
                 retrieved,
                 self.task.train,
                 self.lm,
-                self.builder(queries, self.config.token_budget),
-                fit=self._cut,
+                self.prompts.builder(queries, self.config.token_budget),
+                fit=self.prompts.fit,
                 order=self.config.order,
                 what=what,
             )
             return rows, stage.name
 
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
-        """The method's predictions on the queries (the validation examples by default) and their metric."""
+        """Return the method's predictions on the queries, by default the validation examples, and their metric."""
         queries = self.task.validation if queries is None else queries
         rows, predictions = self.answers(name, queries)
         with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
@@ -189,13 +198,13 @@ class Pipeline(Training):
         return evaluation._replace(run=run)
 
     def needed(self, name: str) -> set[str]:
-        """The names in `costs` of what a method needs."""
+        """Return the names in `costs` of what a method needs."""
         source = METHODS[name].encoder
         initial = self.config.ceil.initial
         trained = {"tst": {"training TST"}, "epr": {"scoring EPR candidates", "training EPR"}}
         trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
         trained["ceil"] |= trained.get(initial, set())
-        rewriting = {f"rewriting, order {order}" for order in self.inputs.orders(name)}
+        rewriting = {f"rewriting, order {order}" for order in self.views.orders(name)}
         tuning = {f"scoring λ of {source}"} if METHODS[name].needs.trade_off == "tunable" else set()
         return (
             trained.get(source or "", set())
@@ -208,10 +217,10 @@ class Pipeline(Training):
         self, queries: Sequence[Example], retrieved: Sequence[Sequence[Retrieved]]
     ) -> dict[str, Any]:
         return {
-            **self.task_key,
+            **self.prompts.key,
             **beyond_default(self.config, "token_budget", "order"),
             "queries": digest(list(queries)),
-            "bank": self.bank_digest,
+            "bank": self.prompts.bank_digest,
             "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
             "answers": [self.task.max_new_tokens, list(self.task.stop)],
         }

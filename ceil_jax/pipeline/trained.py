@@ -1,68 +1,218 @@
-"""The stages that give a run its trained encoders: TST and EPR on scores of candidates, CEIL on those of sets."""
+"""The trainer: TST and EPR learn from scores of single examples, CEIL from scores of sets."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.errors import unknown_name
+from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import TRAINED
-from ceil_jax.pipeline.models import Encoders
-from ceil_jax.pipeline.training_data import Supervision
+from ceil_jax.pipeline.models import Encoders, Models, RunModels
+from ceil_jax.pipeline.training_data import Supervision, TaskSupervision
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.rows import Cost
+from ceil_jax.store.keys import LAYOUT, differing, warn_of_older_stages
+from ceil_jax.store.rows import Cost, Rows
+from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
+from ceil_jax.store.store import Store
 from ceil_jax.training.candidates import ScoredSets, TrainingData
-from ceil_jax.training.config import EPRConfig
+from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.loop import QUALITY, Trained, split_held_out
 
 log = logging.getLogger(__name__)
 
+BASELINE: dict[str, dict[str, Any]] = {
+    "EPRConfig": {
+        "candidates": 20,
+        "positives": 5,
+        "epochs": 6,
+        "batch_size": 16,
+        "learning_rate": 3e-5,
+        "temperature": 0.05,
+    },
+    "CEILConfig": {
+        "subsets": 20,
+        "size": 8,
+        "shortlist": 50,
+        "sampler": "random",
+        "trade_off": 0.05,
+        "initial": "epr",
+        "train_context": "frozen",
+        "loss": "pairwise",
+        "reduction": "pairs",
+        "epochs": 6,
+        "batch_size": 16,
+        "learning_rate": 1e-5,
+    },
+}
+"""The value that each field had by default when this layout began."""
 
-class Training(Supervision):
-    """A run's encoders: as loaded, or trained if they are not on disk."""
+
+class Lesson(NamedTuple):
+    """One training: what it depends on, and the function that does it."""
+
+    name: str
+    """TST, EPR or CEIL."""
+    key: dict[str, Any]
+    """The key of its stage."""
+    parts: tuple[str, ...]
+    """The encoders that it leaves: one, or a query and a context encoder."""
+    train: Callable[[Stage], tuple[dict[str, Encoder], Trained]]
+    config: EPRConfig | CEILConfig
+    queries: int
+    """Training queries."""
+    seed: int
+
+
+class Learned(NamedTuple):
+    """What a lesson left."""
+
+    encoders: list[Encoder]
+    """One for each of the lesson's parts."""
+    history: list[dict[str, float]]
+    """One row for each evaluation: the step, the loss and the held-out ranking."""
+    cost: Cost
+
+
+Learn = Callable[[Lesson], Learned]
+"""Takes a lesson. A run trains and keeps the weights on disk (`learn_on_disk`); a dry run estimates."""
+
+
+def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> Learned:
+    """Train unless the weights are in the store, and load them.
+
+    Args:
+        store: keeps the weights.
+        models: loads them.
+        start: the name of the untrained encoder.
+        lesson: what to train.
+    """
+    name = lesson.name
+    with store.stage(name.lower(), lesson.key) as stage:
+        if stage.summary is None:
+            warn_of_older_stages(store.root, name.lower())
+            began = time.perf_counter()
+            encoders, trained = lesson.train(stage)
+            if stage.leads:
+                for part, encoder in encoders.items():
+                    encoder.save_pretrained(stage.folder / part)
+            files = [f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()]
+            # with that the checkpoints it was picked from are gone
+            stage.finish(
+                {"seconds": time.perf_counter() - began, "history": trained.history},
+                tuple(str(file.relative_to(stage.folder)) for file in files),
+            )
+        summary = stage.summary
+        assert summary is not None
+        first, *later = [row[QUALITY] for row in summary["history"]]
+        if first >= max(later):
+            log.warning(
+                "training %s: no step ranked held-out sets better; the starting weights are kept", name
+            )
+        loaded = [
+            models.trained(stage.folder / part, start, name if i == 0 else f"{name} {part}")
+            for i, part in enumerate(lesson.parts)
+        ]
+        return Learned(loaded, summary["history"], Cost(summary["seconds"]))
+
+
+class Trainer:
+    """A run's encoders, trained when they are first asked for.
+
+    Args:
+        config: what TST, EPR and CEIL are trained with, and the seed of training.
+        data: what they learn from.
+        models: the untrained encoder, and how texts become vectors.
+        learn: takes a lesson.
+        costs: the ledger that training is entered in.
+    """
+
+    def __init__(
+        self, config: RunConfig, data: Supervision, models: RunModels, learn: Learn, costs: dict[str, Cost]
+    ) -> None:
+        self.config, self.data, self.models, self.learn, self.costs = config, data, models, learn, costs
+        self._histories: dict[str, list[dict[str, float]]] = {}
 
     @cached_property
-    def _histories(self) -> dict[str, list[dict[str, float]]]:
-        """Of each training, once it has been asked for."""
-        return {}
+    def first(self) -> Trainer:
+        """The trainer whose seed is `data_seed`: its encoders draw the sets and set λ for all seeds."""
+        config = self.config
+        if config.seed == config.data_seed:
+            return self
+        return Trainer(replace(config, seed=config.data_seed), self.data, self.models, self.learn, self.costs)
 
     def encoders(self, source: str) -> Encoders:
-        """The encoders of `base`, `tst`, `epr` or `ceil`, trained if they are not on disk."""
+        """Return the encoders of `base`, `tst`, `epr` or `ceil`, trained if they are not on disk."""
         if source == "base":
-            return Encoders(self.base, self.base)
+            return Encoders(self.models.base, self.models.base)
         if source not in TRAINED:
             raise unknown_name("encoder source", source, ("base", *TRAINED))
-        if self.trained_by is not None:
-            return self.trained_by.encoders(source)
-        require_network(self.base)
+        require_network(self.models.base)
         return {"tst": lambda: self._tst, "epr": lambda: self._epr, "ceil": lambda: self._ceil}[source]()
 
     def history(self, source: str) -> list[dict[str, float]]:
-        """Of training `tst`, `epr` or `ceil`, trained if need be: the loss and the held-out ranking, row by row."""
+        """Return the loss and the held-out ranking of training `tst`, `epr` or `ceil`, one row an evaluation."""
         self.encoders(source)
-        return (self.trained_by or self)._histories[source]
+        return self._histories[source]
+
+    @cached_property
+    def ceil_config(self) -> CEILConfig:
+        """CEIL's configuration with λ as a number."""
+        config = self.config.ceil
+        if config.trade_off != "tuned":
+            return config
+        chosen = self.data.trade_off(config.initial, lambda: self.first.encoders(config.initial))
+        return replace(config, trade_off=chosen)
+
+    @cached_property
+    def ceil_scores(self) -> ScoredSets:
+        """CEIL's training queries and sets with the LM's scores; the same for all seeds of training."""
+        first = self.first
+        if first is not self:
+            return first.ceil_scores
+        config = self.ceil_config
+        return self.data.ceil(lambda: self.encoders(config.initial), config)
+
+    def score(self, data: TaskSupervision, source: str, shard: Shard | None = None) -> Rows:
+        """Return the LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
+
+        CEIL's sets come from EPR's encoder, so that EPR is trained first, by the first shard that gets there.
+
+        Args:
+            data: the trainer's own data.
+            source: epr or ceil.
+            shard: the part of the rows; all by default.
+        """
+        if source == "epr":
+            return data.scores(*data.candidates(self.config.epr), "EPR candidates", shard)[0]
+        if source != "ceil":
+            raise unknown_name("scores", source, ("epr", "ceil"))
+        config = self.first.ceil_config
+        sets = data.subsets(lambda: self.first.encoders(config.initial), config)
+        return data.scores(*sets, "CEIL subsets", shard)[0]
 
     @cached_property
     def _tst(self) -> Encoders:
-        scored = self.tst_scores
-        # what has the positive's very output is no negative; EPR's may be, as in the released code
-        _, groups = np.unique([example.output for example in self.inputs.context], return_inverse=True)
+        scored = self.data.tst
+        # an example with the positive's very output is no negative; EPR's may be, as in the released code
+        _, groups = np.unique([example.output for example in self.data.context], return_inverse=True)
         scores = np.array([row["output_similarity"] for row in scored.rows], np.float32)
         return self._of_singles("TST", scored, scores, "output_similarity", self.config.tst, groups)
 
     @cached_property
     def _epr(self) -> Encoders:
-        scored = self.epr_scores
-        return self._of_singles("EPR", scored, self.signal(scored.rows), self.config.signal, self.config.epr)
+        scored = self.data.epr
+        scores = self.data.signal(scored.rows)
+        return self._of_singles("EPR", scored, scores, self.config.signal, self.config.epr)
 
     def _of_singles(
         self,
@@ -73,100 +223,77 @@ class Training(Supervision):
         config: EPRConfig,
         groups: np.ndarray | None = None,
     ) -> Encoders:
-        """The encoder, of queries and examples both, that a retriever of single examples is trained to."""
+        """One encoder for queries and examples, trained on scores of single examples."""
         from ceil_jax.training.contrastive import train_epr
 
-        encoder = self.base
-        data = TrainingData(
-            self.inputs.seen(scored.instances), self.inputs.context, scored.candidates, scores
-        )
+        encoder, bank = self.models.base, self.data.context
+        data = TrainingData(self.data.seen(scored.instances), bank, scored.candidates, scores)
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             trained = train_epr(stage, encoder, data, config, self.config.seed, groups, name)
             return {"encoder": encoder.with_params(trained.params)}, trained
 
-        key = self._training_key(scored.stage, signal, encoder, replace(config, instances=0))
-        [query] = self._train(name, key, ("encoder",), train)
+        key = self._key(scored.stage, signal, encoder, config)
+        [query] = self._learned(name, key, ("encoder",), train, config, len(scored.instances))
         return Encoders(query, query)
 
     @cached_property
     def _ceil(self) -> Encoders:
         from ceil_jax.training.ceil import train_ceil
 
-        scored, config = self.ceil_scores, self._ceil_config
-        bank = self.inputs.context
+        scored, config = self.ceil_scores, self.ceil_config
+        bank = self.data.context
         encoder = self.encoders(config.initial).context
-        queries = self.inputs.seen(scored.instances)
-        seen = np.isin(scored.positions, self._learnt_from(config.initial))
+        queries = self.data.seen(scored.instances)
+        seen = np.isin(scored.positions, self.learnt_from(config.initial))
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
-            vectors = unit_rows(self.embed(encoder, [example.input for example in bank]))
-            data = TrainingData(queries, bank, scored.candidates, self.signal(scored.rows), seen)
+            vectors = unit_rows(self.models.embed(encoder, [example.input for example in bank]))
+            scores = self.data.signal(scored.rows)
+            data = TrainingData(queries, bank, scored.candidates, scores, seen)
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
-        key = self._training_key(scored.stage, self.config.signal, encoder, replace(config, instances=0))
-        key["seen"] = seen
-        names = ("query", "context") if config.train_context == "both" else ("query",)
-        query, *context = self._train("CEIL", key, names, train)
+        key = {**self._key(scored.stage, self.config.signal, encoder, config), "seen": seen}
+        parts = ("query", "context") if config.train_context == "both" else ("query",)
+        query, *context = self._learned("CEIL", key, parts, train, config, len(scored.instances))
         frozen = encoder if config.train_context == "frozen" else query
         return Encoders(query, context[0] if context else frozen)
 
-    def _learnt_from(self, source: str) -> np.ndarray:
-        """int [Q]: where the queries stand in the bank from which `base`, `tst` or `epr` learnt, the held-out ones
-        not among them."""
+    def learnt_from(self, source: str) -> np.ndarray:
+        """Return the bank positions of the queries that `base`, `tst` or `epr` learnt from, not those held out."""
         if source == "base":
             return np.array([], np.int32)
-        positions = (self.tst_scores if source == "tst" else self.epr_scores).positions
+        positions = (self.data.tst if source == "tst" else self.data.epr).positions
         return positions[split_held_out(len(positions), self.config.seed)[0]]
 
-    def _train(
+    def _learned(
         self,
         name: str,
         key: dict[str, Any],
-        parts: Sequence[str],
+        parts: tuple[str, ...],
         train: Callable[[Stage], tuple[dict[str, Encoder], Trained]],
+        config: EPRConfig | CEILConfig,
+        queries: int,
     ) -> list[Encoder]:
-        """The encoders that training leaves in its stage, trained if they are not there."""
-        with self.store.stage(name.lower(), key) as stage:
-            if stage.summary is None:
-                began = time.perf_counter()
-                encoders, trained = train(stage)
-                if stage.leads:
-                    for part, encoder in encoders.items():
-                        encoder.save_pretrained(stage.folder / part)
-                files = [
-                    f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()
-                ]
-                # with that the checkpoints it was picked from are gone
-                stage.finish(
-                    {"seconds": time.perf_counter() - began, "history": trained.history},
-                    tuple(str(file.relative_to(stage.folder)) for file in files),
-                )
-            assert stage.summary is not None
-            self.costs[f"training {name}"] = Cost(stage.summary["seconds"])
-            self._histories[name.lower()] = stage.summary["history"]
-            first, *later = [row[QUALITY] for row in stage.summary["history"]]
-            if first >= max(later):
-                log.warning(
-                    "training %s: no step ranked held-out sets better; the starting weights are kept", name
-                )
-            return [
-                self.models.trained(
-                    stage.folder / part, self.config.encoder, name.strip() if i == 0 else f"{name} {part}"
-                )
-                for i, part in enumerate(parts)
-            ]
+        learned = self.learn(Lesson(name, key, parts, train, config, queries, self.config.seed))
+        self.costs[f"training {name}"] = learned.cost
+        self._histories[name.lower()] = learned.history
+        return learned.encoders
 
-    def _training_key(self, scored: str, signal: str, encoder: Encoder, config: Any) -> dict[str, Any]:
-        # how many instances there are is in the scores already; the texts are where they are the inputs
+    def _key(
+        self, scores: str, signal: str, encoder: Encoder, config: EPRConfig | CEILConfig
+    ) -> dict[str, Any]:
+        # the texts are in the scores' key where they are the inputs
         as_is = self.config.text == self.config.context == "input"
-        texts = {} if as_is else {"texts": digest(list(self.inputs.context))}
+        texts = {} if as_is else {"texts": digest(list(self.data.context))}
         return {
             **texts,
-            "scores": scored,
+            "layout": LAYOUT,
+            "scores": scores,
             "signal": signal,
             "encoder": encoder.cached_as,
-            "config": config,
+            # the number of instances is in the scores' key
+            "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }

@@ -1,75 +1,139 @@
-"""What encoders are trained on: sets of examples for training queries, and what says how good each set is."""
+"""The training data of encoders: training queries, their candidate sets, and the score of each set."""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
-from typing import Self
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from ceil_jax.encoders.encoder import Encoder
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
+from ceil_jax.lm import load_lm
+from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Encoders, Models, Workspace
-from ceil_jax.pipeline.text_views import JoinedInputs
+from ceil_jax.pipeline.models import Encoders, RunModels, RunPrompts
+from ceil_jax.pipeline.search import Search, TextViews, shortlists
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.rows import Rows
+from ceil_jax.store.rows import Cost, Engine, Rows
 from ceil_jax.store.shards import Shard
+from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.training.candidates import CandidateSets, ScoredSets, epr_candidates, join_tasks
+from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.config import CEILConfig, EPRConfig
-from ceil_jax.training.samplers import ceil_candidates
+from ceil_jax.training.scoring import score_sets
 
 log = logging.getLogger(__name__)
 
 
-class Supervision(Workspace):
-    """A run's training queries with their candidates or subsets, and the scores of these.
+class Supervision(Protocol):
+    """What a trainer learns from: one task (`TaskSupervision`), or several (`compose.JointSupervision`)."""
+
+    @property
+    def tst(self) -> ScoredSets:
+        """TST's training queries and candidates, scored by the similarity of outputs."""
+
+    @property
+    def epr(self) -> ScoredSets:
+        """EPR's training queries and candidates, scored by the LM."""
+
+    @property
+    def context(self) -> Sequence[Example]:
+        """The bank as trained encoders see it."""
+
+    def seen(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """Training queries as retrievers see them."""
+
+    def ceil(self, initial: Callable[[], Encoders], config: CEILConfig) -> ScoredSets:
+        """CEIL's training queries and sets, scored by the LM."""
+
+    def trade_off(self, source: str, encoders: Callable[[], Encoders]) -> float:
+        """The tuned λ of an encoder."""
+
+    def signal(self, rows: Rows) -> np.ndarray:
+        """The scores that training ranks by, float32 [Q, M]."""
+
+
+class TaskSupervision:
+    """The training data of one task. It depends on `data_seed` and not on `seed`, so that runs that differ in `seed`
+    alone rank the same sets and the LM reads them once.
 
     Args:
-        trained_by: another run whose trained encoders this one takes instead of training its own: to see what they
-            are worth on this run's task or to its LM.
-        members: other runs on whose scores together this one trains, in place of its own: one retriever for all
-            their tasks. λ in training is the middle one of theirs, should it be tuned.
+        config: how many queries and sets there are, and the seed that draws them.
+        task: the bank that training queries are taken from.
+        models: the LM that scores, the encoder of outputs for TST.
+        views: the retrieval text.
+        prompts: the prompts that are scored.
+        search: finds candidates and draws sets.
+        store: keeps the scores.
+        costs: the ledger that scoring is entered in.
     """
 
     def __init__(
         self,
         config: RunConfig,
         task: Task,
-        models: Models | None = None,
-        trained_by: Self | None = None,
-        members: Sequence[Self] = (),
+        models: RunModels,
+        views: TextViews,
+        prompts: RunPrompts,
+        search: Search,
+        store: Store,
+        costs: dict[str, Cost],
     ) -> None:
-        super().__init__(config, task, models)
-        self.trained_by = trained_by
-        self.members = members
-        if members:
-            self.inputs = JoinedInputs(self.inputs, [member.inputs for member in members])
+        self.config, self.task, self.models, self.views = config, task, models, views
+        self.prompts, self.search, self.store, self.costs = prompts, search, store, costs
         self._trade_offs: dict[str, float] = {}
 
-    @abstractmethod
-    def encoders(self, source: str) -> Encoders:
-        """The encoders of `base`, `tst`, `epr` or `ceil`: subsets are drawn among what EPR's finds nearest."""
+    @cached_property
+    def order(self) -> np.ndarray:
+        """int [N]: bank positions in the order in which training takes its queries; tuning takes the last."""
+        return np.random.default_rng([self.config.data_seed, 3]).permutation(len(self.task.train))
+
+    def positions(self, count: int) -> np.ndarray:
+        """Return the bank positions of `count` training queries, int32, ascending; fewer queries are among more."""
+        return np.sort(self.order[:count]).astype(np.int32)
+
+    def instances(self, count: int) -> list[Example]:
+        """Return `count` training queries in bank order."""
+        return [self.task.train[i] for i in self.positions(count)]
+
+    @property
+    def context(self) -> Sequence[Example]:
+        """The bank as trained encoders see it."""
+        return self.views.context
+
+    def seen(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """Return training queries as retrievers see them."""
+        return self.views.seen(examples)
+
+    def candidates(self, config: EPRConfig) -> tuple[list[Example], CandidateSets]:
+        """Return training queries and their candidates, single examples."""
+        instances = self.instances(config.instances)
+        return instances, self.search.candidates(
+            self.views.seen(instances), self.views.bank, config.candidates
+        )
+
+    def subsets(
+        self, initial: Callable[[], Encoders], config: CEILConfig
+    ) -> tuple[list[Example], CandidateSets]:
+        """Return training queries and their candidate sets, drawn among what the initial encoder finds nearest."""
+        encoder = initial().context
+        instances = self.instances(config.instances)
+        seen = self.views.seen(instances)
+        return instances, self.search.subsets(encoder, self.context, seen, config, self.config.data_seed)
 
     @cached_property
-    def tst_scores(self) -> ScoredSets:
-        """TST's training queries and candidates, with how alike their outputs are in place of an LM's scores."""
-        if self.members:
-            return self._joined([member.tst_scores for member in self.members])
+    def tst(self) -> ScoredSets:
+        """TST's training queries and candidates; the similarity of outputs stands in place of an LM's scores."""
         from ceil_jax.training.contrastive import output_similarity
 
-        instances, proposal, _ = self._single_sets(self.config.tst)
+        instances, proposal = self.candidates(self.config.tst)
+        base, embed = self.models.base, self.models.embed
         similar = output_similarity(
-            unit_rows(self.embed(self.base, [query.output for query in instances])),
-            unit_rows(self.embed(self.base, [example.output for example in self.task.train])),
+            unit_rows(embed(base, [query.output for query in instances])),
+            unit_rows(embed(base, [example.output for example in self.task.train])),
             proposal.shortlist,
         )
         rows = Rows([{"output_similarity": row} for row in similar], [])
@@ -77,142 +141,112 @@ class Supervision(Workspace):
         return ScoredSets(instances, positions, proposal, rows, digest([similar, proposal.shortlist]))
 
     @cached_property
-    def epr_scores(self) -> ScoredSets:
+    def epr(self) -> ScoredSets:
         """EPR's training queries and candidates with the LM's scores."""
-        if self.members:
-            return self._joined([member.epr_scores for member in self.members])
-        instances, proposal, what = self._single_sets(self.config.epr)
+        instances, proposal = self.candidates(self.config.epr)
         positions = self.positions(self.config.epr.instances)
-        return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, what))
+        return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, "EPR candidates"))
 
-    @cached_property
-    def ceil_scores(self) -> ScoredSets:
-        """CEIL's training queries and subsets with the LM's scores; the same for all seeds of training.
+    def ceil(self, initial: Callable[[], Encoders], config: CEILConfig) -> ScoredSets:
+        """Return CEIL's training queries and sets with the LM's scores.
 
-        What is drawn, the shortlists included, is drawn by the run whose seed is `data_seed`, so that runs
-        that differ in `seed` alone rank the same subsets and the LM reads them once.
+        Args:
+            initial: gives the encoder that training starts from, which shortlists.
+            config: with λ as a number.
         """
-        if self.members:
-            return self._joined([member.ceil_scores for member in self.members])
-        if self._first_seed is not self:
-            return self._first_seed.ceil_scores
-        instances, proposal, what = self._ceil_sets
-        positions = self.positions(self.config.ceil.instances)
-        return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, what))
+        instances, proposal = self.subsets(initial, config)
+        positions = self.positions(config.instances)
+        return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, "CEIL subsets"))
 
-    def _joined(self, parts: Sequence[ScoredSets]) -> ScoredSets:
-        return join_tasks(parts, [len(member.task.train) for member in self.members])
+    def scores(
+        self, queries: Sequence[Example], proposal: CandidateSets, what: str, shard: Shard | None = None
+    ) -> tuple[Rows, str]:
+        """Return the LM's scores of candidate sets, and the name of their stage, which stands for all they depend on.
 
-    def score(self, source: str, shard: Shard | None = None) -> Rows:
-        """The LM's scores that training `epr` or `ceil` needs; a shard makes its part of them only.
-
-        CEIL's subsets come from EPR's encoder, so that EPR is trained first, by the first shard that gets there.
+        Args:
+            queries: Q queries.
+            proposal: their sets.
+            what: names the sets on the progress bar and in the ledger.
+            shard: the part of the rows to score; all by default.
         """
-        if source not in ("epr", "ceil"):
-            raise unknown_name("scores", source, ("epr", "ceil"))
-        sets = self._single_sets(self.config.epr) if source == "epr" else self._first_seed._ceil_sets
-        return self.scores(*sets, shard)[0]
+        key = {
+            **self.prompts.key,
+            "queries": digest(list(queries)),
+            "bank": self.prompts.bank_digest,
+            "shortlist": proposal.shortlist,
+            "subsets": np.ascontiguousarray(proposal.subsets),
+        }
+        builder = self.prompts.builder(queries)
+        with self.store.stage("scores", key, shard) as stage:
+            rows = score_sets(
+                stage,
+                queries,
+                self.task.train,
+                proposal,
+                self.models.lm,
+                builder,
+                fit=self.prompts.fit,
+                what=f"scoring {what}",
+                shard=shard,
+                engine=self._engine(queries, proposal, builder),
+            )
+            self.costs[f"scoring {what}"] = Cost(rows.seconds, rows.tokens)
+            return rows, stage.name
 
-    def _single_sets(self, config: EPRConfig) -> tuple[list[Example], CandidateSets, str]:
-        instances = self.instances(config.instances)
-        queries = self.inputs.seen(instances)
-        return (
-            instances,
-            epr_candidates(queries, self.inputs.bank, config.candidates),
-            "EPR candidates",
+    def _engine(
+        self, queries: Sequence[Example], proposal: CandidateSets, builder: PromptBuilder
+    ) -> Engine | None:
+        config = self.config
+        if config.engine == "local":
+            return None
+        from ceil_jax.training.ray_scoring import ScoringJob, actor_pool
+
+        load = partial(
+            load_lm,
+            config.lm,
+            dtype=config.dtype,
+            device_map=config.device_map,
+            endpoint=config.endpoint,
         )
-
-    @cached_property
-    def _ceil_sets(self) -> tuple[list[Example], CandidateSets, str]:
-        config = self._ceil_config
-        encoder = self.encoders(config.initial).context
-        instances = self.instances(config.instances)
-        return instances, self._propose(encoder, self.inputs.seen(instances), config), "CEIL subsets"
-
-    @cached_property
-    def _first_seed(self) -> Self:
-        """This run with the seed that subsets are drawn by."""
-        if self.config.seed == self.config.data_seed:
-            return self
-        first = self.sibling(replace(self.config, seed=self.config.data_seed))
-        # one ledger: what its stages cost belongs to the run that asked for them
-        first.costs = self.costs
-        first.inputs = self.inputs
-        # the λ of another run's encoders is that of its first seed's
-        first.trained_by = self.trained_by and self.trained_by._first_seed
-        first.members = [member._first_seed for member in self.members]
-        return first
-
-    def sibling(self, config: RunConfig) -> Self:
-        """A run of another configuration on the same task with the same models."""
-        return type(self)(config, self.task, self.models)
-
-    @cached_property
-    def _ceil_config(self) -> CEILConfig:
-        """With λ as a number."""
-        config = self.config.ceil
-        if config.trade_off != "tuned":
-            return config
-        if self.members:
-            given = [float(member._ceil_config.trade_off) for member in self.members]
-            return replace(config, trade_off=sorted(given)[len(given) // 2])
-        return replace(config, trade_off=self.tuned_trade_off(config.initial))
-
-    def _propose(self, encoder: Encoder, queries: Sequence[Example], config: CEILConfig) -> CandidateSets:
-        bank = self.inputs.context
-        if not config.size <= min(config.shortlist, len(bank) - 1):
-            raise UserError(
-                f"--ceil.size {config.size}: subsets are drawn from {min(config.shortlist, len(bank) - 1)} examples; "
-                "lower it or raise --ceil.shortlist"
-            )
-
-        def embedded(examples: Sequence[Example]) -> np.ndarray:
-            return unit_rows(self.embed(encoder, [example.input for example in examples]))
-
-        retrieved = self.nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
-        fewest = min(map(len, retrieved))
-        if fewest < config.size:
-            raise UserError(
-                f"--index {self.config.index} found {fewest} neighbours of a training query where subsets have "
-                f"{config.size} examples; use --index exact"
-            )
-        return ceil_candidates(
+        task = self.task
+        job = ScoringJob(
+            load,
+            self.models.lm.name,
             queries,
-            bank,
-            _shortlists(retrieved),
-            _padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
-            lambda: (embedded(queries), embedded(bank)),
-            config,
-            self.config.data_seed,
+            task.train,
+            proposal,
+            task.template,
+            builder.reserve,
+            task.few_shot,
+            self.prompts.fit,
         )
+        return actor_pool(job, config.actors)
 
-    def tuned_trade_off(self, source: str) -> float:
-        """λ for an encoder: the one whose MAP sets the LM likes best, on queries of the bank.
+    def trade_off(self, source: str, encoders: Callable[[], Encoders]) -> float:
+        """Return the tuned λ of an encoder: the one whose MAP sets the LM likes best, on queries of the bank.
 
-        Seeds share the λ of the first one's encoder.
+        Args:
+            source: base, tst, epr or ceil, the encoder's name.
+            encoders: gives the encoders of the first seed, whose λ all seeds share.
         """
-        if self._first_seed is not self:
-            return self._first_seed.tuned_trade_off(source)
         if source not in self._trade_offs:
-            self._trade_offs[source] = self._best_trade_off(source)
+            self._trade_offs[source] = self._best_trade_off(source, encoders())
         return self._trade_offs[source]
 
-    def _best_trade_off(self, source: str) -> float:
+    def _best_trade_off(self, source: str, encoders: Encoders) -> float:
         from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES, best_trade_off, map_sets
 
-        encoders = self.encoders(source)
-        bank = self.inputs.bank if source == "base" else self.inputs.context
-        # the end of the order that training takes its queries from the beginning of
+        bank = self.views.bank if source == "base" else self.context
+        # training takes its queries from the beginning of the order, tuning from its end
         asked = [self.task.train[i] for i in np.sort(self.order[-TUNING_QUERIES:])]
-        queries = self.inputs.seen(asked)
-        retrieved = self.nearest(encoders, bank, queries, self.config.shortlist)
-        shortlist = _shortlists(retrieved)
+        queries, embed = self.views.seen(asked), self.models.embed
+        shortlist = shortlists(self.search.nearest(encoders, bank, queries, self.config.shortlist))
         proposal = map_sets(
-            unit_rows(self.embed(encoders.query, [query.input for query in queries])),
-            unit_rows(self.embed(encoders.context, [example.input for example in bank])),
+            unit_rows(embed(encoders.query, [query.input for query in queries])),
+            unit_rows(embed(encoders.context, [example.input for example in bank])),
             shortlist,
             self.config.shots,
-            self.limit(asked, shortlist),
+            self.prompts.limit(asked, shortlist),
         )
         rows, _ = self.scores(asked, proposal, f"λ of {source}")
         chosen = best_trade_off(np.array([row.get("choice", row["log_prob"]) for row in rows]))
@@ -220,20 +254,12 @@ class Supervision(Workspace):
         return chosen
 
     def signal(self, rows: Rows) -> np.ndarray:
-        """float32 [Q, M]: the column of scores that training ranks by."""
+        """Return the scores that training ranks by, float32 [Q, M].
+
+        Raises:
+            UserError: `--signal choice` on a task without choices.
+        """
         signal = self.config.signal
         if not all(signal in row for row in rows):
             raise UserError(f"--signal {signal}: {self.task.name} has no choices; use log_prob")
         return np.array([row[signal] for row in rows], np.float32)
-
-
-def _shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
-    """int32 [Q, n]: bank positions, −1 where an approximate index found fewer than for another query."""
-    return _padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
-
-
-def _padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> np.ndarray:
-    out = np.full((len(rows), max(map(len, rows))), empty, dtype)
-    for place, row in zip(out, rows, strict=True):
-        place[: len(row)] = row
-    return out

@@ -10,4 +10,7 @@
 - `page`, `browser`: the page itself, and the data of its browser of examples
 - `plots`, `closeup`: drawing functions, and the figure of a comparison
 - `dry_run`: the stages, tokens and time that an experiment would take
+- `stand_ins`: what a dry run works with: an LM that counts, a store that only looks, guesses
+- `diagnosis`: why a learned set is or is not better than top-k
+- `latency`: how long the steps of retrieval take, and how far down the ranking a choice reaches
 """

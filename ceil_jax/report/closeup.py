@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.compare import Comparison
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
@@ -26,7 +26,7 @@ class _Candidates(NamedTuple):
     sets: dict[str, list[int]]
 
 
-def closeup(pipeline: Pipeline, comparison: Comparison) -> bytes:
+def closeup(pipeline: Run, comparison: Comparison) -> bytes:
     """Return a PNG of the scores and, if a method uses an encoder, of a query on which two methods differ.
 
     Args:
@@ -51,7 +51,7 @@ def _telling_query(comparison: Comparison) -> int:
     return int(np.argmax(comparison.evaluations[last].scores > comparison.evaluations[first].scores))
 
 
-def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _Candidates:
+def _view(pipeline: Run, comparison: Comparison, query: Example) -> _Candidates:
     """Return the query's nearest examples, their kernel, and the sets of two methods among them."""
     import jax.numpy as jnp
 
@@ -63,7 +63,7 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _Candid
     encoders = pipeline.encoders(method.encoder or "base")
     bank = pipeline.bank_of(method)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
-    vector = unit_rows(encoders.query.encode([pipeline.inputs.seen([query])[0].input]))
+    vector = unit_rows(encoders.query.encode([pipeline.views.seen([query])[0].input]))
     _, near = top_k(vector, items, min(_SHOWN, len(bank)), np.array([-1], np.int32))
     chosen = {
         method: [r.position for r in pipeline.retrieve(method, [query])[0]]
@@ -84,7 +84,7 @@ def _view(pipeline: Pipeline, comparison: Comparison, query: Example) -> _Candid
     return _Candidates(vector[0], items[positions], positions, kernel, sets)
 
 
-def _figure(pipeline: Pipeline, comparison: Comparison, view: _Candidates | None) -> bytes:
+def _figure(pipeline: Run, comparison: Comparison, view: _Candidates | None) -> bytes:
     from ceil_jax.report.plots import draw_kernel, draw_plane, draw_scores, image, panels
 
     figure, axes = panels(1 if view is None else 3, 5.3, 4.8)

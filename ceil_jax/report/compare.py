@@ -9,7 +9,7 @@ from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, paired
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.store.rows import Cost
 
@@ -106,7 +106,7 @@ class Comparison:
         return Table(_CSV_COLUMNS, rows).csv()
 
 
-def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
+def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
     """Evaluate the methods one after the other on the task's validation examples."""
     evaluations = {method: pipeline.evaluate(method) for method in methods}
     costs = pipeline.costs
@@ -147,7 +147,7 @@ def compare(pipeline: Pipeline, methods: Sequence[str]) -> Comparison:
         differences,
         dict(costs),
         evaluations,
-        pipeline.inputs.report(methods),
+        pipeline.views.report(methods),
     )
 
 

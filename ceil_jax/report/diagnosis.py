@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
@@ -55,7 +56,7 @@ class Diagnosis(NamedTuple):
     """That of the best-scored of each one's subsets: an oracle, the LM has seen the answer."""
 
 
-def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
+def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
     """Of a run that has trained CEIL.
 
     Args:
@@ -68,11 +69,14 @@ def diagnose(pipeline: Pipeline, methods: Sequence[str]) -> Diagnosis:
         raise UserError(
             "the LM scores whole sets, the most similar example last: diagnose without --token-budget and --order"
         )
-    scored, scores = pipeline.ceil_scores, pipeline.signal(pipeline.ceil_scores.rows)
+    scored, scores = (
+        pipeline.trainer.ceil_scores,
+        pipeline.training_data.signal(pipeline.trainer.ceil_scores.rows),
+    )
     some = range(min(AGAIN, len(scores)))
     again = _reordered(pipeline, scored.instances[: len(some)], scored.candidates)
-    tau = [float(kendall_tau(scores[i], again[i])) for i in some]
-    first, *later = [row[QUALITY] for row in pipeline.history("ceil")]
+    tau = [_tau(scores[i], again[i]) for i in some]
+    first, *later = [row[QUALITY] for row in pipeline.trainer.history("ceil")]
     validation = _validation_scores(pipeline, methods)
     right = np.stack([pipeline.evaluate(method).scores for method in methods])
     ceil, ceil_topk, topk = (methods.index(name) for name in ("ceil", "ceil_topk", "topk"))
@@ -131,10 +135,14 @@ def mean_of_subsets(values: np.ndarray, subsets: np.ndarray) -> np.ndarray:
 
 
 def _mean_tau(scores: np.ndarray, values: np.ndarray) -> float:
-    return float(np.mean([kendall_tau(row, score) for row, score in zip(values, scores, strict=True)]))
+    return float(np.mean([_tau(row, score) for row, score in zip(values, scores, strict=True)]))
 
 
-def _output_similarity(pipeline: Pipeline, scored: ScoredSets) -> np.ndarray:
+def _tau(values: np.ndarray, scores: np.ndarray) -> float:
+    return float(kendall_tau(jnp.asarray(values), jnp.asarray(scores)))
+
+
+def _output_similarity(pipeline: Run, scored: ScoredSets) -> np.ndarray:
     queries, bank = (
         unit_rows(pipeline.embed(pipeline.base, [example.output for example in examples]))
         for examples in (scored.instances, pipeline.task.train)
@@ -166,7 +174,7 @@ def agreement(scores: np.ndarray, right: np.ndarray) -> float:
     return float(0.5 + 0.5 * (better * higher).sum() / pairs) if pairs else 0.5
 
 
-def _reordered(pipeline: Pipeline, queries: Sequence[Example], proposal: CandidateSets) -> np.ndarray:
+def _reordered(pipeline: Run, queries: Sequence[Example], proposal: CandidateSets) -> np.ndarray:
     """float [Q, M]: the same subsets' scores with their examples in a drawn order instead of the nearest last."""
     # prompts are ordered by place in the shortlist, so shuffling the shortlist shuffles the prompts
     rng = np.random.default_rng([pipeline.config.data_seed, 5])
@@ -176,11 +184,13 @@ def _reordered(pipeline: Pipeline, queries: Sequence[Example], proposal: Candida
         row[new] = row.copy()
         places[...] = np.sort(np.append(new, len(row))[places], axis=1)
         places[places == len(row)] = -1
-    rows, _ = pipeline.scores(queries, CandidateSets(shortlist, subsets), "subsets in another order")
-    return pipeline.signal(rows)
+    rows, _ = pipeline.training_data.scores(
+        queries, CandidateSets(shortlist, subsets), "subsets in another order"
+    )
+    return pipeline.training_data.signal(rows)
 
 
-def _validation_scores(pipeline: Pipeline, methods: Sequence[str]) -> np.ndarray:
+def _validation_scores(pipeline: Run, methods: Sequence[str]) -> np.ndarray:
     """float [methods, Q]: the score of the prompt with which each method has each validation query answered."""
     queries, k = pipeline.task.validation, pipeline.config.shots
     shortlist = np.full((len(queries), len(methods) * k), -1, np.int32)
@@ -190,12 +200,14 @@ def _validation_scores(pipeline: Pipeline, methods: Sequence[str]) -> np.ndarray
             nearest = sorted(picks, key=lambda pick: -pick.relevance)
             shortlist[row, at * k : at * k + len(picks)] = [pick.position for pick in nearest]
             subsets[row, at, : len(picks)] = np.arange(at * k, at * k + len(picks))
-    rows, _ = pipeline.scores(queries, CandidateSets(shortlist, subsets), "the methods' prompts")
-    return pipeline.signal(rows).T
+    rows, _ = pipeline.training_data.scores(
+        queries, CandidateSets(shortlist, subsets), "the methods' prompts"
+    )
+    return pipeline.training_data.signal(rows).T
 
 
 def _metric_of_subsets(
-    pipeline: Pipeline, queries: Sequence[Example], proposal: CandidateSets, chosen: Sequence[int]
+    pipeline: Run, queries: Sequence[Example], proposal: CandidateSets, chosen: Sequence[int]
 ) -> float:
     """The metric, in percent, of the first queries answered with one of their subsets each."""
     asked, bank = queries[: len(chosen)], pipeline.task.train

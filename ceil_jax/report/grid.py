@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +13,13 @@ import numpy as np
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, over_seeds, paired
+from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED
-from ceil_jax.pipeline.models import KEPT, Models
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.models import KEPT, Kept, Models
+from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
 
@@ -125,29 +127,40 @@ def summary(
 
 
 class Grid:
-    """Runs that share models, tasks and stages."""
+    """Runs that share models, tasks and stages.
 
-    def __init__(self, models: Models | None = None, make: Callable[..., Pipeline] = Pipeline) -> None:
+    Args:
+        models: the LMs and encoders of all runs.
+        make: (config, task, models, trainer) → run.
+    """
+
+    def __init__(self, models: Models | None = None, make: Callable[..., Run] = open_run) -> None:
         self.models = models or Models()
         self._make = make
+        self._runs: Kept[Run] = Kept(KEPT)
+        self._trainers: Kept[Trainer] = Kept(KEPT)
+        self._evaluations: Kept[Evaluation] = Kept()
 
-    @cache  # noqa: B019  a grid lives as long as its process
     def task(self, config: RunConfig) -> Task:
-        """The configuration's task, as `ceil-jax compare` loads it."""
+        """Return the configuration's task, as `ceil-jax compare` loads it."""
         return _task(config.task, config.data_dir, config.limit, config.bank_limit, config.data_seed)
 
-    @lru_cache(maxsize=KEPT)  # noqa: B019
-    def pipeline(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Pipeline:
-        """The run of a configuration, with encoders of its own or of those it is trained by."""
-        other = self._trainer(trained_by) if trained_by else None
-        return self._make(config, self.task(config), self.models, other)
+    def run_of(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Run:
+        """Return the run of a configuration, with encoders of its own or of the runs it is trained by."""
 
-    @lru_cache(maxsize=KEPT)  # noqa: B019
-    def _trainer(self, configs: tuple[RunConfig, ...]) -> Pipeline:
-        members = [self.pipeline(config) for config in configs]
-        if len(members) == 1:
-            return members[0]
-        return self._make(configs[0], self.task(configs[0]), self.models, None, members)
+        def opened() -> Run:
+            return self._make(config, self.task(config), self.models, self._trainer(trained_by))
+
+        return self._runs.get((config, trained_by), opened)
+
+    def _trainer(self, configs: tuple[RunConfig, ...]) -> Trainer | None:
+        if not configs:
+            return None
+        if len(configs) == 1:
+            return self.run_of(configs[0]).trainer
+        return self._trainers.get(
+            configs, lambda: joint_trainer([self.run_of(config).trainer for config in configs])
+        )
 
     def applies(self, entry: Entry) -> bool:
         """Whether its task has as many training examples as it is about."""
@@ -157,11 +170,10 @@ class Grid:
         """The cell's evaluation, computed the first time."""
         if cell.method not in METHODS:
             raise unknown_name("method", cell.method, METHODS)
-        return self._evaluate(cell.essential())
-
-    @cache  # noqa: B019
-    def _evaluate(self, cell: Cell) -> Evaluation:
-        return self.pipeline(cell.config, cell.trained_by).evaluate(cell.method)
+        own = cell.essential()
+        return self._evaluations.get(
+            own, lambda: self.run_of(own.config, own.trained_by).evaluate(own.method)
+        )
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
         """The entry's number: every seed where there is training, one run where there is none."""
@@ -169,8 +181,8 @@ class Grid:
         used = seeds if cell.trains else seeds[:1]
         runs = [cell.seeded(seed).essential() for seed in used]
         results = [self.evaluate(run) for run in runs]
-        pipeline = self.pipeline(runs[0].config, runs[0].trained_by)
-        return summary(entry, pipeline.lm.name, used, results, pipeline.task.metric)
+        run = self.run_of(runs[0].config, runs[0].trained_by)
+        return summary(entry, run.lm.name, used, results, run.task.metric)
 
     def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:
         """All entries, task by task; a task that fails takes none of the others with it.

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.retrieval.embedded_bank import unit_rows
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Latency(NamedTuple):
     map: float
 
 
-def measure_latency(pipeline: Pipeline, method: str) -> Latency:
+def measure_latency(pipeline: Run, method: str) -> Latency:
     """Of a method that ends in MAP, for its shortlist n and K examples, the bank's vectors at hand."""
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
@@ -36,7 +36,7 @@ def measure_latency(pipeline: Pipeline, method: str) -> Latency:
     assert entry.needs.ends_in_map and entry.encoder is not None
     config, encoders, bank = pipeline.config, pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
-    texts = [example.input for example in pipeline.inputs.seen(pipeline.task.validation)]
+    texts = [example.input for example in pipeline.views.seen(pipeline.task.validation)]
     vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
     n = min(max(config.shortlist, config.shots), len(bank))
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
@@ -56,14 +56,16 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, float(np.median(seconds))
 
 
-def chosen_ranks(pipeline: Pipeline, method: str) -> list[int]:
+def chosen_ranks(pipeline: Run, method: str) -> list[int]:
     """The rank by similarity to its query, from 1, of every example the method chooses for the task's queries."""
     entry = METHODS[method]
     assert entry.encoder is not None
     queries = pipeline.task.validation
-    seen = pipeline.inputs.seen(queries)
+    seen = pipeline.views.seen(queries)
     encoders, bank = pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
-    near = pipeline.nearest(encoders, bank, seen, max(pipeline.config.shortlist, pipeline.config.shots))
+    near = pipeline.search.nearest(
+        encoders, bank, seen, max(pipeline.config.shortlist, pipeline.config.shots)
+    )
     chosen = pipeline.retrieve(method, queries)
     ranks = []
     for picks, nearest in zip(chosen, near, strict=True):

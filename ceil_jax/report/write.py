@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.records import StoredRecord, read_records
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.closeup import closeup
 from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import Figure, render
@@ -35,9 +35,7 @@ class Files(NamedTuple):
     figure: Path
 
 
-def write_report(
-    folder: Path, pipeline: Pipeline, comparison: Comparison, megabytes: float = MEGABYTES
-) -> Files:
+def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes: float = MEGABYTES) -> Files:
     """Write `report.html`, self-contained, and `report.png`, `results.csv` and `results.md` beside it.
 
     With several processes all must call it; the first one writes.

@@ -172,12 +172,6 @@ def retriever_named(name: str) -> Registered:
     return known[name]
 
 
-def check_trade_off(trade_off: float, name: str = "trade_off") -> None:
-    """Raise a UserError unless λ of the conditional kernel is above 0; `name` is what the user calls it."""
-    if not trade_off > 0:
-        raise UserError(f"{name} is {trade_off}: λ has to be above 0")
-
-
 def build_retriever(
     name: str,
     bank: Sequence[Example],
@@ -241,8 +235,8 @@ def build_retriever(
         )
     if needs.skills != "none" and rewrite is None:
         raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
-    if needs.trade_off == "tunable":
-        check_trade_off(trade_off)
+    if needs.trade_off == "tunable" and not trade_off > 0:
+        raise UserError(f"trade_off is {trade_off}: λ has to be above 0")
     given = Given(
         encoder=encoder,
         query_encoder=query_encoder,

@@ -49,7 +49,7 @@ class CeilSelector(Pretrained):
         output_key: str = "output",
         **settings: Unpack[Settings],
     ) -> CeilSelector:
-        """Make a selector from examples and an encoder; `pipeline.Pipeline.selector` makes trained ones.
+        """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained ones.
 
         Args:
             examples: Examples or {"input": …, "output": …}; other keys than id, choices and references are

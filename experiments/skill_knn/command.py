@@ -19,7 +19,7 @@ from ceil_jax.tasks import task_spec
 
 if TYPE_CHECKING:
     from ceil_jax.pipeline.models import Models
-    from ceil_jax.pipeline.run import Pipeline
+    from ceil_jax.pipeline.run import Run
     from skill_knn.comparison import SkillComparison
 
 Config = Annotated[RunConfig, tyro.conf.arg(name="")]
@@ -152,9 +152,9 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
     return command(name, run, arguments, SKILL_SCALES)
 
 
-def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[str]) -> Pipeline:
+def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[str]) -> Run:
+    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.methods import METHODS
-    from ceil_jax.pipeline.run import Pipeline
     from ceil_jax.tasks.load import load_task
 
     for method in retriever:
@@ -167,7 +167,7 @@ def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[
     loaded = load_task(
         task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
     )
-    return Pipeline(replace(config, task=task), loaded, models)
+    return open_run(replace(config, task=task), loaded, models)
 
 
 def _drawn(tables: Sequence[SkillComparison]) -> bytes:

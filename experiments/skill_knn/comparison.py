@@ -14,10 +14,11 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value
 from ceil_jax.skills.sketches import SKETCHES
 from ceil_jax.tasks.example import Task
@@ -139,7 +140,7 @@ _MEASURES = {
 
 
 def compare_skills(
-    pipeline: Pipeline, methods: Sequence[str], *, seeds: int = 3, answer: bool = True
+    pipeline: Run, methods: Sequence[str], *, seeds: int = 3, answer: bool = True
 ) -> SkillComparison:
     """Run every method on the pipeline's task: random with several seeds, Skill-KNN's base with each order.
 
@@ -186,7 +187,7 @@ def compare_skills(
     )
 
 
-def repeats(pipeline: Pipeline, method: str, seeds: int) -> Iterator[Pipeline]:
+def repeats(pipeline: Run, method: str, seeds: int) -> Iterator[Run]:
     """Yield the runs of a method: one for each seed of random or order of Skill-KNN's base, else the given one."""
     config = pipeline.config
     variants: dict[str, Callable[[], list[RunConfig]]] = {
@@ -200,10 +201,8 @@ def repeats(pipeline: Pipeline, method: str, seeds: int) -> Iterator[Pipeline]:
         yield pipeline
         return
     for variant in variants[method]():
-        repeat = Pipeline(variant, pipeline.task, pipeline.models)
-        if pipeline.inputs.orders(method):
-            repeat.inputs.rewriter = pipeline.inputs.rewriter
-        yield repeat
+        rewriter = pipeline.views.rewriter if pipeline.views.orders(method) else None
+        yield open_run(variant, pipeline.task, pipeline.models.models, rewriter=rewriter)
 
 
 def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
@@ -214,11 +213,11 @@ def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
     return RepeatedScore(float(values.mean()), sd, bootstrap_interval(by_query))
 
 
-def _notes(pipeline: Pipeline, methods: Sequence[str]) -> Iterator[str]:
+def _notes(pipeline: Run, methods: Sequence[str]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
-    if not any(pipeline.inputs.orders(method) for method in methods):
+    if not any(pipeline.views.orders(method) for method in methods):
         return
-    costs = pipeline.inputs.rewriter.costs
+    costs = pipeline.views.rewriter.costs
     seconds, tokens = sum(cost.seconds for cost in costs), sum(cost.tokens for cost in costs)
-    yield pipeline.inputs.report(methods)
+    yield pipeline.views.report(methods)
     yield f"Rewriting bank and queries took {seconds:,.0f} s and {tokens:,} LM tokens."

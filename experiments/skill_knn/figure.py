@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.plots import GREY, ORANGE, image, panels
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.skills.gold import DESCRIPTIONS
@@ -15,7 +15,7 @@ from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane
 
 
-def draw_spaces(pipeline: Pipeline, *, gold: bool = False) -> bytes:
+def draw_spaces(pipeline: Run, *, gold: bool = False) -> bytes:
     """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in orange.
 
     Args:
@@ -36,7 +36,7 @@ def draw_spaces(pipeline: Pipeline, *, gold: bool = False) -> bytes:
     def skills(examples: Sequence[Example]) -> list[str]:
         if gold:
             return [DESCRIPTIONS[task.language](example.output) for example in examples]
-        rewritten = pipeline.inputs.rewrite([example.input for example in examples], [order])
+        rewritten = pipeline.views.rewrite([example.input for example in examples], [order])
         return [skill for [skill] in rewritten]
 
     sides: dict[str, Callable[[Sequence[Example]], list[str]]] = {

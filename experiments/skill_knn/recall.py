@@ -9,14 +9,14 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Table, Value
 from skill_knn.analysis import recall_at
 
 RANKS = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
-def sample(pipeline: Pipeline, method: str, count: int, temperature: float) -> list[list[str]]:
+def sample(pipeline: Run, method: str, count: int, temperature: float) -> list[list[str]]:
     """Sample answers to each query, with the examples that greedy answering used.
 
     Samples are kept on disk, one round of all queries at a time, so that more rounds continue from there.
@@ -66,7 +66,7 @@ def sample(pipeline: Pipeline, method: str, count: int, temperature: float) -> l
     return [list(answers) for answers in zip(*rounds, strict=True)]
 
 
-def recall_table(pipeline: Pipeline, methods: Sequence[str], count: int, temperature: float) -> str:
+def recall_table(pipeline: Run, methods: Sequence[str], count: int, temperature: float) -> str:
     """Return a Markdown table of each method's recall, in percent, at the RANKS up to `count`.
 
     Args:

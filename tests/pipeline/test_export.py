@@ -7,8 +7,8 @@ import pytest
 from films import SMALL, TASK
 
 from ceil_jax import CeilSelector, UserError
-from ceil_jax.pipeline.export import export
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.compose import open_run
+from ceil_jax.pipeline.export import export, selector_of
 from ceil_jax.tasks.load import load_file
 
 FAST = replace(SMALL.ceil, initial="base", epochs=4, learning_rate=0.05, train_context="both")
@@ -18,10 +18,10 @@ FAST = replace(SMALL.ceil, initial="base", epochs=4, learning_rate=0.05, train_c
 def trained(tmp_path_factory):
     """A run of CEIL whose query and context encoders both learned, exported before and after it was measured."""
     root = tmp_path_factory.mktemp("export")
-    pipeline = Pipeline(replace(SMALL, ceil=FAST, out=root / "runs"), TASK)
+    pipeline = open_run(replace(SMALL, ceil=FAST, out=root / "runs"), TASK)
     said = [export(pipeline, "ceil", root / "selector")]
     value = pipeline.evaluate("ceil").value
-    said.append(export(Pipeline(pipeline.config, TASK), "ceil", root / "selector", license="mit"))
+    said.append(export(open_run(pipeline.config, TASK), "ceil", root / "selector", license="mit"))
     return pipeline, root / "selector", said, value
 
 
@@ -59,7 +59,7 @@ def test_the_card_has_the_runs_metrics(trained):
 
 def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path):
     config = replace(SMALL, context="example", ceil=FAST, out=tmp_path / "runs")
-    pipeline = Pipeline(config, TASK)
+    pipeline = open_run(config, TASK)
     export(pipeline, "ceil", tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     texts = [f"{example.input} {example.output}" for example in TASK.train[:2]]
@@ -71,7 +71,7 @@ def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path):
         by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
         assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
     # an encoder as loaded sees inputs alone, in a run and so in its selector
-    assert pipeline.selector("dpp").context == "input"
+    assert selector_of(pipeline, "dpp").context == "input"
 
 
 def test_a_text_alone_is_a_query_to_a_selector_of_a_users_file(tmp_path):
@@ -81,7 +81,7 @@ def test_a_text_alone_is_a_query_to_a_selector_of_a_users_file(tmp_path):
     task = load_file(
         file, input="text", output="label", template="{text} It is {output}", choices=("bad", "good")
     )
-    export(Pipeline(replace(SMALL, out=tmp_path / "runs"), task), "dpp", tmp_path / "selector")
+    export(open_run(replace(SMALL, out=tmp_path / "runs"), task), "dpp", tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     selector.add([{"input": "a new film", "output": "good"}])
     chosen = selector.select("a new film", k=2)
@@ -90,12 +90,12 @@ def test_a_text_alone_is_a_query_to_a_selector_of_a_users_file(tmp_path):
 
 
 def test_an_encoder_as_loaded_needs_no_lm(tmp_path):
-    pipeline = Pipeline(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), TASK)
+    pipeline = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), TASK)
     assert "DPP-MAP on films, 60 examples" in export(pipeline, "dpp", tmp_path / "selector")
 
 
 def test_what_cannot_be_exported(tmp_path):
-    pipeline = Pipeline(replace(SMALL, out=tmp_path / "runs"), TASK)
+    pipeline = open_run(replace(SMALL, out=tmp_path / "runs"), TASK)
     (tmp_path / "letter").write_text("dear")
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "letter").write_text("dear")
@@ -104,6 +104,6 @@ def test_what_cannot_be_exported(tmp_path):
             export(pipeline, "dpp", folder)
     with pytest.raises(UserError, match=r"unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
         export(pipeline, "topk", tmp_path / "new")
-    skills = Pipeline(replace(SMALL, text="skill", out=tmp_path / "runs"), TASK)
+    skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), TASK)
     with pytest.raises(UserError, match="a selector embeds inputs as they are"):
         export(skills, "dpp", tmp_path / "new")

@@ -9,8 +9,9 @@ import pytest
 from films import SMALL, TASK, film
 
 from ceil_jax.errors import UserError
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
 from ceil_jax.tasks.example import Example, Task, Template
@@ -27,7 +28,7 @@ NAMES = [
 def finished(tmp_path_factory):
     """A run of every method, its folder and its table."""
     out = tmp_path_factory.mktemp("runs")
-    pipeline = Pipeline(replace(SMALL, out=out), TASK)
+    pipeline = open_run(replace(SMALL, out=out), TASK)
     return pipeline, compare(pipeline, NAMES)
 
 
@@ -59,7 +60,7 @@ def test_costs_are_counted_where_they_arise(finished):
 
 def test_a_second_run_computes_nothing(finished, monkeypatch):
     pipeline, table = finished
-    again = Pipeline(pipeline.config, TASK)
+    again = open_run(pipeline.config, TASK)
     for name in ("log_likelihood", "choice_log_likelihood", "choose", "generate"):
         monkeypatch.setattr(type(again.lm), name, lambda *a, **k: pytest.fail("the LM was asked again"))
     monkeypatch.setattr("ceil_jax.training.contrastive.train_epr", lambda *a: pytest.fail("trained again"))
@@ -73,7 +74,7 @@ def test_a_second_run_computes_nothing(finished, monkeypatch):
 def test_a_change_recomputes_only_what_depends_on_it(finished, monkeypatch):
     pipeline, _ = finished
     config = replace(pipeline.config, ceil=replace(SMALL.ceil, loss="info_nce", learning_rate=1e-3))
-    changed = Pipeline(config, TASK)
+    changed = open_run(config, TASK)
     monkeypatch.setattr(
         type(changed.lm), "choice_log_likelihood", lambda *a: pytest.fail("subsets were scored again")
     )
@@ -90,7 +91,7 @@ def test_a_change_recomputes_only_what_depends_on_it(finished, monkeypatch):
 def test_whose_encoder_the_examples_have(finished, moved_for_trained, train_context, different):
     pipeline, _ = finished
     ceil = replace(SMALL.ceil, train_context=train_context, learning_rate=3e-3)
-    query, context = Pipeline(replace(pipeline.config, ceil=ceil), TASK).encoders("ceil")
+    query, context = open_run(replace(pipeline.config, ceil=ceil), TASK).encoders("ceil")
     epr = pipeline.encoders("epr").query
     assert len({query.fingerprint, context.fingerprint, epr.fingerprint}) == different
     assert query.fingerprint != epr.fingerprint
@@ -101,49 +102,51 @@ def test_whose_encoder_the_examples_have(finished, moved_for_trained, train_cont
 def test_k_dpp_subsets_and_base_initialisation(finished):
     pipeline, _ = finished
     ceil = replace(SMALL.ceil, sampler="k_dpp", initial="base", epochs=1)
-    changed = Pipeline(replace(pipeline.config, signal="choice", ceil=ceil), TASK)
+    changed = open_run(replace(pipeline.config, signal="choice", ceil=ceil), TASK)
     assert len(changed.evaluate("ceil").rows) == 30
     assert "training CEIL" in changed.costs and "training EPR" not in changed.costs
-    uniform = Pipeline(replace(changed.config, ceil=replace(ceil, sampler="random")), TASK)
-    ours, theirs = (run._ceil_sets[1] for run in (changed, uniform))
+    uniform = open_run(replace(changed.config, ceil=replace(ceil, sampler="random")), TASK)
+    ours, theirs = (run.trainer.ceil_scores.candidates for run in (changed, uniform))
     assert (ours.shortlist == theirs.shortlist).all() and (ours.subsets != theirs.subsets).any()
-    [row, *_] = changed.ceil_scores.rows
-    assert changed.signal([row])[0].tolist() == pytest.approx(row["choice"])
+    [row, *_] = changed.trainer.ceil_scores.rows
+    assert changed.training_data.signal([row])[0].tolist() == pytest.approx(row["choice"])
 
 
 def test_ceil_holds_out_what_epr_did_not_learn_from(finished, monkeypatch):
     pipeline, _ = finished
-    few = Pipeline(replace(pipeline.config, ceil=replace(SMALL.ceil, instances=12)), TASK)
-    learnt_from = few.epr_scores.positions[split_held_out(24, SMALL.seed)[0]]
+    few = open_run(replace(pipeline.config, ceil=replace(SMALL.ceil, instances=12)), TASK)
+    learnt_from = few.training_data.epr.positions[split_held_out(24, SMALL.seed)[0]]
     asked = []
     monkeypatch.setattr(
         "ceil_jax.training.ceil.split_held_out", lambda *a: asked.append(split_held_out(*a)) or asked[0]
     )
     few.encoders("ceil")
     [(_, held_out)] = asked
-    positions = few.ceil_scores.positions
+    positions = few.trainer.ceil_scores.positions
     assert not set(positions[held_out]) & set(learnt_from)
-    assert [TASK.train[i] for i in positions] == few.ceil_scores.instances
-    base = Pipeline(replace(few.config, ceil=replace(few.config.ceil, initial="base")), TASK)
-    assert base._learnt_from("base").size == 0
+    assert [TASK.train[i] for i in positions] == few.trainer.ceil_scores.instances
+    base = open_run(replace(few.config, ceil=replace(few.config.ceil, initial="base")), TASK)
+    assert base.trainer.learnt_from("base").size == 0
 
 
 def test_shortlists_of_an_index_that_finds_too_few(finished, monkeypatch):
     pipeline, _ = finished
     queries, n = TASK.train[:3], SMALL.ceil.shortlist
 
+    search, base = pipeline.search, pipeline.base
+
     def found(counts):
-        found = pipeline.nearest(pipeline.encoders("base"), TASK.train, queries, n)
+        found = search.nearest(pipeline.encoders("base"), TASK.train, queries, n)
         return lambda *_: [picks[:count] for picks, count in zip(found, counts, strict=True)]
 
-    monkeypatch.setattr(pipeline, "nearest", found([12, 5, 3]))
-    proposal = pipeline._propose(pipeline.base, queries, SMALL.ceil)
+    monkeypatch.setattr(search, "nearest", found([12, 5, 3]))
+    proposal = search.subsets(base, TASK.train, queries, SMALL.ceil, 0)
     assert (proposal.shortlist >= 0).sum(axis=1).tolist() == [12, 5, 3]
     assert (proposal.subsets.max(axis=(1, 2)) < [12, 5, 3]).all()
     monkeypatch.undo()
-    monkeypatch.setattr(pipeline, "nearest", found([12, 5, 2]))
+    monkeypatch.setattr(search, "nearest", found([12, 5, 2]))
     with pytest.raises(UserError, match=r"found 2 neighbours .* subsets have 3 examples; use --index exact"):
-        pipeline._propose(pipeline.base, queries, SMALL.ceil)
+        search.subsets(base, TASK.train, queries, SMALL.ceil, 0)
 
 
 def test_report_is_one_page_that_needs_nothing_else(finished, tmp_path):
@@ -171,12 +174,12 @@ def test_generation_tasks_go_the_same_way(tmp_path):
         max_new_tokens=8,
         more_metrics=("char_bleu",),
     )
-    pipeline = Pipeline(replace(SMALL, out=tmp_path), task)
+    pipeline = open_run(replace(SMALL, out=tmp_path), task)
     table = compare(pipeline, ["random", "topk", "epr", "ceil"])
     assert set(table.evaluations["topk"].more) == {"char_bleu"}
     assert all("\n" not in row["prediction"] for row in table.evaluations["topk"].rows)
     with pytest.raises(UserError, match="--signal choice: commands has no choices"):
-        Pipeline(replace(SMALL, out=tmp_path, signal="choice"), task).evaluate("epr")
+        open_run(replace(SMALL, out=tmp_path, signal="choice"), task).evaluate("epr")
 
 
 def long_and_short(split, i):
@@ -193,7 +196,7 @@ UNEVEN = replace(
 
 
 def run_of(out, **changes):
-    return Pipeline(replace(SMALL, out=out, shots=8, shortlist=59, **changes), UNEVEN)
+    return open_run(replace(SMALL, out=out, shots=8, shortlist=59, **changes), UNEVEN)
 
 
 def chosen(pipeline, name="dpp"):
@@ -206,7 +209,7 @@ def test_map_under_each_prompts_budget(tmp_path, budget):
     cut = chosen(run_of(tmp_path, token_budget=budget))
     pipeline = run_of(tmp_path, token_budget=budget, fit="budget")
     fitted = chosen(pipeline)
-    builder = pipeline.builder(UNEVEN.validation)
+    builder = pipeline.prompts.builder(UNEVEN.validation)
     by_id = {example.id: example for example in UNEVEN.train}
     longest = 0
     # nothing of what was chosen is cut
@@ -234,13 +237,13 @@ def test_a_token_budget_leaves_training_as_it_is(finished, monkeypatch):
     )
     monkeypatch.setattr("ceil_jax.training.ceil.train_ceil", lambda *a: pytest.fail("CEIL was trained again"))
     for fit in ("greedy", "budget"):
-        run = Pipeline(replace(pipeline.config, token_budget=35, fit=fit, order="greedy"), TASK)
+        run = open_run(replace(pipeline.config, token_budget=35, fit=fit, order="greedy"), TASK)
         assert all(0 < len(row["examples"]) < 3 for row in run.evaluate("ceil").rows)
 
 
 def test_the_first_chosen_stands_next_to_the_query(finished):
     pipeline, table = finished
-    run = Pipeline(replace(pipeline.config, order="greedy"), TASK)
+    run = open_run(replace(pipeline.config, order="greedy"), TASK)
     rows, picks = run.evaluate("ceil").rows, run.retrieve("ceil", TASK.validation)
     shown = [[name for name, *_ in row["examples"]] for row in rows]
     assert shown == [[pick.id for pick in reversed(one)] for one in picks]
@@ -259,7 +262,7 @@ def test_settings_at_their_defaults_are_in_no_key(finished):
     picks = pipeline.retrieve("topk", TASK.validation)
 
     def name(**changes):
-        run = Pipeline(replace(default, **changes), TASK)
+        run = open_run(replace(default, **changes), TASK)
         return run.answers_with(picks, TASK.validation, "keys")[1]
 
     same = name()
@@ -270,14 +273,14 @@ def test_settings_at_their_defaults_are_in_no_key(finished):
 @pytest.mark.parametrize("fit", ["greedy", "similarity", "budget"])
 def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypatch, fit):
     scored = []
-    kept = Pipeline.scores
+    kept = TaskSupervision.scores
     monkeypatch.setattr(
-        Pipeline, "scores", lambda self, q, p, w: scored.append((q, p)) or kept(self, q, p, w)
+        TaskSupervision, "scores", lambda self, q, p, w: scored.append((q, p)) or kept(self, q, p, w)
     )
     pipeline = run_of(tmp_path, token_budget=60, fit=fit, trade_off="tuned")
     pipeline.tuned_trade_off("base")
     [(queries, proposal)] = scored
-    room = pipeline.room(queries)
+    room = pipeline.prompts.room(queries)
     costs = np.pad(room.costs(proposal.shortlist), ((0, 0), (0, 1)))
     left = np.array([room.left[query.id] for query in queries])
     spent = np.take_along_axis(costs[:, None], proposal.subsets, axis=2).sum(axis=2)
@@ -291,8 +294,8 @@ def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypat
 
 def test_sizes_that_do_not_fit(tmp_path):
     with pytest.raises(UserError, match="--shots 60: the bank of films has 60 examples"):
-        Pipeline(replace(SMALL, shots=60), TASK)
+        open_run(replace(SMALL, shots=60), TASK)
     with pytest.raises(UserError, match=r"--ceil\.size 13: subsets are drawn from 12 examples"):
-        Pipeline(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, size=13)), TASK).evaluate("ceil")
+        open_run(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, size=13)), TASK).evaluate("ceil")
     with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
-        Pipeline(replace(SMALL, out=tmp_path), TASK).evaluate("ciel")
+        open_run(replace(SMALL, out=tmp_path), TASK).evaluate("ciel")

@@ -12,9 +12,10 @@ from skill_knn.recall import recall_table, sample
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
 from ceil_jax.pipeline.evaluate import Evaluation
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
 from ceil_jax.skills.sketches import sql_sketch
@@ -89,7 +90,7 @@ def kinds(picks):
 
 
 def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked, tmp_path):
-    pipeline = Pipeline(config, TASK)
+    pipeline = open_run(config, TASK)
     for method in [*SKILL_METHODS, "target_sketch"]:
         for i, picks in enumerate(pipeline.retrieve(method, TASK.validation)):
             assert kinds(picks) == {i % 3}, method
@@ -109,7 +110,7 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked, tmp_path):
 
 
 def test_every_retriever_can_see_the_skill(config, asked):
-    pipeline = Pipeline(replace(config, text="skill"), TASK)
+    pipeline = open_run(replace(config, text="skill"), TASK)
     for method in ("bm25", "topk", "mmr", "epr", "ceil_topk"):
         for i, picks in enumerate(pipeline.retrieve(method, TASK.validation)):
             assert i % 3 in kinds(picks[:1]), method
@@ -123,23 +124,23 @@ def test_every_retriever_can_see_the_skill(config, asked):
         for method in ("topk", "skill_base")
     ]
     assert nearest[0] == pytest.approx(nearest[1], abs=1e-6)
-    assert pipeline.inputs.orders("random") == []
+    assert pipeline.views.orders("random") == []
 
 
 def test_training_on_skills_is_not_taken_for_training_on_inputs(config, asked):
     # EPR's candidates are found by the answers, so its scores are the same for both
-    Pipeline(config, TASK).encoders("epr")
-    Pipeline(replace(config, text="skill"), TASK).encoders("epr")
+    open_run(config, TASK).encoders("epr")
+    open_run(replace(config, text="skill"), TASK).encoders("epr")
     assert len(list(config.out.glob("scores-*"))) == 1
     assert len(list(config.out.glob("epr-*"))) == 2
 
 
 def test_a_bank_that_changed_under_the_cache(config, asked):
-    Pipeline(config, TASK).retrieve("skill_base", TASK.validation)
+    open_run(config, TASK).retrieve("skill_base", TASK.validation)
     asked.clear()
     # train-0 now asks for a list and train-30 is new
     changed = [replace(TASK.train[0], input="list every thing0"), *TASK.train[1:], question("train", 30)]
-    pipeline = Pipeline(replace(config, shots=11), replace(TASK, train=changed))
+    pipeline = open_run(replace(config, shots=11), replace(TASK, train=changed))
     counting, listing, *_ = pipeline.retrieve("skill_base", TASK.validation)
     assert sorted(p.rpartition("Input: ")[2] for p in asked) == ["list every thing0\nSkill:"]
     # validation-31 asks for a list: eleven of the bank do now, and ten count
@@ -151,18 +152,18 @@ def test_what_a_user_can_mend(config, tmp_path):
     plain = replace(TASK, language="")
     without = replace(config, skills=SkillConfig())
     with pytest.raises(UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"):
-        Pipeline(without, plain).retrieve("skill_base", TASK.validation)
+        open_run(without, plain).retrieve("skill_base", TASK.validation)
     with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
-        Pipeline(config, plain).retrieve("target_sketch", TASK.validation)
+        open_run(config, plain).retrieve("target_sketch", TASK.validation)
     outside = replace(config, skills=replace(config.skills, order=2))
     with pytest.raises(UserError, match=r"--skills\.order 2: expected a number from 0 to below .*\(2\)"):
-        Pipeline(outside, TASK).retrieve("skill_base", TASK.validation)
+        open_run(outside, TASK).retrieve("skill_base", TASK.validation)
     with pytest.raises(UserError, match=r"16 demonstrations take .* tiny reads 512"):
-        Pipeline(without, TASK).retrieve("skill_base", TASK.validation)
+        open_run(without, TASK).retrieve("skill_base", TASK.validation)
 
 
 def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
-    pipeline = Pipeline(config, TASK)
+    pipeline = open_run(config, TASK)
     table = compare_skills(pipeline, ["random", "topk", *SKILL_METHODS, "target_skill"], seeds=3)
     rows = {row.method: row for row in table.results}
     assert {method: row.repeats for method, row in rows.items()} == {
@@ -178,7 +179,7 @@ def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
     for method in [*SKILL_METHODS, "target_skill"]:
         assert rows[method].selected.overlap == 100
     draws = [
-        Pipeline(replace(config, data_seed=seed), TASK).retrieve("random", TASK.validation)
+        open_run(replace(config, data_seed=seed), TASK).retrieve("random", TASK.validation)
         for seed in range(3)
     ]
     same = [
@@ -197,13 +198,13 @@ def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
 
 
 def test_a_table_without_answers_asks_for_rewrites_only(config, asked, monkeypatch):
-    monkeypatch.setattr(Pipeline, "answers", None)
-    table = compare_skills(Pipeline(config, TASK), ["topk", "skill_base"], answer=False)
+    monkeypatch.setattr(Run, "answers", None)
+    table = compare_skills(open_run(config, TASK), ["topk", "skill_base"], answer=False)
     assert [row.score for row in table.results] == [None, None]
     assert "exact_match" not in table.text()
     assert len(asked) == 2 * 36
     with pytest.raises(UserError, match="neither SQL nor COGS"):
-        compare_skills(Pipeline(config, replace(TASK, language="")), ["topk"])
+        compare_skills(open_run(config, replace(TASK, language="")), ["topk"])
 
 
 def test_scores_over_repeats_by_hand():
@@ -217,7 +218,7 @@ def test_scores_over_repeats_by_hand():
 
 
 def test_samples_are_kept_and_go_on(config, asked, monkeypatch):
-    pipeline = Pipeline(config, TASK)
+    pipeline = open_run(config, TASK)
     three = sample(pipeline, "random", 3, 0.7)
     assert [len(drawn) for drawn in three] == [3] * 6
     seeds = []
@@ -236,10 +237,10 @@ def test_samples_are_kept_and_go_on(config, asked, monkeypatch):
 
 def test_both_spaces_are_drawn(config, asked):
     pytest.importorskip("sklearn")
-    picture = draw_spaces(Pipeline(config, TASK))
+    picture = draw_spaces(open_run(config, TASK))
     assert picture.startswith(b"\x89PNG")
     assert len(asked) == 36
-    assert draw_spaces(Pipeline(config, TASK), gold=True) != picture
+    assert draw_spaces(open_run(config, TASK), gold=True) != picture
     assert len(asked) == 36
 
 
@@ -259,5 +260,5 @@ def test_what_a_script_refuses(arguments, message, capsys):
 
 
 def test_another_lm_may_rewrite(config):
-    pipeline = Pipeline(replace(config, skills=replace(config.skills, lm="tiny"), lm="absent"), TASK)
-    assert pipeline.inputs.rewriter.lm.name == "tiny"
+    pipeline = open_run(replace(config, skills=replace(config.skills, lm="tiny"), lm="absent"), TASK)
+    assert pipeline.views.rewriter.lm.name == "tiny"

@@ -8,7 +8,7 @@ from films import SMALL, TASK, WORDS
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.report.diagnosis import _reordered, agreement, diagnose, halves, mean_of_subsets
 from ceil_jax.tasks.example import Task
 from ceil_jax.training.candidates import CandidateSets
@@ -48,11 +48,11 @@ def test_agreement_by_hand():
 @pytest.mark.parametrize("change", [{"token_budget": 200}, {"order": "greedy"}])
 def test_prompts_that_the_lm_does_not_score_are_not_diagnosed(change):
     with pytest.raises(UserError, match="diagnose without --token-budget and --order"):
-        diagnose(Pipeline(replace(SMALL, **change), TASK), ["topk", "ceil_topk", "ceil"])
+        diagnose(open_run(replace(SMALL, **change), TASK), ["topk", "ceil_topk", "ceil"])
 
 
 def test_reordering_changes_prompts_and_not_sets(tmp_path, monkeypatch):
-    pipeline = Pipeline(SMALL, TASK)
+    pipeline = open_run(SMALL, TASK)
     shortlist = np.arange(12, dtype=np.int32).reshape(2, 6) % len(TASK.train)
     sets = np.array([[[0, 1, 2], [3, 5, -1]], [[1, 3, 4], [0, 2, 5]]], np.int32)
     seen = []
@@ -61,7 +61,7 @@ def test_reordering_changes_prompts_and_not_sets(tmp_path, monkeypatch):
         seen.append(proposal)
         return [{"log_prob": [0.0, 0.0]}] * 2, what
 
-    monkeypatch.setattr(pipeline, "scores", scores)
+    monkeypatch.setattr(pipeline.training_data, "scores", scores)
     _reordered(pipeline, TASK.train[:2], CandidateSets(shortlist, sets))
     [new] = seen
     for row in range(2):
@@ -96,23 +96,23 @@ def test_the_ceiling_and_the_prompts_are_those_of_the_run(tmp_path, monkeypatch)
 
     monkeypatch.setattr(TinyLM, "choose", choosing)
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", scoring)
-    pipeline = Pipeline(replace(SMALL, out=tmp_path), with_wrong_labels())
+    pipeline = open_run(replace(SMALL, out=tmp_path), with_wrong_labels())
     methods = ("topk", "ceil_topk", "ceil")
     for method in methods:
         pipeline.evaluate(method)
     of_validation = set(answered)
-    pipeline.history("ceil")
+    pipeline.trainer.history("ceil")
     scored.clear()
     found = diagnose(pipeline, methods)
     # what is scored for the methods' sets is what they were answered with, to the letter
     assert len(of_validation) > len(TASK.validation) and of_validation <= set(scored)
-    history = [row["kendall_tau"] for row in pipeline.history("ceil")]
+    history = [row["kendall_tau"] for row in pipeline.trainer.history("ceil")]
     assert found.learnt == (history[0], max(history))
     # the tiny LM counts the words it reads, so that its scores are of how often the answer stands in the prompt
     assert found.outputs > 0.5 > abs(found.nearness)
     # subset 0 is the top-k; with two options the LM is right where the gold one has more than half
-    shares = np.exp([row["choice"] for row in pipeline.ceil_scores.rows])
-    best = pipeline.signal(pipeline.ceil_scores.rows).argmax(axis=1)
+    shares = np.exp([row["choice"] for row in pipeline.trainer.ceil_scores.rows])
+    best = pipeline.training_data.signal(pipeline.trainer.ceil_scores.rows).argmax(axis=1)
     assert found.topk == pytest.approx(100 * (shares[:, 0] > 0.5).mean())
     assert found.best == pytest.approx(100 * (shares[np.arange(len(best)), best] > 0.5).mean())
     assert found.best > found.topk

@@ -108,8 +108,8 @@ def test_encoders_of_another_run(runs):
     elsewhere = replace(config, shots=2)
     result = grid.evaluate(Cell(elsewhere, "ceil", (config,)))
     assert all(len(row["examples"]) == 2 for row in result.rows)
-    borrowed = grid.pipeline(elsewhere, (config,)).encoders("ceil").query.fingerprint
-    assert borrowed == grid.pipeline(config).encoders("ceil").query.fingerprint
+    borrowed = grid.run_of(elsewhere, (config,)).encoders("ceil").query.fingerprint
+    assert borrowed == grid.run_of(config).encoders("ceil").query.fingerprint
 
 
 def evaluation(scores):
@@ -126,31 +126,31 @@ def test_one_encoder_is_trained_on_the_scores_of_several_tasks(runs, monkeypatch
     config, *_ = runs
     grid = FilmGrid()
     others = tuple(replace(config, task=name) for name in ("films", "shows"))
-    together = grid.pipeline(config, others)
+    together = grid.run_of(config, others)
     for name in ("choice_log_likelihood", "log_likelihood"):
         monkeypatch.setattr(TinyLM, name, lambda *a, **k: pytest.fail("the LM scores nothing twice"))
-    trainer = together.trained_by
-    scored, [films, _] = trainer.epr_scores, trainer.members
-    half = len(films.epr_scores.instances)
+    trainer = together.trainer
+    scored, [films, _] = trainer.data.epr, trainer.data.trainers
+    half = len(films.data.epr.instances)
     assert len(scored.instances) == 2 * half == len(scored.rows)
-    bank = len(films.task.train)
-    assert (scored.candidates.shortlist[half:] == films.epr_scores.candidates.shortlist + bank).all()
-    assert len(trainer.inputs.context) == 2 * bank
+    bank = len(films.data.context)
+    assert (scored.candidates.shortlist[half:] == films.data.epr.candidates.shortlist + bank).all()
+    assert len(trainer.data.context) == 2 * bank
     for source in ("epr", "ceil"):
         # trained, and not what the task's own scores give
-        assert together.history(source) != grid.pipeline(config).history(source)
+        assert together.trainer.history(source) != grid.run_of(config).trainer.history(source)
     # another seed of training has the same sets, and its λ from the first seed's encoders
-    seeded = grid.pipeline(*Cell(config, "ceil", others).seeded(1)[::2])
-    assert seeded.trained_by.epr_scores.stage == scored.stage
-    assert seeded._first_seed.trained_by.config.seed == config.data_seed
+    seeded = grid.run_of(*Cell(config, "ceil", others).seeded(1)[::2])
+    assert seeded.trainer.data.epr.stage == scored.stage
+    assert seeded.trainer.first.config.seed == config.data_seed
 
 
 def test_tasks_trained_on_together_need_sets_of_one_size(runs):
     config, *_ = runs
     grid = FilmGrid()
     fewer = replace(config, epr=replace(config.epr, candidates=4))
-    with pytest.raises(UserError, match="subsets of one size, not 4 × 4 × 1, 6 × 6 × 1"):
-        grid.pipeline(config, (config, fewer)).encoders("epr")
+    with pytest.raises(UserError, match="sets of one size, not 4 × 4 × 1, 6 × 6 × 1"):
+        grid.run_of(config, (config, fewer)).encoders("epr")
 
 
 def test_mean_and_standard_deviation_over_seeds():

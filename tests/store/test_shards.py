@@ -141,16 +141,16 @@ def test_not_in_an_array():
 def test_a_sharded_run_gives_the_same_scores(tmp_path):
     from films import SMALL, TASK
 
-    from ceil_jax.pipeline.run import Pipeline
+    from ceil_jax.pipeline.compose import open_run
 
     # four queries of 40 candidates are a chunk: 24 of them make six
     config = replace(SMALL, epr=replace(SMALL.epr, candidates=40))
-    whole = Pipeline(replace(config, out=tmp_path / "whole"), TASK).score("epr")
+    whole = open_run(replace(config, out=tmp_path / "whole"), TASK).score("epr")
     for number in (2, 1):
-        part = Pipeline(replace(config, out=tmp_path / "parts"), TASK).score("epr", Shard(number, 2))
+        part = open_run(replace(config, out=tmp_path / "parts"), TASK).score("epr", Shard(number, 2))
         assert len(part) == 12
-    pipeline = Pipeline(replace(config, out=tmp_path / "parts"), TASK)
-    pipeline.lm.choice_log_likelihood = None  # not asked again
+    pipeline = open_run(replace(config, out=tmp_path / "parts"), TASK)
+    pipeline.lm.choice_log_likelihood = lambda *_: pytest.fail("asked again")
     assert json.dumps(pipeline.score("epr")) == json.dumps(whole)
     with pytest.raises(UserError, match="unknown scores 'dpp'"):
         pipeline.score("dpp")

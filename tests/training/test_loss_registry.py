@@ -8,7 +8,7 @@ import pytest
 from films import SMALL, TASK
 
 from ceil_jax import SetScores, UserError, info_nce_loss, pairwise_margin_loss, register_loss
-from ceil_jax.pipeline.run import Pipeline
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.training.losses import ceil_loss
 
 
@@ -35,8 +35,8 @@ def test_a_loss_from_outside_trains_ceil(tmp_path):
     config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="base", learning_rate=3e-3))
     losses = {}
     for name, options in (("pairwise", ()), ("listwise", ()), ("listwise", ("temperature=0.1",))):
-        pipeline = Pipeline(replace(config, ceil=replace(config.ceil, loss=name, loss_options=options)), TASK)
-        losses[name, options] = [row["loss"] for row in pipeline.history("ceil") if "loss" in row]
+        pipeline = open_run(replace(config, ceil=replace(config.ceil, loss=name, loss_options=options)), TASK)
+        losses[name, options] = [row["loss"] for row in pipeline.trainer.history("ceil") if "loss" in row]
     assert all(len(rows) > 2 for rows in losses.values())
     assert len({tuple(rows) for rows in losses.values()}) == 3
 

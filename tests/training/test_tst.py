@@ -7,9 +7,10 @@ import pytest
 from films import SMALL, WORDS
 
 from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.records import settings_of
-from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training import contrastive as epr
 from ceil_jax.training.candidates import CandidateSets, TrainingData
@@ -66,7 +67,7 @@ def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
 
 def test_the_lm_is_asked_for_nothing_and_neighbours_answer_alike(tmp_path):
     settings = replace(SMALL.tst, instances=72, candidates=10, epochs=20, learning_rate=1e-2)
-    pipeline = Pipeline(replace(SMALL, out=tmp_path, tst=settings), TASK)
+    pipeline = open_run(replace(SMALL, out=tmp_path, tst=settings), TASK)
     before = pipeline.lm.tokens_read
     assert same_answer(pipeline, "topk") < 0.9 < 0.97 < same_answer(pipeline, "tst")
     assert pipeline.lm.tokens_read == before
@@ -80,8 +81,8 @@ def test_records_name_its_settings_only_where_they_are_not_the_default():
 
 def test_ceil_starts_where_it_is_told(tmp_path):
     config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="tst"))
-    pipeline = Pipeline(config, TASK)
+    pipeline = open_run(config, TASK)
     pipeline.encoders("ceil")
     assert {"training TST", "scoring CEIL subsets", "training CEIL"} <= pipeline.costs.keys()
     assert "training EPR" not in pipeline.costs
-    assert "examples by their outputs; then films" in pipeline.selector("ceil").card.training_data
+    assert "examples by their outputs; then films" in selector_of(pipeline, "ceil").card.training_data

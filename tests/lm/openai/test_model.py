@@ -12,8 +12,8 @@ from ceil_jax.cli.serve_lm import Service
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
+from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.run import Pipeline
 from ceil_jax.report.compare import compare
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
 from ceil_jax.store.store import Store
@@ -319,9 +319,9 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     for logger in ("ceil_jax", "openai", "httpx2", "httpcore2"):
         caplog.set_level(logging.DEBUG, logger)
     methods = ["random", "topk", "dpp"]
-    remote = Pipeline(over_http(address, tmp_path / "remote"), TASK)
+    remote = open_run(over_http(address, tmp_path / "remote"), TASK)
     found = compare(remote, methods)
-    expected = compare(Pipeline(replace(SMALL, out=tmp_path / "local"), TASK), methods)
+    expected = compare(open_run(replace(SMALL, out=tmp_path / "local"), TASK), methods)
     assert [(r.method, r.value, r.interval) for r in found.rows] == [
         (r.method, r.value, r.interval) for r in expected.rows
     ]
@@ -346,7 +346,7 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
 def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, tmp_path, method):
     server, address = locked
     server.clear()
-    pipeline = Pipeline(over_http(address, tmp_path), TASK)
+    pipeline = open_run(over_http(address, tmp_path), TASK)
     assert "EPR and CEIL take a local one" in refused(pipeline.evaluate, method)
     assert not [path for path, _ in server.requests if path == "/v1/completions"]
 
@@ -355,12 +355,12 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     _, address = locked
     # 5 requests of the probe, 16 for the first 32 queries' two options each, 4 at a time, and 5 more
     config = replace(over_http(address, tmp_path, max_requests=26, batch=4, concurrency=1), encoder="tiny")
-    refused_with = refused(Pipeline(config, BIG).evaluate, "random")
+    refused_with = refused(open_run(config, BIG).evaluate, "random")
     assert "the budget of requests is spent (26 of 26 requests" in refused_with
     [log] = tmp_path.glob("predictions-*/rows.jsonl")
     kept = log.read_bytes()
     assert kept
-    whole = Pipeline(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
+    whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     assert len(whole.evaluate("random").rows) == 64
     assert log.read_bytes().startswith(kept)
 
