@@ -31,6 +31,7 @@ def greedy_steps(
     trade_off: float,
     groups: Int[np.ndarray, " n"] | None = None,
     fits: Callable[[int], bool] = lambda item: True,
+    waits: Callable[[int], bool] = lambda item: False,
 ) -> Iterator[Step]:
     """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by one.
 
@@ -44,6 +45,8 @@ def greedy_steps(
         groups: int [n], numbered from 0; by default all items are in one group.
         fits: is called with the item whose turn it is; an item for which it returns False is passed over for good.
             By default every item fits.
+        waits: is called likewise; an item for which it returns True is chosen only when its group has no other open
+            item, by gain among the waiting ones. By default no item waits.
 
     Yields:
         At most n steps; fewer where the remaining items do not fit or are combinations of chosen ones (duplicates,
@@ -61,14 +64,19 @@ def greedy_steps(
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64) / trade_off
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
     factor = np.zeros((n, n))  # row t of the Cholesky factor is written when the t-th item is chosen
-    open_ = np.ones(n, bool)
+    open_, waiting = np.ones(n, bool), np.zeros(n, bool)
     t = 0
     while open_.any():
         allowed = open_ & (taken[groups] == taken[groups[open_]].min())
+        if (allowed & ~waiting).any():
+            allowed &= ~waiting
         gain = np.where(allowed, log_quality + np.log(residual), -np.inf)
         best = int(np.argmax(gain))
         if not fits(best):
             open_[best], residual[best] = False, 1
+            continue
+        if not waiting[best] and waits(best):
+            waiting[best] = True
             continue
         yield Step(best, float(gain[best]))
         taken[groups[best]] += 1

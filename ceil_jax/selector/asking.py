@@ -62,10 +62,11 @@ class Asking(ABC):
         """Choose the examples for one query: `select(text, k=8)`.
 
         Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of them equal, until
-        there are k or no other fits the token budget; one of the two must be given. An example that does not fit, or
-        repeats a chosen one (`near_duplicate`), is passed over; where none was, the set is the MAP set of its size,
-        the one of `build_retriever("dpp")`. With `balance="label"` each output has an equal share of the shortlist,
-        and each step chooses among the outputs chosen least often.
+        there are k or no other fits the token budget; one of the two must be given. An example that does not fit is
+        passed over, and one that repeats a chosen one (`near_duplicate`) is chosen only when no other is left; where
+        neither was met, the set is the MAP set of its size, the one of `build_retriever("dpp")`. With
+        `balance="label"` each output has an equal share of the shortlist, and each step chooses among the outputs
+        chosen least often.
 
         Args:
             query: a text; or a mapping or Example with an input, and the fields that the template names. An

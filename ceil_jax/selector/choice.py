@@ -125,17 +125,18 @@ def _steps(
     refused = False
     taken: list[Step] = []
 
+    def repeats(item: int) -> bool:
+        if request.near_duplicate is None or not taken:
+            return False
+        return bool(np.max(vectors[[step.item for step in taken]] @ vectors[item]) >= request.near_duplicate)
+
     def fits(item: int) -> bool:
         nonlocal refused
-        if request.near_duplicate is not None and taken:
-            nearest = np.max(vectors[[step.item for step in taken]] @ vectors[item])
-            if nearest >= request.near_duplicate:
-                return False
         fitting = remaining is None or costs[item] <= remaining
         refused |= not fitting
         return fitting
 
-    for step in greedy_steps(vectors, relevance, request.trade_off, groups, fits):
+    for step in greedy_steps(vectors, relevance, request.trade_off, groups, fits, repeats):
         taken.append(step)
         if remaining is not None:
             remaining -= costs[step.item]

@@ -12,8 +12,8 @@ from ceil_jax.lm.prompts import examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
 Stopped = Literal["k", "token_budget", "exhausted"]
-"""Why a selection has no more examples: k were asked for; the rest does not fit the token budget; or every other
-example fails the filter or repeats a chosen one."""
+"""Why a selection has no more examples: k were asked for; the rest does not fit the token budget; or no
+other example of the shortlist says anything new: the rest are linear combinations of chosen ones, such as copies."""
 
 
 class Selected(NamedTuple):

@@ -55,5 +55,32 @@ def test_what_does_not_fit_leaves_the_others_their_gains():
     )
 
 
+def test_what_waits_comes_after_the_rest_of_its_group():
+    # orthogonal rows, as above
+    features = np.eye(6, dtype=np.float32)
+    r = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], np.float32)
+    slow = {0, 2, 4, 5}
+    assert [step.item for step in greedy_steps(features, r, 0.01, waits=slow.__contains__)] == [
+        1,
+        3,
+        0,
+        2,
+        4,
+        5,
+    ]
+    groups = np.array([0, 0, 0, 0, 1, 1])
+    chosen = [step.item for step in greedy_steps(features, r, 0.01, groups, waits=slow.__contains__)]
+    assert chosen == [1, 4, 3, 5, 0, 2]
+    steps = greedy_steps(features, r, 0.01, fits=lambda item: item != 2, waits=slow.__contains__)
+    assert [step.item for step in steps] == [1, 3, 0, 4, 5]
+    # an item's gain is given all that were chosen before it: item 1 repeats item 0 but for 1 − ((1 + 0.8) / 2)²
+    features = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 0, 1]], np.float32)
+    first, _, last = greedy_steps(features, np.ones(3, np.float32), 0.1, waits=lambda item: item < 2)
+    assert (first.item, last.item) == (2, 1)
+    assert first.gain == pytest.approx(0)
+    kernel = np.array([[1, 0.9, 0.5], [0.9, 1, 0.5], [0.5, 0.5, 1]])
+    assert last.gain == pytest.approx(np.linalg.slogdet(kernel)[1] - np.log(0.75), rel=1e-4)
+
+
 def test_nothing_to_choose_from():
     assert list(greedy_steps(np.zeros((0, D), np.float32), np.zeros(0, np.float32), 0.1)) == []

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from selector_words import QUERY, ROWS, Words
+from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, UserError, load_encoder
 
@@ -166,6 +166,9 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
     assert ids(make(near_duplicate=None).select("q", k=3)) == ["2", "1", "0"]
     assert ids(make().select("q", k=3, near_duplicate=None)) == ["2", "1", "0"]
     assert ids(make(near_duplicate=0.992).select("q", k=3)) == ["3", "2", "0"]
+    # what repeats fills the places that would stay empty, by gain
+    assert ids(make().select("q", k=4)) == ["4", "3", "1", "0"]
+    # in three dimensions (1 + cos) / 2 has rank 4
     assert make().select("q", k=5).stopped == "exhausted"
     for value in (0, -1, 1.01, float("nan"), "0.9"):
         with pytest.raises(UserError, match="near_duplicate is"):
@@ -174,11 +177,53 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
     assert CeilSelector.from_pretrained(tmp_path).near_duplicate == 0.8
 
 
+def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
+    """As a BERT that was never trained to compare sentences: every two texts have a cosine above 0.95."""
+
+    def narrow(texts):
+        vectors = Words().encode(texts)
+        return np.hstack(
+            [vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.full((len(texts), 1), 7)]
+        )
+
+    selector = CeilSelector.from_examples(ROWS, encoder=narrow, count_tokens=words)
+    vectors = selector.bank.view.vectors(range(60))
+    assert (vectors @ vectors.T).min() > 0.95
+    for options in (
+        {"k": 8},
+        {"token_budget": 48},
+        {"k": 8, "token_budget": 100},
+        {"k": 8, "balance": "label"},
+    ):
+        chosen = selector.select(QUERY, **options)
+        assert len(chosen) == 8
+        # every other example repeats the first, so that the choice is that without a limit
+        assert ids(chosen) == ids(selector.select(QUERY, near_duplicate=None, **options))
+
+
+def test_under_a_budget_and_with_balance_what_repeats_comes_last():
+    vectors = np.eye(6)
+    vectors[1, 0], vectors[2, 0], vectors[3, 0] = 7, 5, 0.5  # cosines of 0.99, 0.98 and 0.45 with the first
+    rows = [{"id": f"{i}", "input": f"text {i}", "output": "ab"[i > 2]} for i in range(6)]
+    selector = CeilSelector.from_examples(
+        rows,
+        encoder=lambda texts: np.eye(6)[:1].repeat(len(texts), 0),
+        vectors=vectors,
+        trade_off=0.001,
+        count_tokens=words,
+    )
+    for size, expected in ((4, "0345"), (5, "01345"), (6, "012345")):
+        chosen = selector.select("q", token_budget=3 * size)
+        assert (sorted(ids(chosen)), chosen.tokens) == (list(expected), 3 * size)
+    # the outputs stay balanced, at the price of one that repeats
+    assert sorted(ids(selector.select("q", k=4, balance="label"))) == ["0", "1", "3", "4"]
+
+
 @pytest.mark.packages
 def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
     rows = [
         {"input": f"Invoice {number} is overdue, please pay {amount} euros", "output": "billing"}
-        for number, amount in ((1001, 20), (1002, 35), (1003, 50))
+        for number, amount in ((1001, 20), (1002, 35), (1003, 50), (88231, 1200))
     ]
     rows += [
         {"input": "I was charged twice for my subscription this month", "output": "billing"},
@@ -187,8 +232,9 @@ def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
     ]
     selector = CeilSelector.from_examples(rows, encoder="all-MiniLM-L6-v2")
     for query in ("Invoice 1005 is overdue, please pay 80 euros", "I have an unpaid invoice"):
-        chosen = selector.select(query, k=3)
-        assert sum("Invoice" in example.input for example in chosen) == 1 and len(chosen) == 3
+        for k, invoices in ((3, 1), (4, 1), (5, 2), (7, 4)):
+            chosen = selector.select(query, k=k)
+            assert (len(chosen), sum("Invoice" in example.input for example in chosen)) == (k, invoices)
 
 
 def test_copies_of_a_selector_are_alike_and_apart(tiny):
