@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int32, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.dpp.distribution import subset_log_probs
@@ -39,6 +39,8 @@ class CEILBatch(NamedTuple):
     """int32 [B, T]"""
     subsets: Int32[Any, "b m k"]
     """Places in the shortlist, −1 at empty places."""
+    valid: Bool[Any, "b n"]
+    """False at empty places of the shortlist."""
     log_dets: Float[Any, "b m"] | None
     """log det S_S of every set where examples are frozen, otherwise None."""
     lm_scores: Float[Any, "b m"]
@@ -66,7 +68,7 @@ def ceil_objective(
         trade_off: λ of the kernel.
     """
     queries = encode(params["query"], batch.queries, key=key)
-    log_probs = set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off)
+    log_probs = set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
     return jnp.mean(jax.vmap(loss)(SetScores(log_probs, batch.lm_scores, (batch.subsets >= 0).any(axis=-1))))
 
 
@@ -76,6 +78,7 @@ def set_log_probs(
     subsets: Int32[Array, "b m k"],
     log_dets: Float[Array, "b m"] | None,
     trade_off: float,
+    valid: Bool[Array, "b n"] | None = None,
 ) -> Float[Array, "b m"]:
     """log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL, equations 8 to 10).
 
@@ -87,8 +90,11 @@ def set_log_probs(
         subsets: places in the shortlist, −1 at empty places.
         log_dets: log det S_S of every set; computed from `examples` where they are not given.
         trade_off: λ.
+        valid: places of the shortlist that hold an example, over which the maximum of r is taken; all by default.
     """
-    relevances = jax.vmap(relevance)(queries, examples)
+    relevances = jax.vmap(relevance)(queries, examples, valid=valid)
+    if valid is not None:
+        relevances = jnp.where(valid, relevances, -jnp.inf)
     if log_dets is None:
         log_dets = jax.vmap(block_log_dets)(examples, subsets)
     return jax.vmap(subset_log_probs, (0, 0, 0, None))(relevances, log_dets, subsets, trade_off)
@@ -129,12 +135,13 @@ def train_ceil(
         else _LearntExamples(objective, encoder, context, data)
     )
     query_tokens = TokenTable(encoder, [query.input for query in data.queries])
+    shortlist, subsets = data.candidates
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
 
     def batch(rows: np.ndarray) -> tuple[Any, CEILBatch]:
         found, log_dets = examples.of(rows)
         return found, CEILBatch(
-            query_tokens[rows], data.candidates.subsets[rows], log_dets, data.scores[rows]
+            query_tokens[rows], subsets[rows], shortlist[rows] >= 0, log_dets, data.scores[rows]
         )
 
     predict = jit_whole(partial(_predicted, **settings))
@@ -168,7 +175,7 @@ def _predicted(
     trade_off: float,
 ) -> Array:
     queries = encode(params["query"], batch.queries, key=None)
-    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off)
+    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
 
 
 class _Examples(Protocol):
