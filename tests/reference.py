@@ -104,7 +104,7 @@ def best_in_budget(S, log_quality, costs, budget, k):
 
 def pairwise_margin_loss(log_probs, lm_scores, reduction="pairs"):
     m = len(log_probs)
-    spread = max(max(log_probs) - min(log_probs), 1e-3)
+    spread = max(max(log_probs) - min(log_probs), 0.1)
     rank = [sum(other > score for other in lm_scores) for score in lm_scores]
     by_gap = {}
     for better in range(m):

@@ -18,8 +18,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.errors import UserError, unknown_name
 
-SMALLEST_RANGE = 1e-3
-"""Nats: a narrower range of log-probabilities is not stretched to 1, because it would be noise."""
+SMALLEST_RANGE = 0.1
+"""Nats: a narrower range of log-probabilities is not stretched to 1, because it would be noise.
+
+It also bounds the gradient: for `reduction="pairs"` its absolute values sum to 2 / SMALLEST_RANGE at most."""
 
 
 class SetScores(NamedTuple):

@@ -71,6 +71,14 @@ def test_equal_log_probs_have_a_finite_loss_and_gradient(reduction):
     assert (np.diff(gradient) < 0).all()  # the LM's favourite, the last, is pushed up most
 
 
+@pytest.mark.parametrize("spread", [0, 1e-6, 1e-3, 1e-2])
+def test_the_gradient_is_bounded_where_log_probs_are_nearly_equal(spread):
+    m = 20
+    model, lm = both(-50 + spread * RNG.uniform(size=m), range(m))
+    gradient = jax.grad(pairwise_margin_loss)(model, lm)
+    assert 1 < np.abs(gradient).sum() <= 2 / 0.1
+
+
 @reductions
 def test_invalid_subsets_do_not_count(reduction):
     model, lm = both([1.0, np.nan, 0.0, -np.inf, 4.0], [-2.0, 5.0, -1.0, np.nan, -3.0])
