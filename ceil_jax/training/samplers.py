@@ -1,11 +1,14 @@
 """How CEIL's candidate sets are drawn.
 
-Every sampler puts the top-k first. A query's draws depend on the seed and on its id alone, except those of the k-DPP,
-which depend on its place among the queries.
+Every sampler puts the top-k first, and a query's sets are all different, as in the released code, unless its
+shortlist has too few examples for that; then some repeat. A query's draws depend on the seed and on its id alone,
+except those of the k-DPP, which depend on its place among the queries.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import jax
@@ -18,6 +21,15 @@ from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
+
+_STEM_ATTEMPTS = 20
+"""Draws with a shared stem before a uniform draw takes their place, where each repeats an earlier set."""
+
+_DRAWS_A_SET = 4
+"""Draws from the k-DPP for each set, of which the first different ones are kept."""
+
+_DOUBLINGS = 12
+"""Values of λ that the k-DPP is tried with: the given one to 2,048 times as much."""
 
 
 def ceil_candidates(
@@ -50,15 +62,11 @@ def uniform_sets(
     queries: Sequence[Example], shortlist: Int32[np.ndarray, "q n"], count: int, size: int, seed: int
 ) -> CandidateSets:
     """Draw `size` examples uniformly from the shortlist for each of `count` sets (CEIL, section 3.3)."""
-    subsets = np.full((len(queries), count, size), -1, np.int32)
-    for row, query in enumerate(queries):
-        n = int(np.sum(shortlist[row] >= 0))
-        k = min(size, n)
-        generator = text_rng(query.id, seed)
-        subsets[row, 0, :k] = np.arange(k)
-        for m in range(1, count):
-            subsets[row, m, :k] = np.sort(generator.choice(n, size=k, replace=False))
-    return CandidateSets(shortlist, subsets)
+
+    def sets(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
+        return _different(np.arange(k), count, math.comb(n, k), lambda m, attempt: _draw(generator, n, k))
+
+    return _for_each_query(sets, queries, shortlist, count, size, seed)
 
 
 def tree_sets(
@@ -69,26 +77,24 @@ def tree_sets(
     Prompts begin with the least similar examples, so an LM that reads a common prefix once reads the √count shared
     halves (stems) and each set's own nearer half: 57 % of the examples at count = 50.
 
-    Every set by itself is a uniform draw, as in `uniform_sets`: a stem is the farther half of one, and given its
-    farther half, the nearer half of a uniform draw is uniform among the places nearer still. Only sets of one stem
-    depend on each other.
+    Every draw by itself is uniform, as in `uniform_sets`: a stem is the farther half of a uniform draw, and given its
+    farther half, the nearer half of a uniform draw is uniform among the places nearer still. Only draws of one stem
+    depend on each other. A stem that has no more nearer halves to give makes way for uniform draws.
     """
-    subsets = np.full((len(queries), count, size), -1, np.int32)
-    for row, query in enumerate(queries):
-        n = int(np.sum(shortlist[row] >= 0))
-        k = min(size, n)
+
+    def sets(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
         near = k - k // 2
-        generator = text_rng(query.id, seed)
-        subsets[row, 0, :k] = np.arange(k)
-        stems = [
-            np.sort(generator.choice(n, size=k, replace=False))[near:]
-            for _ in range(round(np.sqrt(count - 1)))
-        ]
-        for m in range(1, count):
+        stems = [_draw(generator, n, k)[near:] for _ in range(round(np.sqrt(count - 1)))]
+
+        def draw(m: int, attempt: int) -> np.ndarray:
+            if attempt > _STEM_ATTEMPTS:
+                return _draw(generator, n, k)
             stem = stems[m % len(stems)]
-            nearer = generator.choice(stem[0] if len(stem) else n, size=near, replace=False)
-            subsets[row, m, :k] = [*np.sort(nearer), *stem]
-    return CandidateSets(shortlist, subsets)
+            return np.concatenate([_draw(generator, int(stem[0]) if len(stem) else n, near), stem])
+
+        return _different(np.arange(k), count, math.comb(n, k), draw)
+
+    return _for_each_query(sets, queries, shortlist, count, size, seed)
 
 
 def bank_sets(
@@ -115,11 +121,9 @@ def bank_sets(
     drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
-        generator = text_rng(query.id, seed, 4)
         own = position.get(query.id, len(bank))
-        others = len(bank) - (own < len(bank))
-        draws = np.stack([generator.choice(others, size=size, replace=False) for _ in range(count - 1)])
-        sets = np.concatenate([shortlist[row, None, :size], draws + (draws >= own)])
+        nearest = np.sort(shortlist[row, :size])
+        sets = _from_others(text_rng(query.id, seed, 4), nearest, count, len(bank), own)
         items = np.unique(sets)
         order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
         drawn[row, : len(items)] = items[order]
@@ -138,8 +142,10 @@ def k_dpp_sets(
 ) -> CandidateSets:
     """Draw sets from the k-DPP with the conditional kernel (CEIL, Table 4).
 
-    Where λ is so small that the kernel's float32 rank is below k, a sample is filled up with the nearest examples
-    that are not in it: those whose quality is far above all others'.
+    A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws repeat. Each query's
+    sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count` different sets of k are found among
+    four times as many draws. Uniform draws fill up what no λ gives: the shortlist then has too few different
+    examples.
 
     Args:
         shortlist: bank positions, nearest first, −1 at empty places; at least `size` a query.
@@ -149,22 +155,86 @@ def k_dpp_sets(
     """
 
     @jax.jit
-    def draw(key: jax.Array, features: jax.Array, relevance: jax.Array) -> jax.Array:
+    def draw(key: jax.Array, features: jax.Array, relevance: jax.Array, trade_off: jax.Array) -> jax.Array:
         kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
-        return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(jax.random.split(key, count - 1))
+        keys = jax.random.split(key, _DRAWS_A_SET * (count - 1))
+        return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(keys)
 
     # exp(r / λ) overflows float32 unless the highest r is 0
     relevance = relevance - relevance.max(axis=1, keepdims=True)
-    top = np.arange(size, dtype=np.int32)[None]
     subsets = []
     for row, key in enumerate(jax.random.split(jax.random.key(seed), len(shortlist))):
-        drawn = np.asarray(draw(key, bank_vectors[shortlist[row]], relevance[row]))
-        found = int((shortlist[row] >= 0).sum())
-        subsets.append(np.concatenate([top, [_filled_up(one, found) for one in drawn]]))
-    return CandidateSets(shortlist, np.stack(subsets).astype(np.int32))
+        for doubling in range(_DOUBLINGS):
+            drawn = draw(key, bank_vectors[shortlist[row]], relevance[row], trade_off * 2.0**doubling)
+            whole = {tuple(sorted(one)): None for one in np.asarray(drawn).tolist() if min(one) >= 0}
+            whole.pop(tuple(range(size)), None)
+            if len(whole) >= count - 1:
+                break
+        n = int((shortlist[row] >= 0).sum())
+        subsets.append(_filled_up(list(whole), count, size, n, np.random.default_rng([seed, row])))
+    return CandidateSets(shortlist, np.array(subsets, np.int32))
 
 
-def _filled_up(drawn: np.ndarray, n: int) -> np.ndarray:
-    """int [k], ascending: the places drawn of n, with the nearest other places instead of −1."""
-    found = drawn[drawn >= 0]
-    return np.sort(np.append(found, np.setdiff1d(np.arange(n), found)[: len(drawn) - len(found)]))
+def _for_each_query(
+    sets: Callable[[np.random.Generator, int, int], np.ndarray],
+    queries: Sequence[Example],
+    shortlist: np.ndarray,
+    count: int,
+    size: int,
+    seed: int,
+) -> CandidateSets:
+    """Draw each query's sets by (its generator, n = shortlisted examples, k = examples a set) → int [count, k]."""
+    subsets = np.full((len(queries), count, size), -1, np.int32)
+    for row, query in enumerate(queries):
+        n = int(np.sum(shortlist[row] >= 0))
+        k = min(size, n)
+        subsets[row, :, :k] = sets(text_rng(query.id, seed), n, k)
+    return CandidateSets(shortlist, subsets)
+
+
+def _filled_up(
+    drawn: Sequence[tuple[int, ...]], count: int, size: int, n: int, generator: np.random.Generator
+) -> np.ndarray:
+    """int [count, k]: the top-k, the sets drawn, and where these are too few, uniform draws."""
+    draws = itertools.chain(map(np.array, drawn), (_draw(generator, n, size) for _ in itertools.count()))
+    return _different(np.arange(size), count, math.comb(n, size), lambda m, attempt: next(draws))
+
+
+def _from_others(
+    generator: np.random.Generator, first: np.ndarray, count: int, n: int, own: int
+) -> np.ndarray:
+    """int [count, k]: `first`, then different uniform draws from the bank's n places without `own` (n = none)."""
+    others = n - (own < n)
+
+    def draw(m: int, attempt: int) -> np.ndarray:
+        drawn = _draw(generator, others, len(first))
+        return drawn + (drawn >= own)
+
+    return _different(first, count, math.comb(others, len(first)), draw)
+
+
+def _draw(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
+    """int [k], ascending: a uniform draw of k of n."""
+    return np.sort(generator.choice(n, size=k, replace=False))
+
+
+def _different(
+    first: np.ndarray, count: int, possible: int, draw: Callable[[int, int], np.ndarray]
+) -> np.ndarray:
+    """Return int [count, k]: `first`, then draws that repeat none before them while other sets are possible.
+
+    Args:
+        first: ascending.
+        count: the number of sets.
+        possible: how many different sets there are.
+        draw: (number of the set, number of the attempt) → a set, ascending.
+    """
+    sets = [first]
+    seen = {tuple(first.tolist())}
+    for m in range(1, count):
+        attempt = 0
+        while tuple((one := draw(m, attempt)).tolist()) in seen and len(seen) < possible:
+            attempt += 1
+        seen.add(tuple(one.tolist()))
+        sets.append(one)
+    return np.stack(sets)

@@ -6,7 +6,8 @@ from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import epr_candidates
-from ceil_jax.training.samplers import bank_sets, k_dpp_sets, tree_sets, uniform_sets
+from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.samplers import bank_sets, ceil_candidates, k_dpp_sets, tree_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets
 from ceil_jax.training.tuning import best_trade_off
 
@@ -63,14 +64,15 @@ def test_tree_subsets_share_their_farther_halves():
 
 
 def test_a_tree_subset_by_itself_is_a_uniform_draw():
-    # 500 queries × 4: each of the C(5, 3) = 10 subsets is expected 200 times
+    # 500 queries × 2: each of the C(9, 3) − 1 = 83 sets that are not the top-k is expected 12 times; few draws repeat
     queries = [labelled(i) for i in range(500)]
-    shortlist = np.tile(np.arange(5, dtype=np.int32), (500, 1))
-    drawn = tree_sets(queries, shortlist, count=5, size=3, seed=0).subsets[:, 1:].reshape(-1, 3)
-    subsets, counts = np.unique(drawn, axis=0, return_counts=True)
-    assert len(subsets) == 10
-    # 1,000 stems, each shared by two: a count's standard deviation is at most √2 · √(2000 · 0.1 · 0.9) = 19
-    assert np.abs(counts - 200).max() < 4 * 19
+    shortlist = np.tile(np.arange(9, dtype=np.int32), (500, 1))
+    drawn = tree_sets(queries, shortlist, count=3, size=3, seed=0).subsets[:, 1:].reshape(-1, 3)
+    times = np.bincount(drawn.ravel(), minlength=9) / 1000
+    # places 0, 1 and 2 are in C(8, 2) − 1 of the 83 sets, the others in C(8, 2)
+    expected = np.where(np.arange(9) < 3, 27 / 83, 28 / 83)
+    # two draws of a query share a stem of one: a share's standard deviation is at most √2 · √(0.34 · 0.66 / 1000)
+    assert np.abs(times - expected).max() < 4 * 0.021
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -98,22 +100,40 @@ def test_k_dpp_subsets_are_diverse():
     features[5:] *= -1
     shortlist = np.arange(10, dtype=np.int32)[None]
     relevance = np.zeros((1, 10), np.float32)
-    candidates = k_dpp_sets(shortlist, features, relevance, 41, 2, 1.0, seed=0)
-    assert candidates.subsets.shape == (1, 41, 2)
+    candidates = k_dpp_sets(shortlist, features, relevance, 21, 2, 1.0, seed=0)
+    assert candidates.subsets.shape == (1, 21, 2)
     mixed = (candidates.subsets[0, 1:, 0] < 5) & (candidates.subsets[0, 1:, 1] >= 5)
     assert mixed.mean() > 0.9
 
 
-def test_samples_of_a_kernel_of_low_rank_are_filled_with_the_nearest():
+def test_uniform_draws_fill_up_what_a_kernel_of_low_rank_cannot_give():
     features = np.zeros((8, 4), np.float32)
-    features[:4, 0], features[4:, 0] = 1, -1  # two different vectors, whose similarity is 0
+    features[:4, 0], features[4:, 0] = 1, -1  # two different vectors: no set of three has a determinant
     shortlist = np.arange(8, dtype=np.int32)[None]
-    subsets = k_dpp_sets(shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0).subsets
-    assert (subsets[0, 0] == [0, 1, 2]).all()
-    assert (np.diff(subsets[0]) > 0).all()
-    for drawn in subsets[0, 1:]:
-        # one of each direction, and the first place that is neither
-        assert drawn[-1] >= 4 and (drawn[:2] < 4).all() and 0 in drawn
+    subsets = k_dpp_sets(shortlist, features, np.zeros((1, 8), np.float32), 5, 3, 1.0, 0).subsets[0]
+    assert (subsets[0] == [0, 1, 2]).all() and (np.diff(subsets) > 0).all() and (subsets >= 0).all()
+    assert len(np.unique(subsets, axis=0)) == 5
+
+
+@pytest.mark.parametrize("sampler", ["random", "tree", "bank", "k_dpp"])
+def test_a_querys_sets_are_all_different(sampler):
+    # of the C(5, 2) = 10 sets of the shortlist all are asked for; of the bank's C(5, 2) the same
+    bank = BANK[:6]
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(6, 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    similar = vectors[:3] @ vectors.T
+    similar[np.arange(3), np.arange(3)] = -np.inf
+    shortlist = np.argsort(-similar, axis=1)[:, :5].astype(np.int32)
+    config = CEILConfig(subsets=10, size=2, sampler=sampler, trade_off=0.001)
+    relevance = np.take_along_axis(similar, shortlist, axis=1)
+    found = ceil_candidates(
+        bank[:3], bank, shortlist, relevance, lambda: (vectors[:3], vectors), config, seed=0
+    )
+    for row in range(3):
+        assert len(np.unique(found.subsets[row], axis=0)) == 10
+        first = found.shortlist[row][found.subsets[row, 0]]
+        assert first.tolist() == shortlist[row, :2].tolist()
 
 
 @pytest.mark.parametrize("trade_off", [0.01, 0.001])
@@ -125,10 +145,9 @@ def test_k_dpp_subsets_are_whole_where_lambda_is_small(trade_off):
     shortlist = np.arange(30, dtype=np.int32)[None]
     subsets = k_dpp_sets(shortlist, vectors, relevance, 20, 8, trade_off, 0).subsets[0]
     assert (subsets >= 0).all() and (np.diff(subsets) > 0).all()
-    # the smaller λ, the nearer: at random the mean place is 14.5
-    assert subsets[1:].mean() < (9 if trade_off == 0.01 else 5)
-    # and drawn, where λ leaves a choice: not the nearest filled in for a kernel that overflowed
-    assert trade_off < 0.01 or len(np.unique(subsets[1:], axis=0)) > 10
+    # a small λ prefers the nearest: at random the mean place is 14.5
+    assert subsets[1:].mean() < 9
+    assert len(np.unique(subsets, axis=0)) == 20
 
 
 def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
