@@ -29,7 +29,7 @@ class EPRConfig:
     learning_rate: Annotated[float, Range(above=0)] = 3e-5
     """Peak of the learning-rate schedule."""
     temperature: Annotated[float, Range(above=0)] = 0.05
-    """Divides the inner products; 1 is the raw product, for encoders whose vectors do not have unit length."""
+    """Divides the cosines."""
 
 
 @dataclass(frozen=True)

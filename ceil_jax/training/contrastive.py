@@ -6,7 +6,7 @@ al., ICLR 2022), from the similarity of outputs, without an LM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
+from ceil_jax.dpp.kernel import norm
 from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import TrainingData
@@ -49,19 +50,37 @@ def epr_objective(
     encode: Callable[..., Float[Array, "texts d"]],
     temperature: float,
 ) -> Float[Array, ""]:
-    """InfoNCE of a batch with in-batch negatives, at a temperature (`losses.epr_contrastive_loss`).
+    """InfoNCE of a batch with in-batch negatives over cosines / temperature (`losses.epr_contrastive_loss`).
 
     Args:
         params: the encoder's parameters; queries and examples share it.
         batch: the texts and their groups.
         key: dropout key; None is without dropout.
-        encode: (parameters, tokens [3 B, T], key=key) → vectors.
-        temperature: divides the inner products.
+        encode: (parameters, tokens [3 B, T], key=key) → vectors of unit length.
+        temperature: divides the cosines.
     """
     queries, positives, negatives = jnp.split(encode(params, batch.texts, key=key), 3)
     return epr_contrastive_loss(
         queries / temperature, positives, negatives[:, None], batch.positives, batch.negatives[:, None]
     )
+
+
+def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[Array, "texts d"]]:
+    """Return `encoder.apply` with vectors of unit length, so that training learns the cosine that retrieval uses.
+
+    Args:
+        encoder: its vectors are left as they are if those of the texts have unit length already.
+        texts: a few texts.
+    """
+    lengths = np.linalg.norm(encoder.encode(texts), axis=1)
+    if np.allclose(lengths, 1, atol=1e-3):
+        return encoder.apply
+
+    def apply(params: Mapping[str, Array], tokens: Tokens, *, key: PRNGKeyArray | None = None) -> Array:
+        vectors = encoder.apply(params, tokens, key=key)
+        return vectors / norm(vectors, "cosine")[:, None]
+
+    return apply
 
 
 def output_similarity(
@@ -91,7 +110,7 @@ def train_epr(
     groups: Int[np.ndarray, " bank"] | None = None,
     name: str = "EPR",
 ) -> Trained:
-    """Train one encoder, of queries and examples both, by InfoNCE with in-batch negatives.
+    """Train one encoder, of queries and examples both, by InfoNCE of cosines with in-batch negatives.
 
     A query's positive is drawn anew in each step from its `config.positives` best-scored candidates and its hard
     negative from as many worst, as in the released code. An example that is the positive of one query never counts as
@@ -123,7 +142,7 @@ def train_epr(
         texts = np.concatenate([first_query + rows, positive, negative])
         return EPRBatch(tokens[texts], groups[positive].astype(np.int32), groups[negative].astype(np.int32))
 
-    encode = over_devices(encoder.apply)
+    encode = over_devices(unit_length(encoder, [example.input for example in data.bank[:8]]))
     encode_now = jit_whole(encode)
     # examples that are candidates of several queries are encoded once
     asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
