@@ -16,7 +16,7 @@ from ceil_jax.pipeline.config import DEMO, DEMO_RETRIEVERS, RunConfig
 
 ROWS = (
     "The rows of the table, in order: random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil skill_base "
-    "skill_consistency skill_distinct target_knn target_skill target_sketch."
+    "skill_consistency skill_distinct target_knn target_skill target_sketch, or a retriever that --plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
 
@@ -58,6 +58,9 @@ def compare(
 
     The flag --scale tiny (the default, a quick check), small or paper sets the defaults of all other flags. Stages
     and report-TASK-*/report.html are written into the folder runs (--out); the next run reuses the stages.
+
+    The flag --plugin MODULE, of all commands, imports a module of yours first, such as one that registers a retriever
+    or a loss.
     """
     start(hosts)
     from ceil_jax.pipeline.compose import open_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import os
 import sys
@@ -75,9 +76,16 @@ def command(
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("ceil_jax").setLevel(logging.INFO)
     try:
-        scale, rest = _take_scale(list(sys.argv[1:] if arguments is None else arguments))
+        plugins, rest = _take("--plugin", list(sys.argv[1:] if arguments is None else arguments))
+        # the scale decides what the other flags default to
+        given, rest = _take("--scale", rest)
+        scale = given[-1] if given else "tiny"
+        if scale not in scales:
+            raise unknown_name("scale", scale, scales)
         if rest[:1] != ["doctor"]:  # doctor writes nothing
             use_compiled(cache_path() / "xla")
+        for module in plugins:
+            _import_plugin(module)
         code = run(scales[scale], rest)
     except HostLost as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
@@ -98,17 +106,29 @@ def command(
     return code or 0
 
 
-def _take_scale(arguments: list[str]) -> tuple[str, list[str]]:
-    """`--scale NAME` decides what the other flags default to, so it is read before them."""
-    for place, argument in enumerate(arguments):
+def _take(flag: str, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The values of a flag that is read before all others, and the other arguments."""
+    values, rest = [], []
+    given = iter(arguments)
+    for argument in given:
         name, equals, value = argument.partition("=")
-        if name == "--scale":
-            if not equals:
-                value = arguments[place + 1] if place + 1 < len(arguments) else ""
-            if value not in SCALES:
-                raise unknown_name("scale", value, SCALES)
-            return value, arguments[:place] + arguments[place + (1 if equals else 2) :]
-    return "tiny", arguments
+        if name == flag:
+            values.append(value if equals else next(given, ""))
+        else:
+            rest.append(argument)
+    return values, rest
+
+
+def _import_plugin(module: str) -> None:
+    # what is in the folder one works in can be imported, as with python -m
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        importlib.import_module(module)
+    except (ImportError, ValueError) as error:
+        raise UserError(
+            f"--plugin {module}: {error}; expected the name of a Python module, importable from here"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -77,11 +77,9 @@ def test_commands_name_what_exists(page):
         for command in code.replace("\\\n", " ").splitlines():
             words = shlex.split(command, comments=True)
             if len(words) > 1 and words[0].endswith("ceil-jax") and words[1] != "--help":
-                # --scale, which says what the others default to, is read before them
-                flags = {word.partition("=")[0] for word in words[2:] if word.startswith("--")} - {
-                    "--help",
-                    "--scale",
-                }
+                # --plugin and --scale, which decide what the others may be, are read before them
+                flags = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
+                flags -= {"--help", "--plugin", "--scale"}
                 assert flags <= flags_of(words[1]), f"{page.name}, line {line}: {flags - flags_of(words[1])}"
             for before, word in zip(["", *words], words, strict=False):
                 here = f"{page.name}, line {line}: {command}"
@@ -101,7 +99,12 @@ RUNNABLE = [
 
 @pytest.mark.parametrize("code", RUNNABLE)
 def test_code_runs(code, tmp_path, monkeypatch):
+    from ceil_jax.training import losses
+
     monkeypatch.chdir(tmp_path)
+    # what a page registers is forgotten after it
+    monkeypatch.setattr("ceil_jax.retrieval.registry._OUTSIDE", {})
+    monkeypatch.setattr(losses, "_LOSSES", dict(losses._LOSSES))
     exec(compile(code, "block", "exec"), {"__name__": "block"})
 
 
