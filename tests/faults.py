@@ -1,9 +1,13 @@
-"""Runs of a tiny pipeline in children of a warm process, and the comparison of what they leave."""
+"""Servers whose children work in a folder and may be killed in it, and the comparison of what they leave."""
 
 import json
 import os
+import re
+import select
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from xla_flags import flags_for
@@ -12,42 +16,62 @@ TESTS = Path(__file__).parent
 
 
 class Server:
-    """A warm process whose forked children run the tiny pipeline; see fault_server.py."""
+    """A warm process that forks children for a folder; see watched.py.
 
-    def __init__(self, hash_seed: int) -> None:
+    Args:
+        hash_seed: PYTHONHASHSEED of the process.
+        script: `fault_server.py`, whose children run the tiny pipeline, or another one that serves.
+        seconds: a child that takes longer hangs; by default it may take for ever.
+    """
+
+    def __init__(self, hash_seed: int, script: str = "fault_server.py", seconds: float | None = None) -> None:
         environment = {
             **os.environ,
-            "PYTHONPATH": str(TESTS.parent),
+            "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
             "PYTHONHASHSEED": str(hash_seed),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "XLA_FLAGS": flags_for(1),
             "TQDM_DISABLE": "1",
         }
+        self.seconds = seconds
         self.process = subprocess.Popen(
-            [sys.executable, str(TESTS / "fault_server.py")],
+            [sys.executable, str(TESTS / script)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # so that its children can be killed with it
         )
 
-    def run(self, out: Path, **how) -> dict:
-        """The exit status and events of a child that worked in a folder; what it said is in `OUT.log`."""
-        self.process.stdin.write(json.dumps({"out": str(out), **how}) + "\n")
+    def run(self, folder: Path, **how) -> dict:
+        """The exit status and events of a child that worked in a folder; what it said is in `FOLDER.log`.
+
+        Raises:
+            TimeoutError: it took too long; the server is gone then.
+        """
+        self.process.stdin.write(json.dumps({"folder": str(folder), **how}) + "\n")
         self.process.stdin.flush()
+        if self.seconds and not select.select([self.process.stdout], [], [], self.seconds)[0]:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            raise TimeoutError(f"a child took more than {self.seconds:.0f} seconds")
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """Every file that a run left, but locks and what is only compared by what it selects."""
+    """Every file that a run left, but locks, half-written pages and what is only compared by what it selects."""
     found = (
         file
         for file in sorted(out.rglob("*"))
-        if file.is_file() and not file.name.startswith(".lock") and "selector" not in file.parts
+        if file.is_file()
+        and not file.name.startswith(".lock")
+        and not re.fullmatch(r"\.report\.html\.\d+", file.name)
+        and "selector" not in file.parts
     )
     # the page's title names the folder
     return {str(f.relative_to(out)): f.read_bytes().replace(out.name.encode(), b"RUNS") for f in found}

@@ -1,69 +1,71 @@
-"""`python -m chaos`: every kind for its share of the time; 0 if nothing failed."""
+"""`python -m chaos`: every kind for its share of the time; exit status 1 if anything failed."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from chaos.readers import FILES, Readers
-from chaos.runs import Runs
-from chaos.tally import Case, Tally, repeat
+from chaos.kinds import all_kinds
+from chaos.schedule import Stopped, run
+from chaos.tally import Tally
 
-COMMANDS = ("compare", "score", "export")
-
-
-def kinds(folder: Path) -> tuple[dict[str, Callable[[], Case]], list[Callable[[], None]]]:
-    """Kind -> what makes its case; and what to close at the end. Nothing is started before it is asked for."""
-    made: dict[str, Runs | Readers] = {}
-    closing: list[Callable[[], None]] = []
-
-    def runs() -> Runs:
-        if "runs" not in made:
-            made["runs"] = Runs(folder)
-            closing.append(made["runs"].close)
-        return made["runs"]
-
-    def readers() -> Readers:
-        return made.setdefault("readers", Readers(folder))
-
-    found: dict[str, Callable[[], Case]] = {}
-    for command in COMMANDS:
-        found[f"kill {command}"] = lambda c=command: lambda draw: runs().killed(c, draw)
-        found[f"damage {command}"] = lambda c=command: lambda draw: runs().damaged(c, draw)
-    for kind in FILES:
-        found[f"read {kind}"] = lambda k=kind: lambda draw: readers().file(k, draw)
-    found["read encoder"] = lambda: lambda draw: readers().encoder(draw)
-    return found, closing
+MINUTES = 9.0
+"""By default; the first run of each command, which the others are compared with, is part of it."""
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    """Try, print the table, and return the exit status: 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--minutes", type=float, default=5.0, help="for all kinds together")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"for all kinds ({MINUTES:.0f})")
     parser.add_argument("--cases", type=int, help="of each kind, in place of a time")
     parser.add_argument("--only", nargs="*", help="kinds, or how they begin, as in: read kill")
-    given = parser.parse_args()
+    parser.add_argument("--list", action="store_true", help="print the kinds")
+    given = parser.parse_args(arguments)
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
     tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:
-        found, closing = kinds(Path(scratch))
-        chosen = [kind for kind in found if not given.only or kind.startswith(tuple(given.only))]
+    before = {
+        number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as scratch,
+        ExitStack() as closing,
+    ):
+        found = all_kinds(Path(scratch), closing)
+        if given.list:
+            print("\n".join(found))
+            return 0
+        chosen = {
+            kind: case for kind, case in found.items() if not given.only or kind.startswith(tuple(given.only))
+        }
         if not chosen:
             parser.error(f"--only: expected some of {', '.join(found)}")
-        # a run takes a thousand times as long as a read
-        share = {kind: 0.1 if kind.startswith("read") else 1.0 for kind in chosen}
         print(f"seed {given.seed}", flush=True)
-        for kind in chosen:
-            seconds = 60 * given.minutes * share[kind] / sum(share.values())
-            repeat(tally, kind, found[kind](), given.seed, seconds, given.cases)
-        for close in closing:
-            close()
-    print(tally.page())
-    return int(bool(tally.failures))
+        try:
+            run(chosen, tally, given.seed, 60 * given.minutes, given.cases)
+        except Stopped:
+            print("stopped before its time")
+        finally:
+            # a second signal must not lose the table
+            for number in before:
+                signal.signal(number, signal.SIG_IGN)
+            print(tally.table(), f"seed {given.seed}", sep="\n", flush=True)
+    for number, handler in before.items():
+        with suppress(TypeError):
+            signal.signal(number, handler)
+    return int(bool(tally.failed))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # threads that hang would keep the process

@@ -1,24 +1,27 @@
-"""Damage to the files of a folder, seeded, and the count of what a reader made of it.
+"""Damage to one file of a folder after another, and the count of what a reader made of it.
 
-A reader has three honest answers to a damaged file: it refuses with one line (`UserError`), it returns what was saved
-because the damage is in what it does not read, or it fails this check. A traceback and other content are failures.
+A reader has two honest answers to a damaged file: it refuses with one line (`UserError`), or it returns what was
+saved because the damage is in what it does not read. A traceback and other content are failures.
 """
 
 from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ceil_jax import UserError
+from chaos.attempt import attempt
+from chaos.damage import HARMS
+
+FLIPS = [*HARMS, *["flip"] * 15]
+"""Four of five harms are one flipped bit."""
 
 
 @dataclass
-class Tally:
-    """What happened to so many damaged folders."""
+class Damaged:
+    """What became of so many damaged folders."""
 
     tried: int = 0
     refused: int = 0
@@ -32,42 +35,9 @@ class Tally:
         return "\n".join(lines)
 
 
-@contextmanager
-def damaged(file: Path, change: Callable[[bytearray], None]) -> Iterator[None]:
-    """Change the bytes of a file for the length of a block."""
-    before = file.read_bytes()
-    after = bytearray(before)
-    change(after)
-    file.write_bytes(after)
-    try:
-        yield
-    finally:
-        file.write_bytes(before)
-
-
-def flip(random_: random.Random) -> Callable[[bytearray], None]:
-    """Return a change that flips one bit."""
-
-    def change(content: bytearray) -> None:
-        if content:
-            content[random_.randrange(len(content))] ^= 1 << random_.randrange(8)
-
-    return change
-
-
-def cut(random_: random.Random) -> Callable[[bytearray], None]:
-    """Return a change that removes the end."""
-
-    def change(content: bytearray) -> None:
-        if content:
-            del content[random_.randrange(len(content)) :]
-
-    return change
-
-
 def fuzz_folder(
     folder: Path, read: Callable[[Path], object], same: Callable[[object], bool], count: int, seed: int
-) -> Tally:
+) -> Damaged:
     """Damage one file at a time, in turn, and read the folder.
 
     Args:
@@ -81,27 +51,19 @@ def fuzz_folder(
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)
     files = sorted(file for file in copy.rglob("*") if file.is_file())
-    tally = Tally()
+    found = Damaged()
     for number in range(count):
-        random_ = random.Random(f"{seed} {number}")
-        file = files[number % len(files)]
-        kind = flip if random_.random() < 0.8 else cut
-        again = f"seed {seed}, number {number}: {kind.__name__} in {file.relative_to(copy)}"
-        tally.tried += 1
-        with damaged(file, kind(random_)):
-            try:
-                result = read(copy)
-            except UserError as error:
-                tally.refused += 1
-                if len(str(error).splitlines()) != 1:
-                    tally.failures.append(f"{again}: a message of several lines: {error}")
-                continue
-            except Exception as error:
-                tally.failures.append(f"{again}: {type(error).__name__}: {error}")
-                continue
-        if same(result):
-            tally.unchanged.append(str(file.relative_to(copy)))
-        else:
-            tally.failures.append(f"{again}: read as something else")
+        draw, file = random.Random(f"{seed} {number}"), files[number % len(files)]
+        how, before = draw.choice(FLIPS), file.read_bytes()
+        name = str(file.relative_to(copy))
+        file.write_bytes(HARMS[how](before, draw))
+        outcome, failure = attempt(lambda: read(copy), f"seed {seed}, number {number}: {how} in {name}", same)
+        file.write_bytes(before)
+        found.tried += 1
+        found.refused += outcome == "refused in one line"
+        if outcome == "read":
+            found.unchanged.append(name)
+        if failure:
+            found.failures.append(failure)
     shutil.rmtree(copy)
-    return tally
+    return found

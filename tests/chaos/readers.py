@@ -5,25 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import signal
 import tempfile
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from ceil_jax.encoders.registry import load_encoder
-from ceil_jax.errors import UserError
 from ceil_jax.report.published import published
 from ceil_jax.skills.rewriter import load_demonstrations
 from ceil_jax.tasks.families.sql import declared_schemas
 from ceil_jax.tasks.load import load_file
+from chaos.attempt import attempt
 from chaos.damage import HARMS
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 20
-"""A reader that takes longer hangs."""
-
 ROWS = [
     {"input": f"film {i} – “fine”", "output": "good" if i % 2 else "bad", "year": 1990 + i} for i in range(30)
 ]
@@ -87,9 +84,15 @@ class Readers:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._encoder = folder / "encoder-whole"
-        load_encoder("tiny").save_pretrained(self._encoder)
         self._content = {kind: make() for kind, (_, make, _) in FILES.items()}
+
+    @cached_property
+    def _encoder(self) -> dict[Path, bytes]:
+        """The files of a saved encoder."""
+        whole = self.folder / "encoder-whole"
+        load_encoder("tiny").save_pretrained(whole)
+        files = (file for file in sorted(whole.rglob("*")) if file.is_file())
+        return {file.relative_to(whole): file.read_bytes() for file in files}
 
     def file(self, kind: str, draw: random.Random) -> tuple[str, str]:
         """One harmed file, read."""
@@ -102,11 +105,7 @@ class Readers:
 
     def encoder(self, draw: random.Random) -> tuple[str, str]:
         """An encoder's folder with one harmed file; its vectors are finite, or it is refused."""
-        whole = {
-            file.relative_to(self._encoder): file.read_bytes()
-            for file in self._encoder.rglob("*")
-            if file.is_file()
-        }
+        whole = self._encoder
         chosen, how = draw.choice(sorted(whole)), draw.choice([*HARMS, "flip", "flip", "flip"])
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             for file, content in whole.items():
@@ -120,28 +119,3 @@ class Readers:
                     raise ValueError("vectors that are not finite")
 
             return attempt(read, f"{how} {chosen}")
-
-
-def attempt(read: Callable[[], object], what: str) -> tuple[str, str]:
-    """Read; (outcome, failure or "")."""
-
-    def hangs(*_: object) -> None:
-        raise TimeoutError(f"over {SECONDS} seconds")
-
-    before = signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(SECONDS)
-    try:
-        read()
-    except UserError as error:
-        said = str(error)
-        return (
-            ("refused in one line", "")
-            if "\n" not in said.strip()
-            else ("failed", f"{what}: lines: {said[:200]!r}")
-        )
-    except Exception as error:
-        return "failed", f"{what}: {type(error).__name__}: {str(error)[:200]}"
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-    return "read", ""

@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 import random
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+Case = Callable[[random.Random], tuple[str, str]]
+"""One case drawn by a generator: (outcome, failure or "")."""
 
 
 @dataclass
 class Tally:
     """Cases by kind, and the failures."""
 
-    tried: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
+    outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    failures: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    again: dict[str, int] = field(default_factory=dict)
+    """Kind -> the seed of its first failure."""
+
+    @property
+    def tried(self) -> int:
+        return sum(counts.total() for counts in self.outcomes.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(map(len, self.failures.values()))
 
     def note(self, kind: str, seed: int, outcome: str, failure: str = "") -> None:
         """Count one case; with a failure, keep it and print it at once."""
-        self.tried[kind] += 1
-        self.outcomes[f"{kind}: {outcome}"] += 1
+        self.outcomes[kind][outcome] += 1
         if failure:
-            self.failures.append(
-                f"{kind}: {failure}\n  again: python -m chaos --only '{kind}' --seed {seed} --cases 1"
-            )
-            print("FAILED", self.failures[-1], flush=True)
+            self.again.setdefault(kind, seed)
+            self.failures[kind].append(failure)
+            print(f"FAILED {kind}: {failure}\n  again: {command(kind, seed)}", flush=True)
 
-    def page(self) -> str:
-        """All counts, a line each."""
-        lines = [f"{count:7,}  {name}" for name, count in sorted(self.outcomes.items())]
-        return "\n".join([*lines, f"{sum(self.tried.values()):7,}  tried, {len(self.failures)} failed"])
+    def table(self) -> str:
+        """A row for each kind, the sum, and the commands that repeat the first failure of each kind."""
+        width = max(map(len, [*self.outcomes, "kind"]))
+        lines = [f"{'kind':{width}}  {'tried':>7}  {'failed':>7}  outcomes"]
+        for kind, counts in self.outcomes.items():
+            shown = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
+            lines.append(f"{kind:{width}}  {counts.total():7,}  {len(self.failures[kind]):7,}  {shown}")
+        lines.append(f"{'all':{width}}  {self.tried:7,}  {self.failed:7,}")
+        lines += [f"again: {command(kind, seed)}" for kind, seed in self.again.items()]
+        return "\n".join(lines)
 
 
-Case = Callable[[random.Random], tuple[str, str]]
-"""One case drawn by a generator: (outcome, failure or "")."""
-
-
-def repeat(tally: Tally, kind: str, case: Case, seed: int, seconds: float, cases: int | None = None) -> None:
-    """Try cases of one kind, the n-th with the seed + n, until the time is up or there were enough."""
-    end, n = time.monotonic() + seconds, 0
-    while (cases is None and time.monotonic() < end) or (cases is not None and n < cases):
-        outcome, failure = case(random.Random(f"{kind} {seed + n}"))
-        tally.note(kind, seed + n, outcome, failure)
-        n += 1
+def command(kind: str, seed: int) -> str:
+    """The command that tries one case of a kind again."""
+    return f"make chaos CHAOS=\"--only '{kind}' --seed {seed} --cases 1\""
