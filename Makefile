@@ -10,7 +10,7 @@ demo: .venv/demo.stamp
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Kills, damage and flipped bits: about five minutes; CHAOS='--minutes 60 --seed 7' for more, or the same again.
+# Kills, damage and flipped bits for nine minutes; CHAOS='--minutes 60 --seed 7' for more, or the same again.
 chaos: .venv/dev.stamp
 	PYTHONPATH=.:tests $(BIN)/python -m chaos $(CHAOS)
 

@@ -96,6 +96,10 @@ def _raw_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     if not path.exists():
         return
     for raw in path.read_bytes().splitlines(keepends=True):
-        checksum, _, body = raw.partition(b" ")
-        whole = raw.endswith(b"\n") and checksum == f"{zlib.crc32(body[:-1]):08x}".encode()
-        yield raw, json.loads(body) if whole else None
+        yield raw, json.loads(raw.partition(b" ")[2]) if whole_line(raw) else None
+
+
+def whole_line(raw: bytes) -> bool:
+    """Return whether a journal's line is complete and its checksum is that of its text."""
+    checksum, _, body = raw.partition(b" ")
+    return raw.endswith(b"\n") and checksum == f"{zlib.crc32(body[:-1]):08x}".encode()
