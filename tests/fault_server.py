@@ -73,7 +73,7 @@ def scored(out: Path) -> None:
 def scored_by_ray(out: Path) -> None:
     """One actor on a cluster of this child's own. Only the scores can be compared: the actor measures seconds."""
     time.perf_counter = _perf_counter  # Ray waits by it
-    rows = pipeline.Pipeline(replace(CONFIG, out=out, engine="ray", actors=1), TASK).score("epr")
+    rows = open_run(replace(CONFIG, out=out, engine="ray", actors=1), TASK).score("epr")
     (out / "scores.json").write_text(json.dumps(rows))
 
 

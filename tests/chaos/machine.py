@@ -98,28 +98,35 @@ class Machine(RuleBasedStateMachine):
         k=st.integers(1, 6),
         trade_off=st.sampled_from(TRADE_OFFS),
         town=st.one_of(st.none(), st.sampled_from("rbmhg")),
+        near=st.sampled_from([None, 0.8]),
     )
-    def select(self, query: str, k: int, trade_off: float, town: str | None) -> None:
+    def select(self, query: str, k: int, trade_off: float, town: str | None, near: float | None) -> None:
         chosen = self.selector.select(
             query,
             k=k,
             trade_off=trade_off,
+            near_duplicate=near,
             filter=None if town is None else lambda e: e.fields["town"] == town,
         )
         rows = [row for row in self.rows if town in (None, row[3])]
-        self.check(chosen, rows, VECTOR[query], k, trade_off)
+        self.check(chosen, rows, VECTOR[query], k, trade_off, near)
 
     @staticmethod
     def check(
-        chosen: Selection, rows: list[tuple[str, str, str, str]], query: np.ndarray, k: int, trade_off: float
+        chosen: Selection,
+        rows: list[tuple[str, str, str, str]],
+        query: np.ndarray,
+        k: int,
+        trade_off: float,
+        near: float | None,
     ) -> None:
         """Each pick has the highest gain of log det; the determinants are formed anew for each.
 
-        Of equal inputs one is chosen: with two, the determinant would be 0.
+        Of equal inputs one is chosen: with two, the determinant would be 0. What is near a chosen one comes last.
         """
         first = {(text, output): id for id, text, output, _ in reversed(rows)}
         inputs = sorted({text for text, _ in first})
-        picks = sorted(chosen.picks, key=lambda pick: -pick.gain)
+        picks = [chosen.picks[place] for place in chosen.order]
         places = [inputs.index(pick.example.input) for pick in picks]
         assert len(places) == len({*places}) == min(k, len(inputs)), (places, len(inputs))
         assert all(first[pick.example.input, pick.example.output] == pick.example.id for pick in picks)
@@ -135,7 +142,10 @@ class Machine(RuleBasedStateMachine):
 
         for step in range(len(places)):
             done = places[:step]
-            gains = {i: log_det([*done, i]) - log_det(done) for i in range(len(inputs)) if i not in done}
+            left = [i for i in range(len(inputs)) if i not in done]
+            fresh = [i for i in left if near is None or not done or max(unit[done] @ unit[i]) < near]
+            gains = {i: log_det([*done, i]) - log_det(done) for i in fresh or left}
+            assert places[step] in gains, (step, "a near duplicate before its time")
             own = gains[places[step]]
             assert own >= max(gains.values()) - TOLERANCE, (step, own, max(gains.values()))
             assert abs(own - picks[step].gain) < TOLERANCE, (step, own, picks[step].gain)

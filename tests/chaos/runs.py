@@ -54,6 +54,7 @@ class Runs:
         """An undisturbed run of a command."""
         if command not in self._whole:
             out = self.folder / command / "runs"
+            shutil.rmtree(out.parent, ignore_errors=True)  # of an attempt that failed
             out.parent.mkdir()
             ran = self.server.run(out, command=command)
             assert ran["status"] == 0, Path(f"{out}.log").read_text()

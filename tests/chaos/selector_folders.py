@@ -18,7 +18,7 @@ from chaos.damage import harm_file
 FLIPPED_AT_ONCE = 12
 """Files harmed, one after the other, in one case of `flipped`."""
 
-SETTINGS = ("trade_off", "shortlist", "template", "context", "card")
+SETTINGS = ("trade_off", "near_duplicate", "shortlist", "template", "context", "card")
 
 
 class SelectorFolders:
