@@ -248,7 +248,7 @@ def test_both_spaces_are_drawn(config, asked):
     ("arguments", "message"),
     [
         (["--task", "spider"], "--task spider: this script takes --tasks"),
-        (["--tasks", "sst5"], "sst5 is neither SQL nor COGS"),
+        (["--tasks", "sst5"], "sst5 is neither a SQL nor a COGS task"),
         (["--retriever", "topkk"], "unknown retriever 'topkk'; did you mean 'topk'"),
         (["--tasks"], "--tasks: give at least one"),
     ],
