@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from ceil_jax.cli.serve_lm import create_app
+from ceil_jax.cli.server.app import create_app
 from ceil_jax.lm.openai.config import EndpointConfig
 
 QUICK = EndpointConfig(back_off=0.001, timeout=5)
@@ -65,7 +65,7 @@ class Server:
         self.headers.append(dict(scope["headers"]))
         fault = self.faults.pop(0) if self.faults else None
         if fault is None:
-            await self._answer(scope, body, send)
+            await self._answer(scope, body, receive, send)
         elif fault == "drop":
             await _respond(send, 200, {"content-length": "1000"}, b'{"choices": [')
         elif fault == "slow":
@@ -73,18 +73,18 @@ class Server:
         else:
             await _respond(send, *fault)
 
-    async def _answer(self, scope, body, send):
-        sent = []
+    async def _answer(self, scope, body, receive, send):
+        sent, read = [], [{"type": "http.request", "body": body}]
 
-        async def receive():
-            return {"type": "http.request", "body": body}
+        async def receive_again():
+            return read.pop() if read else await receive()
 
         async def keep(message):
             sent.append(message)
 
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await self.app(scope, receive, keep)
+        await self.app(scope, receive_again, keep)
         # before the answer leaves: its reader may ask again at once
         self.at_once -= 1
         answer = json.loads(b"".join(message.get("body", b"") for message in sent))

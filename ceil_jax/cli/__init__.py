@@ -3,7 +3,7 @@
 - `main`: the command `ceil-jax`, and what all commands share (`command`)
 - `commands`: its sub-commands
 - `doctor`: what is installed, detected and cached on this machine
-- `serve_lm`: an LM and an encoder behind an OpenAI-compatible interface
+- `serve_lm`: an LM and an encoder behind an OpenAI-compatible interface; `server`: how it answers
 - `data_flags`: a named task, or a file of the user's own
 - `experiment`: a table or a figure as one script (`Experiment`, `ExperimentOptions`)
 - `helptext`: help texts of dataclass fields as paragraphs

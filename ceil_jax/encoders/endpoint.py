@@ -15,6 +15,7 @@ from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.answers import find_model, in_order
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.openai.schema import Embeddings
 
 
 class EndpointEncoder:
@@ -80,12 +81,12 @@ class EndpointEncoder:
         """The vectors that the server gives for one request, float32 [N, D]."""
         where = f"{self._client.base}/embeddings"
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
-        answer = self._client.post("/embeddings", body)
-        entries = [entry.get("embedding") for entry in in_order(answer, "data", len(texts), where)]
-        try:
-            vectors = np.array(entries, dtype=np.float32)
-        except (TypeError, ValueError):
-            vectors = np.zeros(0, np.float32)
-        if vectors.ndim != 2 or not vectors.shape[1] or not np.isfinite(vectors).all():
+        answer = self._client.post("/embeddings", body, Embeddings)
+        entries = [entry.embedding for entry in in_order(answer.data, "data", len(texts), where)]
+        if len({len(entry) for entry in entries}) != 1 or not entries[0]:
             raise UserError(f"{where}: expected vectors of finite numbers, all of one length")
+        with np.errstate(over="ignore"):
+            vectors = np.array(entries, dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            raise UserError(f"{where}: expected vectors of numbers that float32 holds")
         return vectors

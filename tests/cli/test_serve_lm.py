@@ -10,8 +10,11 @@ import pytest
 from lm_server import listening
 
 from ceil_jax.cli.main import main
-from ceil_jax.cli.serve_lm import Service, create_app
+from ceil_jax.cli.server.app import create_app
+from ceil_jax.cli.server.service import Service
 from ceil_jax.lm import TinyLM
+
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def test_chat(http):
         ("/completions", {"prompt": "a", "stop": [""]}, "stop is"),
         ("/completions", {"prompt": "a", "stop": 5}, "stop is 5; expected a text or a list of texts"),
         ("/completions", {"prompt": "a", "stop": ["b", 5]}, "stop is ['b', 5]; expected a text"),
-        ("/completions", {"prompt": "a", "stream": True}, "neither stream nor n"),
+        ("/completions", {"prompt": "a", "n": 2}, "n is not served here"),
         ("/completions", {"prompt": "a b " * 300, "echo": True, "logprobs": 1}, "more than the 512"),
         ("/chat/completions", {"messages": []}, "expected a list of at least one"),
         ("/chat/completions", {"messages": [{"role": "user"}]}, "expected a role and a content"),
@@ -106,7 +109,7 @@ def test_what_a_request_has_wrong_is_a_line(http, path, body, said):
 
 
 def test_a_body_that_is_no_object(http):
-    assert http.post("/completions", content=b"{").status_code == 400
+    assert http.post("/completions", content=b"{", headers=JSON).status_code == 400
     assert http.post("/completions", json=[1]).status_code == 400
     assert http.post("/nowhere", json={}).status_code == 404
 
@@ -115,7 +118,7 @@ def test_a_body_that_is_no_object(http):
 def test_numbers_that_are_not_finite_are_refused(http, field):
     """JSON of other makers may hold Infinity and NaN, and 1e400 is read as infinity."""
     for value in ("1e400", "Infinity", "NaN"):
-        answer = http.post("/completions", content=f'{{"prompt": "a", "{field}": {value}}}')
+        answer = http.post("/completions", content=f'{{"prompt": "a", "{field}": {value}}}', headers=JSON)
         assert answer.status_code == 400
         assert f"{field} is {'nan' if value == 'NaN' else 'inf'}" in answer.json()["error"]["message"]
 

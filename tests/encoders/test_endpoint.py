@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lm_server import QUICK, Server, listening
 
-from ceil_jax.cli.serve_lm import Service
+from ceil_jax.cli.server.service import Service
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder
@@ -70,9 +70,10 @@ def test_vectors_over_http(remote, address, encoder):
     [
         (lambda data: data[:-1], "2 data with indices [0, 1] for 3"),
         (lambda data: [{**entry, "embedding": [1.0] * (entry["index"] + 1)} for entry in data], "one length"),
-        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "finite numbers"),
-        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "finite numbers"),
-        (lambda data: [{"index": entry["index"]} for entry in data], "finite numbers"),
+        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "data.0.embedding.0 is"),
+        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "embedding is 'AAAA'"),
+        (lambda data: [{"index": entry["index"]} for entry in data], "embedding is missing"),
+        (lambda data: [{**entry, "embedding": [1e300]} for entry in data], "that float32 holds"),
     ],
 )
 def test_wrong_vectors(server, remote, change, said):

@@ -10,7 +10,9 @@ what becomes of a key, and the probe of a server before its first score.
 - `client`: requests to one server
 - `attempt`: one attempt at a request
 - `budget`: the requests and tokens that a run may spend on a server
-- `answers`: checked reading of answers
+- `cleaning`: what a server sends, without the key and cut in length
+- `schema`: the fields of answers, with their types and ranges
+- `answers`: what answers say
 - `alignment`: which tokens of an answer belong to a continuation
 - `probe`: whether a server's log-probabilities are what they should be
 """

@@ -1,38 +1,43 @@
-"""One attempt at a request: its budget, its key, its deadline, and whether the answer is whole."""
+"""One attempt at a request: its budget, its key, its deadline, its size, and whether the answer is whole."""
 
 from __future__ import annotations
 
-import json
+import asyncio
 import random
 import threading
-import time
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import httpx2
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.budget import RequestBudget
+from ceil_jax.lm.openai.cleaning import clean_json, one_line, without_key
 from ceil_jax.lm.openai.config import EndpointConfig
 
 LONGEST_WAIT = 60.0
 """The most seconds between two attempts, unless the server asks for more."""
+LARGEST = 64 * 2**20
+"""The most bytes of an answer, before and after decompression."""
 ANSWER, ATTEMPT = "ceil_jax_answer", "ceil_jax_attempt"
 """Extensions of a response: its JSON object, and the number of the attempt, from 1."""
 
 _PAID = ("/completions", "/embeddings")
 """The ends of paths behind which a model works; other requests are not counted."""
-_HEADERS = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
+_SENT = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
 """The headers that are sent, with the key's. The openai package adds others, some from environment variables that
 are meant for another server."""
-_OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
-"""Headers that are no longer true of a body that has been read."""
+_KEPT = ("retry-after", "retry-after-ms", "x-should-retry", "location")
+"""The headers of an answer that are read."""
 
 
 class AttemptClient(httpx2.Client):
     """The HTTP client of an `openai.OpenAI`, which calls `send` for each attempt and repeats those that fail.
 
     A time-out, a lost connection and an answer that is not whole JSON raise errors of httpx2, after which another
-    attempt follows.
+    attempt follows. The requests themselves run in an event loop of its own, because only there one deadline
+    holds for everything: connecting, headers that drip, a body that trickles.
 
     Args:
         budget: what may be asked.
@@ -41,95 +46,134 @@ class AttemptClient(httpx2.Client):
     """
 
     def __init__(self, budget: RequestBudget, config: EndpointConfig, key: str | None) -> None:
-        super().__init__(timeout=config.timeout, limits=httpx2.Limits(max_connections=config.concurrency))
+        # this half sends nothing, so it needs no certificates
+        super().__init__(transport=httpx2.BaseTransport(), trust_env=False)
         self.stopped = threading.Event()
         """While it is set, nothing more is sent."""
         self._endpoint, self._budget, self._key = config, budget, key
         self._connected = False
+        limits = httpx2.Limits(max_connections=config.concurrency)
+        self._asynchronous = httpx2.AsyncClient(timeout=config.timeout, limits=limits)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self._loop,), name="endpoint loop", daemon=True).start()
+        weakref.finalize(self, _finish, self._loop, self._asynchronous)
 
     def send(self, request: httpx2.Request, *, stream: bool = False, **settings: Any) -> httpx2.Response:
         """Return the whole answer to a request; of a success, with its JSON object as an extension.
 
         Raises:
-            UserError: the budget is spent; nobody listens at the address; the answer is no JSON object.
+            UserError: the budget is spent; nobody listens at the address; the answer is no JSON object or larger
+                than `LARGEST`.
             httpx2.RequestError: a failure that another attempt may mend.
         """
         if self.stopped.is_set():
             raise UserError(f"{request.url}: not asked, because another request has failed")
         retries = int(request.headers.get("x-stainless-retry-count", 0))
-        for name in {name.lower() for name in request.headers} - _HEADERS:
+        for name in {name.lower() for name in request.headers} - _SENT:
             del request.headers[name]
         if self._key is not None:
             request.headers["authorization"] = f"Bearer {self._key}"
         if request.url.path.endswith(_PAID):
             self._budget.ask()
-        response = self._whole(request, settings)
+        response = asyncio.run_coroutine_threadsafe(self._whole(request, settings), self._loop).result()
         response.extensions[ATTEMPT] = retries + 1
         if response.is_error:
             if "retry-after" not in response.headers:
                 response.headers["retry-after-ms"] = str(1000 * self._back_off(retries))
         elif response.is_success:
-            response.extensions[ANSWER] = _json_object(request, response)
+            response.extensions[ANSWER] = self._json_object(request, response.content)
         return response
 
-    def _whole(self, request: httpx2.Request, settings: dict[str, Any]) -> httpx2.Response:
-        """The response with its body, if that arrives before the deadline."""
-        deadline = time.monotonic() + self._endpoint.timeout
-        pieces = []
+    async def _whole(self, request: httpx2.Request, settings: dict[str, Any]) -> httpx2.Response:
+        """The response with its body and with the headers that are read, if all arrives before the deadline."""
         try:
-            response = super().send(request, stream=True, **settings)
+            async with asyncio.timeout(self._endpoint.timeout):
+                response = await self._asynchronous.send(request, stream=True, **settings)
+                self._connected = True
+                try:
+                    body = await _body(request, response)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise httpx2.ReadTimeout("the deadline has passed", request=request) from None
         except httpx2.ConnectError as error:
             if self._connected:
                 raise
             raise UserError(
                 f"{request.url}: cannot connect ({error}); is the server running there?"
             ) from None
-        self._connected = True
-        try:
-            # the library's own limit is on each read, which a body that trickles would never reach
-            for piece in response.iter_bytes():
-                pieces.append(piece)
-                if time.monotonic() > deadline:
-                    raise httpx2.ReadTimeout("the deadline has passed", request=request)
-        finally:
-            response.close()
-        headers = [pair for pair in response.headers.multi_items() if pair[0].lower() not in _OF_THE_BODY]
+        kept = {name: response.headers[name] for name in _KEPT if name in response.headers}
+        headers = {name: one_line(without_key(value, self._key)) for name, value in kept.items()}
         return httpx2.Response(
-            response.status_code, headers=headers, content=b"".join(pieces), request=request
+            response.status_code, headers=_ascii(headers), content=body, request=request, extensions={}
         )
+
+    def _json_object(self, request: httpx2.Request, body: bytes) -> dict[str, Any]:
+        if body.lstrip().startswith(b"<"):
+            raise UserError(
+                f"{request.url} answers with a web page, not JSON; give the address of the interface, "
+                "which often ends in /v1"
+            )
+        try:
+            answer = clean_json(body, self._key)
+        except ValueError:
+            raise httpx2.RemoteProtocolError(
+                f"an answer of {len(body)} bytes that is not whole JSON", request=request
+            ) from None
+        if not isinstance(answer, dict) or "error" in answer:
+            raise UserError(f"{request.url}: expected a JSON object, found {said(body, self._key)}")
+        return answer
 
     def _back_off(self, retries: int) -> float:
         """Seconds to wait, drawn between half the back-off and all of it, so that clients do not return together."""
         return min(self._endpoint.back_off * 2**retries, LONGEST_WAIT) * random.uniform(0.5, 1)
 
 
-def _json_object(request: httpx2.Request, response: httpx2.Response) -> dict[str, Any]:
-    text = response.text
-    if text.lstrip().startswith("<"):
-        raise UserError(
-            f"{request.url} answers with a web page, not JSON; give the address of the interface, "
-            "which often ends in /v1"
-        )
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        raise httpx2.RemoteProtocolError(
-            f"an answer of {len(text)} characters that is not whole JSON", request=request
-        ) from None
-    if not isinstance(answer, dict) or "error" in answer:
-        raise UserError(f"{request.url}: expected a JSON object, found {said(text)}")
-    return answer
+async def _body(request: httpx2.Request, response: httpx2.Response) -> bytes:
+    """The decompressed body, read until it is too large."""
+    pieces, size = [], 0
+    # the decoders of httpx2 give pieces of at most 1 MiB, however well they were compressed
+    async for piece in response.aiter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if max(size, response.num_bytes_downloaded) > LARGEST:
+            raise UserError(
+                f"{request.url}: an answer of more than {LARGEST // 2**20} MiB; "
+                "if it is a right one, make --endpoint.batch smaller"
+            )
+    return b"".join(pieces)
 
 
-def said(text: str) -> str:
-    """Return what the body of an error says, in one line of at most 200 characters."""
+def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
-    message: Any = text
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _finish(loop: asyncio.AbstractEventLoop, client: httpx2.AsyncClient) -> None:
+    """Close the connections and end the loop, which runs in its own thread."""
+
+    async def close() -> None:
+        await client.aclose()
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(close(), loop)
+
+
+def _ascii(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value.encode("ascii", "replace").decode() for name, value in headers.items()}
+
+
+def said(body: bytes, key: str | None) -> str:
+    """Return what the body of an error says, in one line of at most 200 characters, without the key."""
+    content: Any = None
+    with suppress(ValueError):
+        content = clean_json(body, key)
+    message: Any = None
     if isinstance(content, dict):
         error = content.get("error")
         inner = error.get("message") if isinstance(error, dict) else error
-        message = inner or content.get("message") or content.get("detail") or text
-    return " ".join(str(message).split())[:200] or "no message"
+        message = inner or content.get("message") or content.get("detail")
+    # cut last: half a key is no key that could be found
+    return one_line(without_key(str(message or body.decode("utf-8", "replace")), key)) or "no message"

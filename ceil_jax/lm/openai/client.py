@@ -17,6 +17,8 @@ try:
     import openai
 
     from ceil_jax.lm.openai.attempt import ANSWER, ATTEMPT, AttemptClient, said
+    from ceil_jax.lm.openai.cleaning import one_line, without_key
+    from ceil_jax.lm.openai.schema import AnyAnswer, Paid, checked
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
@@ -40,7 +42,7 @@ class Client:
 
     Raises:
         UserError: by every method, with the server's own message, in which the key, should it stand there, is
-            replaced; here, for a key that is not set.
+            replaced, and for an answer that is not of the kind asked for; here, for a key that is not set.
     """
 
     def __init__(self, base: str, config: EndpointConfig) -> None:
@@ -58,15 +60,27 @@ class Client:
             http_client=self._http,
         )
 
-    def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON object that answers a GET."""
-        return self._asked(path, lambda url: self._openai.get(url, cast_to=httpx2.Response))
+    def get(self, path: str, kind: type[AnyAnswer]) -> AnyAnswer:
+        """Return the answer to a GET, checked."""
+        answer = self._asked(path, lambda url: self._openai.get(url, cast_to=httpx2.Response))
+        return checked(kind, answer, self.base + path)
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON object that answers a POST, and count the tokens that it states."""
-        answer = self._asked(path, lambda url: self._openai.post(url, cast_to=httpx2.Response, body=body))
-        if path != "/tokenize":
-            self.budget.add(self._tokens(answer, path))
+    def post(self, path: str, body: dict[str, Any], kind: type[AnyAnswer]) -> AnyAnswer:
+        """Return the answer to a POST, checked, and count the tokens that it states.
+
+        Raises:
+            UserError: also where tokens are limited and the answer states none.
+        """
+        found = self._asked(path, lambda url: self._openai.post(url, cast_to=httpx2.Response, body=body))
+        answer = checked(kind, found, self.base + path)
+        if isinstance(answer, Paid):
+            tokens = answer.usage.tokens() if answer.usage else 0
+            if not tokens and self.budget.limits_tokens:
+                raise UserError(
+                    f"{self.base}{path} does not state its usage, so tokens cannot be counted; "
+                    "use --endpoint.max-requests in place of --endpoint.max-tokens"
+                )
+            self.budget.add(tokens)
         return answer
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
@@ -104,16 +118,15 @@ class Client:
         url = self.base + path if path != "/tokenize" else self.base.removesuffix("/v1") + path
         try:
             response = ask(url)
-        except UserError as error:
-            raise UserError(self._without_key(str(error))) from None
         except openai.APIStatusError as error:
-            raise UserError(self._without_key(self._refusal(url, error.response))) from None
+            raise UserError(self._refusal(url, error.response)) from None
         except openai.APITimeoutError:
             failure = f"no whole answer within {self._config.timeout:g} s"
             raise UserError(self._given_up(url, failure, self._config.attempts)) from None
         except openai.APIConnectionError as error:
-            failure = f"the connection failed ({error.__cause__ or type(error).__name__})"
-            raise UserError(self._given_up(url, self._without_key(failure), self._config.attempts)) from None
+            cause = one_line(without_key(str(error.__cause__ or type(error).__name__), self._key))
+            failure = f"the connection failed ({cause})"
+            raise UserError(self._given_up(url, failure, self._config.attempts)) from None
         return response.extensions[ANSWER]
 
     def _refusal(self, url: str, response: httpx2.Response) -> str:
@@ -121,7 +134,7 @@ class Client:
         status, asked = response.status_code, response.headers.get("retry-after")
         if 300 <= status < 400:
             return f"{url} redirects to {response.headers.get('location')}; give that address instead"
-        failure = f"HTTP {status}: {said(response.text)}"
+        failure = f"HTTP {status}: {said(response.content, self._key)}"
         if status not in (408, 409, 429) and status < 500:
             return f"{url}: {failure}"
         if asked is not None and response.extensions[ATTEMPT] < self._config.attempts:
@@ -130,18 +143,3 @@ class Client:
 
     def _given_up(self, url: str, failure: str, attempts: int) -> str:
         return f"{url}: {failure}; given up after {attempts} attempts. {_KEPT} once the server answers"
-
-    def _tokens(self, answer: dict[str, Any], path: str) -> int:
-        """The number of tokens that an answer says were read and written."""
-        usage = answer.get("usage") or {}
-        parts = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]
-        total = usage.get("total_tokens") or sum(parts)
-        if not total and self.budget.limits_tokens:
-            raise UserError(
-                f"{self.base}{path} does not state its usage, so tokens cannot be counted; "
-                "use --endpoint.max-requests in place of --endpoint.max-tokens"
-            )
-        return int(total)
-
-    def _without_key(self, message: str) -> str:
-        return message.replace(self._key, "***") if self._key else message

@@ -13,10 +13,11 @@ from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.choosing import best_choices, by_prompt, flat_choices
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
-from ceil_jax.lm.openai.answers import echoed_scores, find_model, in_order, typed_field
+from ceil_jax.lm.openai.answers import echoed_scores, find_model, in_order
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import probe
+from ceil_jax.lm.openai.schema import Chat, Choice, Completions, Tokenized
 from ceil_jax.lm.stopping import check_sampling, cut
 
 
@@ -104,7 +105,7 @@ class EndpointLM:
             written = self._client.map(partial(self._chat, body), prompts, "generating")
         else:
             answers = self._completions(prompts, body, "generating")
-            written = [typed_field(choice, "text", str, self._client.base) for choice in answers]
+            written = [self._text(choice) for choice in answers]
         return [cut(text, stop) for text in written]
 
     def _choices(self, prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> list[list[list[float]]]:
@@ -158,23 +159,30 @@ class EndpointLM:
             for choice, text in zip(answers, texts, strict=True)
         ]
 
-    def _completions(self, prompts: Sequence[str], body: dict[str, Any], what: str) -> list[dict[str, Any]]:
+    def _completions(self, prompts: Sequence[str], body: dict[str, Any], what: str) -> list[Choice]:
         """The server's choice for each prompt."""
+        where = f"{self._client.base}/completions"
 
-        def ask(some: Sequence[str]) -> list[dict[str, Any]]:
-            answer = self._client.post("/completions", {"model": self._model, "prompt": list(some), **body})
-            return in_order(answer, "choices", len(some), f"{self._client.base}/completions")
+        def ask(some: Sequence[str]) -> list[Choice]:
+            request = {"model": self._model, "prompt": list(some), **body}
+            answer = self._client.post("/completions", request, Completions)
+            return in_order(answer.choices, "choices", len(some), where)
 
         size = self._config.batch
         batches = [prompts[start : start + size] for start in range(0, len(prompts), size)]
         return [choice for batch in self._client.map(ask, batches, what) for choice in batch]
 
+    def _text(self, choice: Choice) -> str:
+        if choice.text is None:
+            raise UserError(f"{self._client.base}/completions: a choice without a text")
+        return choice.text
+
     def _chat(self, body: dict[str, Any], prompt: str) -> str:
         messages = [{"role": "user", "content": prompt}]
-        answer = self._client.post("/chat/completions", {"model": self._model, "messages": messages, **body})
-        where = f"{self._client.base}/chat/completions"
-        [choice] = in_order(answer, "choices", 1, where)
-        return typed_field(typed_field(choice, "message", dict, where), "content", str, where)
+        request = {"model": self._model, "messages": messages, **body}
+        answer = self._client.post("/chat/completions", request, Chat)
+        [choice] = in_order(answer.choices, "choices", 1, f"{self._client.base}/chat/completions")
+        return choice.message.content
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -193,10 +201,4 @@ class EndpointLM:
 
     def _count(self, text: str) -> int:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        answer = self._client.post("/tokenize", body)
-        count = answer.get("count")
-        if not isinstance(count, int):
-            raise UserError(
-                f"{self._client.base}: /tokenize says no count; give the model's tokenizer with --endpoint.tokenizer"
-            )
-        return count
+        return self._client.post("/tokenize", body, Tokenized).count

@@ -10,10 +10,11 @@ from email.utils import format_datetime
 import pytest
 from lm_server import QUICK, Server, listening
 
-from ceil_jax.cli.serve_lm import Service
+from ceil_jax.cli.server.service import Service
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.openai.client import Client
+from ceil_jax.lm.openai.schema import Completions, Models
 
 KEY = "sk-sesame-0123456789"
 BUSY = (503, {}, b'{"error": {"message": "loading"}}')
@@ -46,7 +47,7 @@ def waits(monkeypatch):
 
 def message(client, path="/completions"):
     with pytest.raises(UserError) as refusal:
-        client.post(path, BODY)
+        client.post(path, BODY, Completions)
     text = str(refusal.value)
     assert "\n" not in text
     return text
@@ -69,15 +70,15 @@ def message(client, path="/completions"):
 )
 def test_what_passes_is_tried_again(server, address, fault):
     server.faults = [fault, fault]
-    answer = Client(address, QUICK).post("/completions", BODY)
-    assert answer["choices"][0]["text"] == " b a"
+    answer = Client(address, QUICK).post("/completions", BODY, Completions)
+    assert answer.choices[0].text == " b a"
     assert len(server.requests) == 3
 
 
 def test_a_slow_body_ends_at_the_deadline(server, address):
     server.faults = ["slow"]
     client = Client(address, replace(QUICK, timeout=0.2))
-    assert client.post("/completions", BODY)["choices"][0]["text"] == " b a"
+    assert client.post("/completions", BODY, Completions).choices[0].text == " b a"
     server.faults = ["slow"]
     assert "no whole answer within 0.2 s; given up after 1 attempts" in message(
         Client(address, replace(QUICK, timeout=0.2, attempts=1))
@@ -86,7 +87,7 @@ def test_a_slow_body_ends_at_the_deadline(server, address):
 
 def test_waits_double_with_jitter_and_retry_after_goes_first(server, address, waits):
     server.faults = [BUSY, BUSY, BUSY, (429, {"retry-after": "7"}, b""), BUSY]
-    Client(address, replace(QUICK, back_off=1.0)).post("/completions", BODY)
+    Client(address, replace(QUICK, back_off=1.0)).post("/completions", BODY, Completions)
     longest = [1, 2, 4, 7, 16]
     assert len(waits) == 5
     assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
@@ -97,14 +98,14 @@ def test_waits_double_with_jitter_and_retry_after_goes_first(server, address, wa
 def test_a_date_in_retry_after_is_waited_for_and_one_that_has_passed_is_not(server, address, waits):
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     server.faults = [(429, {"retry-after": date}, b"") for date in ("Wed, 21 Oct 2015 07:28:00 GMT", later)]
-    Client(address, QUICK).post("/completions", BODY)
+    Client(address, QUICK).post("/completions", BODY, Completions)
     assert waits[0] <= 0.5
     assert 50 < waits[1] <= 60
 
 
 def test_lost_connections_are_waited_for_as_the_openai_package_does(server, address, waits):
     server.faults = ["drop"] * 5
-    Client(address, QUICK).post("/completions", BODY)
+    Client(address, QUICK).post("/completions", BODY, Completions)
     assert all(0 < wait <= 8 for wait in waits)
     assert len(waits) == 5
 
@@ -159,8 +160,8 @@ def test_connections_dropped_before_an_answer():
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", QUICK)
-        client.get("/models")
-        assert client.post("/completions", {})["choices"] == []
+        client.get("/models", Models)
+        assert client.post("/completions", {}, Completions).choices == []
         thread.join()
 
 
@@ -185,7 +186,7 @@ def test_a_server_that_was_there_is_tried_again_when_it_cannot_be_reached(waits)
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", QUICK)
-        client.get("/models")
+        client.get("/models", Models)
         thread.join()
     assert "the connection failed" in (said := message(client)) and "given up after 6 attempts" in said
     assert len(waits) == 5
@@ -196,7 +197,7 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, server, a
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     server.faults = [(200, {}, b'{"choices": []}')]
-    assert Client("http://llm.invalid/v1", QUICK).post("/completions", BODY) == {"choices": []}
+    assert Client("http://llm.invalid/v1", QUICK).post("/completions", BODY, Completions).choices == []
     assert server.headers[-1][b"host"] == b"llm.invalid"
 
 
@@ -204,9 +205,9 @@ def test_after_a_failure_nothing_more_is_sent_and_the_client_can_be_used_again(s
     client = Client(address, replace(QUICK, concurrency=2, attempts=1))
     server.faults = [(400, {}, b"no")]
     with pytest.raises(UserError, match="HTTP 400: no"):
-        client.map(lambda _: client.post("/completions", BODY), range(200), "x")
+        client.map(lambda _: client.post("/completions", BODY, Completions), range(200), "x")
     assert len(server.requests) < 200
-    assert len(client.map(lambda _: client.post("/completions", BODY), range(3), "x")) == 3
+    assert len(client.map(lambda _: client.post("/completions", BODY, Completions), range(3), "x")) == 3
 
 
 @pytest.mark.parametrize("name", ["concurrency", "batch", "attempts"])
@@ -218,17 +219,17 @@ def test_settings_below_one_are_refused(name):
 def test_no_more_at_once_than_the_limit(server, address):
     client = Client(address, replace(QUICK, concurrency=3))
     answers = client.map(
-        lambda i: client.post("/completions", BODY | {"prompt": f" {i} {i}"}), range(20), "x"
+        lambda i: client.post("/completions", BODY | {"prompt": f" {i} {i}"}, Completions), range(20), "x"
     )
-    assert [answer["choices"][0]["text"] for answer in answers] == [f" {i}" * 2 for i in range(20)]
+    assert [answer.choices[0].text for answer in answers] == [f" {i}" * 2 for i in range(20)]
     assert server.most_at_once <= 3
 
 
 def test_budget_of_requests_counts_retries(server, address):
     client = Client(address, replace(QUICK, max_requests=3))
     server.faults = [BUSY]
-    client.post("/completions", BODY)
-    client.post("/completions", BODY)
+    client.post("/completions", BODY, Completions)
+    client.post("/completions", BODY, Completions)
     assert "the budget of requests is spent (3 of 3 requests, 10 tokens)" in message(client)
     assert "--endpoint.max-requests" in message(client)
     assert len(server.requests) == 3
@@ -238,14 +239,14 @@ def test_budget_of_tokens_stops_what_has_not_begun(server, address):
     client = Client(address, replace(QUICK, concurrency=1, max_tokens=12))
     # three tokens read and two written a request
     with pytest.raises(UserError, match=r"the budget of tokens is spent \(3 requests, 15 of 12 tokens\)"):
-        client.map(lambda _: client.post("/completions", BODY), range(50), "x")
+        client.map(lambda _: client.post("/completions", BODY, Completions), range(50), "x")
     assert len(server.requests) == 3
 
 
 def test_a_budget_of_tokens_needs_their_count(server, address):
     server.change = lambda path, request, answer: {k: v for k, v in answer.items() if k != "usage"}
     assert "does not state its usage" in message(Client(address, replace(QUICK, max_tokens=10)))
-    Client(address, QUICK).post("/completions", BODY)
+    Client(address, QUICK).post("/completions", BODY, Completions)
 
 
 def test_the_key_goes_to_the_server_and_nowhere_else(monkeypatch, server, address, caplog):
@@ -267,9 +268,9 @@ def test_what_the_environment_says_of_another_server_is_not_sent(monkeypatch, se
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "others-secret")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: others-secret\nX-Team: others-secret")
-    Client(address, QUICK).post("/completions", BODY)
+    Client(address, QUICK).post("/completions", BODY, Completions)
     assert b"authorization" not in server.headers[-1]
-    Client(address, replace(QUICK, api_key_env="SERVER_KEY")).post("/completions", BODY)
+    Client(address, replace(QUICK, api_key_env="SERVER_KEY")).post("/completions", BODY, Completions)
     assert server.headers[-1][b"authorization"] == f"Bearer {KEY}".encode()
     assert "others-secret" not in str(server.headers)
 

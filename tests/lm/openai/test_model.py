@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lm_server import QUICK, Server, listening
 
-from ceil_jax.cli.serve_lm import Service
+from ceil_jax.cli.server.service import Service
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
@@ -213,8 +213,8 @@ def stale_once_cached(tokens, log_probs, count):
         (scores_changed(stale_from_the_third_on), "--no-enable-prefix-caching"),
         (scores_changed(stale_once_cached), "--disable-radix-cache"),
         (scores_changed(lambda t, p, n: (t, [x - n for x in p])), "depend on what was asked before"),
-        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "log-probability 2.0"),
-        (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "log-probability nan"),
+        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "token_logprobs.0 is '2.0'"),
+        (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "token_logprobs.0 is 'nan'"),
         (scores_changed(lambda t, p, _: (t[1:], p)), "log-probabilities"),
     ],
 )
@@ -251,8 +251,7 @@ def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
         lambda choices: choices[:-1],
         lambda choices: [*choices, choices[0]],
         lambda choices: [{**choice, "index": 0} for choice in choices],
-        lambda choices: [{**choice, "index": str(choice["index"])} for choice in choices],
-        lambda choices: [{**choice, "index": [choice["index"]]} for choice in choices],
+        lambda choices: [{**choice, "index": choice["index"] + 1} for choice in choices],
         lambda choices: [],
         lambda choices: None,
     ],
