@@ -1,4 +1,4 @@
-"""What a run is."""
+"""The settings of a run, their defaults at three scales, and the demo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SkillConfig:
     orders: Annotated[int, Range(1)] = 5
     """m: shuffled orders of the demonstrations, each of which gives a skill."""
     order: Annotated[int, Range(0)] = 0
-    """The one whose skill `skill_base` and --text skill take."""
+    """The order whose skill `skill_base` and --text skill take."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class RunConfig:
     data_dir: Path | None = None
     """A folder of datasets in their hub column names; without it, the hub or the embedded copy."""
     limit: Annotated[int | None, Range(1)] = None
-    """Validation examples at most."""
+    """The largest number of validation examples."""
     bank_limit: Annotated[int | None, Range(1)] = None
-    """Bank examples at most."""
+    """The largest number of bank examples."""
     encoder: str = "all-MiniLM-L6-v2"
     """A registered or packaged name, a folder, a hub id, module:function, or http://host:port/v1#model."""
     lm: str = "SmolLM2-135M-Instruct"
     """A packaged name, a folder, a hub id or http://host:port/v1#model; "tiny" for tests."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """Of the LM: auto is bfloat16 where the machine has it."""
+    """The LM's number format; auto is bfloat16 where the machine supports it."""
     device_map: str | None = None
-    """For an LM too large for one device: transformers' device_map, as in "auto"."""
+    """transformers' device_map, such as "auto", for an LM that is too large for one device."""
     shots: Annotated[int, Range(0)] = 8
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: Annotated[int, Range(1)] = 100
@@ -57,35 +57,35 @@ class RunConfig:
     of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on other queries, unless the
     bank has too few."""
     token_budget: Annotated[int | None, Range(1)] = None
-    """A prompt's tokens at most, whatever the method, where queries are answered and λ is tuned; by default what
-    the LM reads. Sets that training scores are whole."""
+    """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
+    Training scores whole sets."""
     fit: Literal["greedy", "similarity", "budget"] = "greedy"
-    """What to drop when not all examples fit: the last of the greedy order, or the least similar. Or nothing:
-    DPP-MAP chooses under each prompt's own budget; the other methods drop the last."""
+    """Which examples to drop when not all fit. greedy: the last of the greedy order; similarity: the least similar;
+    budget: none, because DPP-MAP chooses under each prompt's own budget (other methods drop as greedy does)."""
     order: Literal["similarity", "greedy"] = "similarity"
-    """What stands next to the query: the most similar example, as in the papers, or the first chosen. Training and
-    the tuning of λ score sets in the first of these orders."""
+    """Which example stands next to the query: the most similar, as in the papers, or the first one chosen (greedy).
+    Training and the tuning of λ always use the order of similarity."""
     signal: Literal["log_prob", "choice"] = "log_prob"
-    """What training ranks examples and subsets by: log P(answer), or, on tasks with choices, that less
-    log Σ P(choice), which is what decides an answer."""
+    """The score that training ranks examples and sets by: log P(answer), or, on tasks with choices,
+    log P(answer) − log Σ P(choice), which decides an answer."""
     text: Literal["input", "skill"] = "input"
-    """What retrievers see and encoders are trained on: inputs as they are, or rewritten as skills."""
+    """The retrieval text, which encoders are also trained on: inputs as they are, or rewritten as skills."""
     context: Literal["input", "example"] = "input"
-    """What trained encoders see of a bank example: its input, as in the papers, or its output as well, which
-    is known at inference too."""
+    """The text of a bank example for trained encoders: its input, as in the papers, or its input and output."""
     seed: Annotated[int, Range(0)] = 0
-    """Of training: what is held out, the order of batches, the positives drawn, dropout."""
+    """Seed of training: the held-out queries, the order of batches, the positives drawn, dropout."""
     data_seed: Annotated[int, Range(0)] = 0
-    """Of all that is drawn besides: queries and bank under a limit, the instances and subsets that the LM
-    scores, random examples, orders of demonstrations. Runs that differ in `seed` alone share the LM's work."""
+    """Seed of everything else that is drawn: queries and bank under a limit, the training queries and sets
+    that the LM scores, random examples, orders of demonstrations. Runs that differ only in `seed` share the
+    LM's work."""
     engine: Literal["local", "ray"] = "local"
-    """What scores training sets: this process, or Ray actors on the machines of a cluster, an LM each."""
+    """Where training sets are scored: in this process, or by Ray actors on a cluster, each with its own LM."""
     actors: Annotated[int, Range(1)] = 2
-    """Of --engine ray; each takes a GPU where there are any."""
+    """The number of Ray actors with --engine ray; each takes a GPU if there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
     tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3))
-    """Target similarity tuning, for which no LM is asked: of 40 candidates 5 have each of 8 labels."""
+    """TST: training on the similarity of outputs, which needs no LM."""
     epr: EPRConfig = field(default_factory=EPRConfig)
     """EPR: training on the LM's scores of single examples."""
     ceil: CEILConfig = field(default_factory=CEILConfig)
@@ -138,7 +138,7 @@ SCALES: dict[str, RunConfig] = {
         ),
     ),
 }
-"""Where each size of experiment starts from; every flag can still be given."""
+"""The defaults of each size of experiment; flags override them."""
 
 DEMO = RunConfig(
     task="movie_reviews",

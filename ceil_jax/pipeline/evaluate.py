@@ -1,4 +1,4 @@
-"""Retrieved examples to prompts, predictions and a metric."""
+"""From retrieved examples to prompts, predictions and a metric."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Example, Task
 
 _CHUNK = 32
-"""Queries the LM is given at a time."""
+"""Queries that the LM is given at a time."""
 
 
 class Evaluation(NamedTuple):
-    """One method on one task."""
+    """The evaluation of one method on one task."""
 
     rows: Rows
     """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
     scores: np.ndarray
-    """float [N], the metric of each query."""
+    """float [N]: the metric of each query."""
     value: float
-    """The metric over all queries; for corpus metrics not the mean of `scores`."""
+    """The metric over all queries; for corpus metrics it is not the mean of `scores`."""
     interval: Interval
-    """Of `value`, over resampled queries."""
+    """The bootstrap interval of `value` over resampled queries."""
     more: dict[str, float]
     """The task's other metrics over all queries."""
     statistics: np.ndarray
-    """float [N, s]: what the metric is a function of the sums of; `scores` where it is their mean."""
+    """float [N, s]: statistics of each query; the metric is a function of their sums, or the mean of `scores`."""
     run: str = ""
     """The name of its record."""
 
@@ -54,7 +54,7 @@ def predict(
     order: Order,
     what: str,
 ) -> Rows:
-    """The LM's answer to every query, kept in the stage's log.
+    """Return the LM's answer to every query, kept in the stage.
 
     Tasks with choices take the most likely choice; others generate greedily up to the task's stop strings.
     """
@@ -85,7 +85,7 @@ def predict(
 
 
 def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
-    """The task's metrics over predictions, with a row a query in the stage's `examples.csv`."""
+    """Return the task's metrics over predictions, and write one row a query into the stage's `examples.csv`."""
     metric = metric_named(task.metric)
     if stage.summary is None:
         predictions = [row["prediction"] for row in rows]

@@ -16,7 +16,7 @@ from ceil_jax.store.rows import Cost
 
 @dataclass(frozen=True)
 class Row:
-    """One method's line."""
+    """One method's row."""
 
     method: str
     label: str
@@ -25,21 +25,21 @@ class Row:
     interval: Interval
     """95 % bootstrap interval of the metric over resampled queries, in percent."""
     training_tokens: int
-    """LM tokens read before any query is answered: to train its encoder, EPR's included where CEIL starts
-    from it, and to rewrite inputs as skills."""
+    """LM tokens read before the first query is answered: for training (EPR's included if CEIL starts from it), for
+    tuning λ and for rewriting inputs as skills."""
     answering_tokens: int
     seconds: float
-    """All stages: LM scoring and training where there is any, retrieving, answering."""
+    """The time of all stages that the method needs."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better one method is than another on the same queries."""
+    """The difference of two methods on the same queries."""
 
     better: str
     worse: str
     interval: Interval
-    """In percentage points."""
+    """The difference in percentage points, with its 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Comparison:
     lm: str
     queries: int
     asked: str
-    """The same in words, and of how many, where they are not all of the task's."""
+    """The number of queries in words, and of how many, if a limit was set."""
     rows: tuple[Row, ...]
     differences: tuple[Difference, ...]
     costs: dict[str, Cost]
-    """By stage, in the order they ran."""
+    """The cost of each stage, in the order in which they ran."""
     evaluations: dict[str, Evaluation]
     note: str = ""
-    """What a reader of the numbers should know."""
+    """A remark on the numbers, such as how many rewrites failed."""
 
     def table(self) -> Table:
-        """The methods, their scores and what they cost."""
+        """Return a table of the methods, their scores and their costs."""
         return Table(
             ["method", "score", "95 % interval", *COST_COLUMNS],
             [
@@ -107,7 +107,12 @@ class Comparison:
 
 
 def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
-    """Evaluate the methods one after the other on the task's validation examples."""
+    """Evaluate methods on the task's validation examples.
+
+    Args:
+        pipeline: the run.
+        methods: rows of METHODS, in the order of the table.
+    """
     evaluations = {method: pipeline.evaluate(method) for method in methods}
     costs = pipeline.costs
     rows = []
@@ -152,7 +157,7 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
 
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
-"""What a table of methods says of their costs."""
+"""The columns of costs in a table of methods."""
 
 _CSV_COLUMNS = (
     *("task", "method", "metric", "lm", "n", "value", "low", "high"),

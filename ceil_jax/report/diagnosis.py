@@ -1,5 +1,7 @@
-"""Why a learned set is or is not better: what the LM's scores are worth, what training learns of them, and whether
-what is learnt reaches the metric. A few numbers and a ceiling for a task, each of which can be where it fails.
+"""Why learned sets are better than top-k or not: a few numbers for each task.
+
+They say how reliable the LM's scores are, how much of them training learns, and whether what it learns reaches the
+metric.
 """
 
 from __future__ import annotations
@@ -23,47 +25,49 @@ from ceil_jax.training.loop import QUALITY
 from ceil_jax.training.losses import kendall_tau
 
 AGAIN = 64
-"""Training queries whose subsets are read a second time, in another order."""
+"""The number of training queries whose sets are scored again with their examples in another order."""
 
 ANSWERED = 100
-"""Training queries that are answered with their best and with their top-k subset."""
+"""The number of training queries that are answered with their best and with their top-k set."""
 
 
 class Diagnosis(NamedTuple):
-    """Of CEIL on one task and one LM; scores are what training ranks by (`--signal`), in nats."""
+    """The diagnosis of CEIL on one task and one LM. Scores are those that training ranks by (`--signal`), in nats."""
 
     reordered: float
-    """Kendall's τ between the scores of a query's subsets and of the same with their examples in a drawn order:
-    how much of a ranking belongs to the sets. A model of sets cannot be expected to rank better than that."""
+    """Kendall's τ between the scores of a query's sets and the scores of the same sets in random order.
+    A model of sets, which does not know the order, cannot be expected to rank better."""
     halves: float
-    """Correlation of what an example is worth to a query in one half of its subsets and in the other."""
+    """Correlation of an example's worth to a query between two halves of the query's sets (`halves`)."""
     outputs: float
-    """Kendall's τ between a subset's score and how alike its examples' outputs are to the query's, which no retriever
-    is told: their mean cosine, as TST's."""
+    """Kendall's τ between a set's score and its target similarity: the mean cosine of its outputs with the query's
+    output, which no retriever knows."""
     nearness: float
-    """The same with how near its examples' inputs are to the query's: their mean place in the shortlist."""
+    """Kendall's τ between a set's score and the mean place of its examples in the shortlist."""
     learnt: tuple[float, float]
-    """Kendall's τ on held-out training queries before CEIL's training and at its best."""
+    """Kendall's τ on held-out training queries, before CEIL's training and at its best."""
     sets: Interval
-    """Score of CEIL's MAP set less that of its encoder's top-k, on validation queries."""
+    """Score of CEIL's MAP set minus the score of its encoder's top-k, on validation queries."""
     beyond_topk: Interval
-    """The same less that of the untrained encoder's top-k."""
+    """Score of CEIL's MAP set minus the score of the untrained encoder's top-k."""
     predicts: float
-    """Of two methods' prompts for one query of which one is answered better: how often it has the higher score."""
+    """How often the better-answered of two prompts also has the higher LM score."""
     topk: float
-    """The metric of the top-k subsets of training queries, in percent."""
+    """The metric of training queries answered with their top-k sets, in percent."""
     best: float
-    """That of the best-scored of each one's subsets: an oracle, the LM has seen the answer."""
+    """The metric of training queries answered with their best-scored sets, in percent: an oracle, because
+    scoring uses the gold output."""
 
 
 def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
-    """Of a run that has trained CEIL.
+    """Diagnose a run of CEIL.
 
     Args:
-        methods: whose prompts are compared in `predicts`; topk, ceil_topk and ceil among them.
+        pipeline: the run; CEIL is trained if it is not on disk.
+        methods: the methods whose prompts `predicts` compares, with topk, ceil_topk and ceil among them.
 
     Raises:
-        UserError: prompts other than those the LM scores: under a budget, or in the order chosen.
+        UserError: the run answers with other prompts than the LM scores: under a token budget, or in greedy order.
     """
     if pipeline.config.token_budget is not None or pipeline.config.order != "similarity":
         raise UserError(
@@ -102,7 +106,7 @@ def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
 
 
 def halves(scores: np.ndarray, subsets: np.ndarray, seed: int = 0) -> float:
-    """How far what an example is worth to a query holds from one half of its subsets to the other.
+    """Return how well an example's worth to a query in one half of its sets predicts its worth in the other half.
 
     Each query's subsets are drawn into two halves; an example's worth in a half is the mean score of its subsets
     there less that of all of them there. The correlation is over all (query, example) that are in both halves; 0
@@ -124,7 +128,7 @@ def halves(scores: np.ndarray, subsets: np.ndarray, seed: int = 0) -> float:
 
 
 def mean_of_subsets(values: np.ndarray, subsets: np.ndarray) -> np.ndarray:
-    """float [Q, M]: the mean value of each subset's examples.
+    """Return the mean value of each set's examples, float [Q, M].
 
     Args:
         values: float [Q, n], of the examples in a shortlist.
@@ -161,7 +165,7 @@ def _worth(scores: np.ndarray, sets: np.ndarray) -> dict[int, float]:
 
 
 def agreement(scores: np.ndarray, right: np.ndarray) -> float:
-    """Of all pairs of methods that differ on a query: how often the one with the better metric has the higher
+    """Return how often, of two methods that differ on a query, the one with the better metric has the higher
     score, equal scores counted half; 1/2 where none differ.
 
     Args:
@@ -175,7 +179,7 @@ def agreement(scores: np.ndarray, right: np.ndarray) -> float:
 
 
 def _reordered(pipeline: Run, queries: Sequence[Example], proposal: CandidateSets) -> np.ndarray:
-    """float [Q, M]: the same subsets' scores with their examples in a drawn order instead of the nearest last."""
+    """The scores of the same sets with their examples in random order, float [Q, M]."""
     # prompts are ordered by place in the shortlist, so shuffling the shortlist shuffles the prompts
     rng = np.random.default_rng([pipeline.config.data_seed, 5])
     shortlist, subsets = proposal.shortlist[: len(queries)].copy(), proposal.subsets[: len(queries)].copy()
@@ -191,7 +195,7 @@ def _reordered(pipeline: Run, queries: Sequence[Example], proposal: CandidateSet
 
 
 def _validation_scores(pipeline: Run, methods: Sequence[str]) -> np.ndarray:
-    """float [methods, Q]: the score of the prompt with which each method has each validation query answered."""
+    """The score of the prompt that each method answers each validation query with, float [methods, Q]."""
     queries, k = pipeline.task.validation, pipeline.config.shots
     shortlist = np.full((len(queries), len(methods) * k), -1, np.int32)
     subsets = np.full((len(queries), len(methods), k), -1, np.int32)
@@ -209,7 +213,7 @@ def _validation_scores(pipeline: Run, methods: Sequence[str]) -> np.ndarray:
 def _metric_of_subsets(
     pipeline: Run, queries: Sequence[Example], proposal: CandidateSets, chosen: Sequence[int]
 ) -> float:
-    """The metric, in percent, of the first queries answered with one of their subsets each."""
+    """The metric, in percent, of the first queries, each answered with one of its sets."""
     asked, bank = queries[: len(chosen)], pipeline.task.train
     retrieved = []
     for row, (places, m) in enumerate(zip(proposal.subsets, chosen, strict=False)):
@@ -221,7 +225,7 @@ def _metric_of_subsets(
 
 
 def lines(found: dict[str, Diagnosis]) -> list[list[str]]:
-    """A table of tasks and their numbers, the first line its header."""
+    """Return a table of tasks and their numbers, with the header as the first line."""
     header = ["task", "τ, same sets reordered", "r, halves", "τ with outputs", "τ with nearness"]
     header += ["τ held out, before → after"]
     header += ["log P, MAP − top-k", "… − untrained top-k", "log P picks the better answer"]

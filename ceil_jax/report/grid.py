@@ -1,4 +1,4 @@
-"""Grids of runs: cells of tables, each a configuration and a method, computed once however often asked for."""
+"""Grids of runs: the cells of tables, each a configuration and a method, and each computed once."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ class Cell(NamedTuple):
     config: RunConfig
     method: str
     trained_by: tuple[RunConfig, ...] = ()
-    """The run whose trained encoders it takes, where that is not itself; of several runs, those that are trained
-    on the scores of all."""
+    """The run whose trained encoders this one takes, if not its own; with several runs, the encoders are trained on
+    the scores of all of them."""
 
     @property
     def trains(self) -> bool:
+        """Whether the method needs a trained encoder."""
         return METHODS[self.method].encoder in TRAINED
 
     def seeded(self, seed: int) -> Cell:
-        """This cell with a seed of training, its encoders' too where another run trained them."""
+        """Return this cell with another seed of training, for the run that trains its encoders too."""
         other = tuple(replace(config, seed=seed) for config in self.trained_by)
         return Cell(replace(self.config, seed=seed), self.method, other)
 
     def essential(self) -> Cell:
-        """Without what the method does not depend on, so that equal work is an equal cell."""
+        """Return this cell with defaults where the method does not depend on a setting: equal work, equal cell."""
         config, method = self.config, METHODS[self.method]
         source, needs = method.encoder, method.needs
         if not needs.shortlist and needs.trade_off is None and source != "ceil":
-            # neither MAP nor what it tunes and shortlists for CEIL's training
+            # neither the method nor CEIL's training tunes λ or takes a shortlist
             config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
         needed = (source, config.ceil.initial if source == "ceil" else None)
         default = RunConfig()
@@ -67,12 +68,13 @@ class Entry:
     column: str
     cell: Cell
     paper: float | None = None
-    """What the paper has there, in percent."""
+    """The paper's number, in percent."""
     least_bank: int = 0
-    """Left out of tasks with fewer training examples."""
+    """The entry is left out of tasks with fewer training examples."""
 
     @property
     def task(self) -> str:
+        """The name of the task."""
         return self.cell.config.task
 
 
@@ -84,14 +86,14 @@ class Measured:
     metric: str
     lm: str
     seeds: tuple[int, ...]
-    """One for what is not trained."""
+    """The seeds of training; one where nothing is trained."""
     queries: int
     values: tuple[float, ...]
-    """By seed."""
+    """The metric for each seed, in percent."""
     interval: Interval
     """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
     statistics: np.ndarray = field(repr=False)
-    """float [S, N, s], as in Evaluation."""
+    """float [S, N, s]: `Evaluation.statistics` of each of S seeds."""
 
     @property
     def sd(self) -> float | None:
@@ -99,19 +101,27 @@ class Measured:
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
     def minus(self, other: Measured) -> Interval:
-        """How much better it is than another on the same queries, in points: paired bootstrap."""
+        """Return the difference from another entry on the same queries, in points, by paired bootstrap."""
         return bootstrap_interval(*paired(self.sample, other.sample)).percent()
 
     @property
     def sample(self) -> Sample:
-        """Its queries, and the mean over seeds of its metric."""
+        """The statistics of the queries, with the mean of the metric over seeds."""
         return over_seeds(self.statistics, metric_named(self.metric).from_sums)
 
 
 def summary(
     entry: Entry, lm: str, seeds: Sequence[int], results: Sequence[Evaluation], metric: str
 ) -> Measured:
-    """An entry's evaluations, one a seed, to its number."""
+    """Return an entry's number from its evaluations.
+
+    Args:
+        entry: the cell's place.
+        lm: the name of the LM.
+        seeds: the seeds of training.
+        results: one evaluation for each seed.
+        metric: the name of the metric.
+    """
     statistics = np.stack([result.statistics for result in results])
     interval = bootstrap_interval(*over_seeds(statistics, metric_named(metric).from_sums)).percent()
     return Measured(
@@ -163,11 +173,11 @@ class Grid:
         )
 
     def applies(self, entry: Entry) -> bool:
-        """Whether its task has as many training examples as it is about."""
+        """Return whether the entry's task has enough training examples for it."""
         return len(self.task(entry.cell.config).train) >= entry.least_bank
 
     def evaluate(self, cell: Cell) -> Evaluation:
-        """The cell's evaluation, computed the first time."""
+        """Return the cell's evaluation, computed when it is first asked for."""
         if cell.method not in METHODS:
             raise unknown_name("method", cell.method, METHODS)
         own = cell.essential()
@@ -176,7 +186,7 @@ class Grid:
         )
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
-        """The entry's number: every seed where there is training, one run where there is none."""
+        """Return the entry's number over all seeds; over the first one where nothing is trained."""
         cell = entry.cell
         used = seeds if cell.trains else seeds[:1]
         runs = [cell.seeded(seed).essential() for seed in used]
@@ -185,11 +195,15 @@ class Grid:
         return summary(entry, run.lm.name, used, results, run.task.metric)
 
     def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:
-        """All entries, task by task; a task that fails takes none of the others with it.
+        """Measure all entries. A task that fails does not stop the others.
+
+        Args:
+            entries: the cells of a table.
+            seeds: seeds of training.
 
         Returns:
-            What was measured, in the entries' order (those the bank is too small for left out), and the message
-            of each task that failed.
+            The numbers in the order of the entries, without entries that need a larger bank; and the error message of
+            each task that failed.
         """
         measured: list[Measured] = []
         failed: dict[str, str] = {}

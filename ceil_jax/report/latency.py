@@ -1,4 +1,4 @@
-"""A method that ends in MAP looked at closely: how long its steps take, and how far down it reaches."""
+"""How long the steps of a method that ends in MAP take, and how far down the ranking its choice reaches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPEATS = 5
 
 
 class Latency(NamedTuple):
-    """Seconds for all queries of a task, medians of REPEATS after compilation."""
+    """Seconds for all queries of a task: medians of REPEATS, without compilation."""
 
     queries: int
     bank: int
@@ -28,7 +28,12 @@ class Latency(NamedTuple):
 
 
 def measure_latency(pipeline: Run, method: str) -> Latency:
-    """Of a method that ends in MAP, for its shortlist n and K examples, the bank's vectors at hand."""
+    """Measure a method that ends in MAP, with the run's n and K and with the bank's vectors in memory.
+
+    Args:
+        pipeline: the run.
+        method: a row of METHODS that ends in MAP.
+    """
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
@@ -46,7 +51,7 @@ def measure_latency(pipeline: Run, method: str) -> Latency:
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    """(result, median seconds) of what returns numpy arrays; the first call compiles and is not counted."""
+    """The result and the median seconds of a function of numpy arrays; the first call compiles and does not count."""
     result = work()
     seconds = []
     for _ in range(REPEATS):
@@ -57,7 +62,12 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def chosen_ranks(pipeline: Run, method: str) -> list[int]:
-    """The rank by similarity to its query, from 1, of every example the method chooses for the task's queries."""
+    """Return the rank by similarity to the query, from 1, of every example that a method chooses.
+
+    Args:
+        pipeline: the run, whose validation queries are asked.
+        method: a row of METHODS with an encoder.
+    """
     entry = METHODS[method]
     assert entry.encoder is not None
     queries = pipeline.task.validation

@@ -1,4 +1,4 @@
-"""A skill written from a gold answer: what Skill-KNN's selection would give with a rewriter that is never wrong.
+"""Skills written from gold outputs: an upper bound for Skill-KNN, with a rewriter that is never wrong.
 
 An oracle, for bank and queries alike, since a rewriter sees inputs alone. The words are those of the project's
 demonstrations (`demonstrations/sql.json`, `cogs.json`) as far as an answer says them.
@@ -38,8 +38,9 @@ _WORDS = ("no", "one", "two", "three", "four", "five")
 
 
 def sql_skill(query: str) -> str:
-    """`The query must join two tables, group rows, return one column and a count, …`, the clauses in a fixed
-    order; names and values do not matter.
+    """Return the skill that a SQL query shows, without its names and values.
+
+    For example `The query must join two tables, group rows, return one column and a count, …`, in a fixed order.
 
     A nested query is part of the whole: its conditions count, its columns do not. Of several selections (UNION
     and the like) the first one's columns are counted.
@@ -75,7 +76,7 @@ def sql_skill(query: str) -> str:
 
 
 def _returned(bare: str) -> str:
-    """What the first selection's columns are."""
+    """The columns of the first selection in words."""
     columns = bare.partition("SELECT")[2].partition(" FROM ")[0]
     distinct = " without repeated values" if "DISTINCT" in columns else ""
     parts = re.sub(r"\([^()]*\)", "", columns).split(",")
@@ -95,7 +96,9 @@ _ROLES = {"agent": "one who acts", "theme": "a thing acted upon", "recipient": "
 
 
 def cogs_skill(form: str) -> str:
-    """`A verb with a thing acted upon, a recipient; the thing acted upon has a place phrase.`
+    """Return the skill that a COGS form shows.
+
+    For example `A verb with a thing acted upon, a recipient; the thing acted upon has a place phrase.`
 
     Roles stand in the form's order, which is the sentence's: a passive's agent is its last. A word on its own is
     `A single word.`
@@ -122,9 +125,9 @@ def _arguments(call: Call) -> str:
 
 
 def _places(noun: Call) -> int:
-    """How many place phrases stand one in another."""
+    """The depth of nested place phrases."""
     return max((1 + _places(inner) for role, inner in noun.arguments if role.startswith("nmod")), default=0)
 
 
 DESCRIPTIONS: dict[str, Describe] = {"sql": sql_skill, "cogs": cogs_skill}
-"""By `Task.language`."""
+"""The description of outputs by `Task.language`."""

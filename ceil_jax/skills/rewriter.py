@@ -32,12 +32,12 @@ INSTRUCTION = "Say which skill each input asks for: its structure and operations
 TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
 MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
-"""A rewrite of so much of MAX_NEW_TOKENS never ended its line. (Less than all: a text that is tokenised again
-may have fewer tokens than were generated.)"""
+"""A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1 because a text that
+is tokenized again may have fewer tokens than were generated.)"""
 PACKAGED = ("cogs", "sql")
 
 _CHUNK = 32
-"""Inputs the LM is given at a time; what a kill may lose."""
+"""Inputs that the LM is given at a time, and the most that a kill loses."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """The packaged demonstrations of that name (`sql`, `cogs`), or a JSON file's.
+    """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a JSON file.
 
     A file holds a list of `{"input": …, "skill": …}`, other fields ignored, or several such lists by name,
     of which `FILE#NAME` takes one.
@@ -99,7 +99,7 @@ def _demonstrations(content: Any, source: str) -> list[Demonstration]:
 
 
 def _field(entry: Any, name: str, where: str) -> str:
-    """The entry's text, which must be of one line: a line's end is where a rewrite stops."""
+    """The text of one field, which must be a single line, because a rewrite stops at the end of a line."""
     if not isinstance(entry, dict):
         raise UserError(f'{where}: expected an object {{"input": …, "skill": …}}, found {str(entry)[:60]!r}')
     value = entry.get(name)
@@ -109,7 +109,7 @@ def _field(entry: Any, name: str, where: str) -> str:
 
 
 class Rewriter:
-    """Inputs to skills by one LM and one set of demonstrations, kept in a store.
+    """Rewrites inputs as skills with one LM and one set of demonstrations, and keeps the rewrites in a store.
 
     A stage holds the rewrites of one LM and one order, a row an input: a bank that grows rewrites what is new
     to it, other demonstrations rewrite all.
@@ -153,22 +153,22 @@ class Rewriter:
             )
         self._known: list[dict[str, str]] = [{} for _ in self.openings]
         self.costs = [Cost(0.0)] * orders
-        """Of what was asked for, by order."""
+        """The cost of the rewrites that were asked for, by order."""
         self.failures: Counter[str] = Counter()
-        """Rewrites that are no skill, for which the raw input stands, by kind: empty, runaway, too long an input,
+        """The number of failed rewrites, which the raw input replaces, by kind: empty, runaway, too long an input,
         the input itself, a demonstration's input."""
         self.copies = 0
-        """Rewrites that are a demonstration's skill word for word. They stand: an input may need just that."""
+        """The number of rewrites that repeat a demonstration's skill. They are kept: an input may need that skill."""
 
     def rewrite(self, inputs: Sequence[str], orders: Sequence[int]) -> list[list[str]]:
-        """The skills of each input, one for each of the orders; the input itself where a rewrite failed."""
+        """Return the skills of each input, one for each of the orders; the input itself where a rewrite failed."""
         for order in orders:
             self._learn(order, [text for text in dict.fromkeys(inputs) if text not in self._known[order]])
         return [[self._known[order][text] for order in orders] for text in inputs]
 
     @property
     def rewrites(self) -> int:
-        """How many were asked for."""
+        """The number of rewrites that were asked for."""
         return sum(map(len, self._known))
 
     def _learn(self, order: int, inputs: list[str]) -> None:
@@ -193,13 +193,13 @@ class Rewriter:
             self.copies += skill in self._shown_skills
 
     def _repeated(self, text: str, written: str) -> str:
-        """What input the LM said once more in place of a skill, "" for none."""
+        """The kind of input that the LM repeated in place of a skill; "" for none."""
         if written == text.strip():
             return "the input itself"
         return "a demonstration's input" if written in self._shown_inputs else ""
 
     def _work(self, opening: str, inputs: list[str]) -> list[dict[str, str]]:
-        """What the LM wrote for each input and why it is no skill, "" where it is one."""
+        """The LM's text for each input, and why it failed; "" if it is a skill."""
         prompts = [prompt_text(TEMPLATE, [], Example("", text, ""), opening) for text in inputs]
         fits = self.lm.count_tokens(prompts) <= self._budget
         fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
@@ -212,10 +212,9 @@ class Rewriter:
         ]
 
     def report(self) -> str:
-        """`12 of 400 rewrites failed (10 runaway, 2 empty): raw inputs stand for them; 90 different skills, the
-        commonest for 18 %; 31 are a demonstration's skill word for word`.
+        """Return a line on how many rewrites failed, how many different skills there are, and how many are copies.
 
-        An LM that is too small for the task fails in no way that shows in one rewrite: it says the same of all.
+        An LM that is too small for the task writes the same skill for all inputs, which no single rewrite shows.
         """
         total = self.failures.total()
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.failures.most_common())
@@ -230,7 +229,7 @@ class Rewriter:
 
 
 def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
-    """That many different orders of `count` things; each depends on the seed and those before it alone."""
+    """Different orders of `count` things; each depends only on the seed and on the orders before it."""
     found: list[list[int]] = []
     for order in range(orders):
         generator = np.random.default_rng([seed, order])
@@ -242,7 +241,7 @@ def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
 
 
 def _opening(demonstrations: Sequence[Demonstration]) -> str:
-    """What stands before the input: the instruction and the demonstrations."""
+    """The text before the input: the instruction and the demonstrations."""
     pieces = [Example("", demonstration.input, demonstration.skill) for demonstration in demonstrations]
     return INSTRUCTION + TEMPLATE.separator + examples_text(TEMPLATE, pieces)
 

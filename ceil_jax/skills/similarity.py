@@ -1,4 +1,4 @@
-"""Skill-KNN's similarities between inputs of m skills each: e_i(x) is the embedding of x's i-th skill.
+"""Skill-KNN's similarities of inputs with m skills each, where e_i(x) is the embedding of the i-th skill of x.
 
     base               cos(e_1(x), e_1(a))
     consistency        cos(Σ_i e_i(x) / m, Σ_j e_j(a) / m)
@@ -19,7 +19,7 @@ Similarity = Callable[[Float[Array, "q m d"], Float[Array, "n m d"]], Float[Arra
 
 
 def _cosine(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
-    """0 where a vector is 0."""
+    """Cosines of all pairs; 0 for a zero vector."""
     return jnp.matmul(_unit(queries), _unit(items).T, precision="highest")
 
 
@@ -29,19 +29,19 @@ def _unit(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
 
 @jax.jit
 def base(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
-    """The cosine of the first skills; others are not looked at."""
+    """Return the cosine of the first skills; other skills do not count."""
     return _cosine(queries[:, 0], items[:, 0])
 
 
 @jax.jit
 def consistency(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
-    """The cosine of the mean embeddings: what all rewrites of an input say."""
+    """Return the cosine of the mean embeddings."""
     return _cosine(queries.mean(axis=1), items.mean(axis=1))
 
 
 @jax.jit
 def distinctiveness(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
-    """The largest cosine of any two of their skills, a pair at a time: memory for q × n whatever m is."""
+    """Return the largest cosine of any two skills. Pairs are compared one by one, so memory is q × n for any m."""
     m = queries.shape[1]
     queries, items = _unit(queries), jnp.moveaxis(_unit(items), 1, 0)
 

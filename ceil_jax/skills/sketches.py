@@ -1,4 +1,4 @@
-"""What a formal answer is built of, without its names and values: Skill-KNN's target-sketch oracle."""
+"""Sketches of formal outputs, without names and values, for Skill-KNN's target-sketch oracle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQL_SIGNS = frozenset("*=><!+-")
 
 
 def sql_sketch(query: str) -> frozenset[str]:
-    """The paper's keywords and signs that stand in it, quoted text and names behind a dot left out.
+    """Return the paper's keywords and signs in a SQL query, outside quoted text and names after a dot.
 
     `>=` counts as > and =, `<>` as < and >.
     """
@@ -28,12 +28,12 @@ def sql_sketch(query: str) -> frozenset[str]:
 
 
 def sql_bare(query: str) -> str:
-    """The query without quoted text and names behind a dot."""
+    """Return the query without quoted text and without names after a dot."""
     return re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
 
 
 def sql_tables(query: str) -> frozenset[str]:
-    """The tables that stand after FROM and JOIN, in lower case; a nested query's too."""
+    """Return the tables after FROM and JOIN in lower case, those of nested queries included."""
     ends = "on|join|where|group|order|having|limit|union|intersect|except|select"
     clauses = re.findall(rf"(?is)\b(?:from|join)\b(.*?)(?=\b(?:{ends})\b|[()]|$)", sql_bare(query))
     names = [re.search(r"\w+", table) for clause in clauses for table in clause.split(",")]
@@ -41,7 +41,7 @@ def sql_tables(query: str) -> frozenset[str]:
 
 
 def cogs_sketch(form: str) -> frozenset[str]:
-    """The roles of a compact COGS form, each with those above it; words, articles and prepositions left out.
+    """Return the roles of a compact COGS form, each with the roles above it, without words and prepositions.
 
     `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod. The paper says "structural
     similarity" and no more; a word on its own (`box(a)`, `Paula`) has no structure.
@@ -60,4 +60,4 @@ def cogs_sketch(form: str) -> frozenset[str]:
 
 
 SKETCHES: dict[str, Sketch] = {"sql": sql_sketch, "cogs": cogs_sketch}
-"""By `Task.language`."""
+"""The sketch of outputs by `Task.language`."""
