@@ -34,14 +34,14 @@ plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use
 #
 # For two unit vectors at angle θ, $S = \begin{pmatrix}1 & \cos\theta\\ \cos\theta & 1\end{pmatrix}$ and
 # $\det S = 1 - \cos^2\theta = \sin^2\theta$: the square of the parallelogram's area. Examples that say the same
-# span nothing. The library's default similarity is $(1+\cos\theta)/2$, which is the dot product of the vectors
-# $(1, a)/\sqrt2$: it falls from 1 to 0 over half a turn, where the cosine falls to −1, and its determinant does
-# not forget that opposite vectors differ.
+# span no area. The library's default similarity is $(1+\cos\theta)/2$, which is the dot product of the vectors
+# $(1, a)/\sqrt2$. It falls from 1 to 0 over half a turn, where the cosine falls to −1, so that its determinant is
+# largest for opposite vectors.
 
 
 # %%
 def pair(angle):
-    """Two unit vectors in the plane, the angle (degrees) between them."""
+    """Return two unit vectors in the plane with this angle, in degrees, between them."""
     turn = np.deg2rad(angle)
     return np.array([[1.0, 0.0], [np.cos(turn), np.sin(turn)]], np.float32)
 
@@ -70,8 +70,9 @@ axes[2].legend()
 # %% [markdown]
 # ## Relevance stretches the vectors
 #
-# $L'_S$ belongs to the same vectors, each $e^{r_i/2\lambda}$ long. A factor on a vector is a factor on the volume, so
-# that relevance and diversity part into two sums: the formula at the top, checked here on three vectors.
+# $L'_S$ is the kernel of the same vectors, each stretched to the length $e^{r_i/2\lambda}$. Stretching a vector
+# stretches the volume by the same factor, so that relevance and diversity separate into two sums: the formula at
+# the top, which is checked here on three vectors.
 
 # %%
 r = jnp.array([0.0, -0.1, -0.3])
@@ -86,14 +87,14 @@ print(f"log det L'_S = {left:.4f}; Σ r / λ + log det S_S = {right:.4f}")
 # %% [markdown]
 # ## λ: relevance against diversity
 #
-# Four groups of candidates around a query, at different distances. Only near neighbours are alike
-# ($\cos \approx e^{-d^2/2\sigma^2}$, by random Fourier features). For a small λ the first sum rules and MAP takes
+# There are four groups of candidates around a query, at different distances. Only near neighbours are similar
+# ($\cos \approx e^{-d^2/2\sigma^2}$, by random Fourier features). For a small λ the first sum decides and MAP takes
 # the nearest candidates, which are near to one another too; for a large λ it spreads out and forgets the query.
 
 
 # %%
 def plane_to_features(points, width=1.0, dim=512):
-    """Unit vectors whose cosines are about exp(−d²/2·width²) of the points' distances d."""
+    """Return unit vectors whose cosines are about exp(−d²/2·width²), where d is the distance of two points."""
     rng = np.random.default_rng(1)
     waves = points @ rng.normal(size=(2, dim // 2)) / width
     return jnp.asarray(np.hstack([np.cos(waves), np.sin(waves)]) / np.sqrt(dim // 2), jnp.float32)
@@ -109,7 +110,7 @@ K = 6
 
 
 class Choice(NamedTuple):
-    """A MAP set and the two sums it was chosen by."""
+    """A MAP set, and the two sums that it was chosen by."""
 
     items: jax.Array
     mean_relevance: jax.Array
@@ -118,14 +119,14 @@ class Choice(NamedTuple):
 
 @jax.jit
 def choose(trade_off):
-    """The MAP set of K items."""
+    """Return the MAP set of K items."""
     items = greedy_map_from_features(vectors, relevance, K, trade_off).items
     volume = subset_log_det(similarity_from_features(vectors), items)
     return Choice(items, relevance[items].mean(), volume)
 
 
 def draw(axes, trade_off):
-    """The candidates in the plane, and the ones that MAP takes."""
+    """Draw the candidates in the plane, and circle those that MAP takes."""
     items = np.asarray(choose(trade_off).items)
     axes.scatter(*points.T, s=14, color=GREY, label="candidates")
     axes.scatter(*points[items].T, s=80, facecolors="none", edgecolors=BLUE, linewidths=1.8, label="MAP set")
@@ -143,7 +144,7 @@ for panel, trade_off in zip(axes, shown, strict=True):
 axes[0].legend(fontsize="small")
 
 # %% [markdown]
-# In a notebook with `ipywidgets` the same is a slider; the row above is what it shows at three places.
+# With `ipywidgets` the same figure has a slider; the row above shows three of its positions.
 
 # %%
 try:
@@ -159,9 +160,8 @@ else:
 
 
 # %% [markdown]
-# Over a range of λ: mean relevance falls as the volume of the set grows (but for small steps back: greedy MAP
-# is not exact). The paper searches
-# λ ∈ {0.01, 0.05, 0.1} for each task.
+# As λ grows, the mean relevance of the set falls and its volume grows, apart from small steps back, because
+# greedy MAP is not exact. The paper searches λ ∈ {0.01, 0.05, 0.1} for each task.
 
 # %%
 grid = np.logspace(-3, 0, 31)
@@ -177,8 +177,8 @@ for panel in (upper, lower):
 upper.set_title("shaded: the paper's range", fontsize="medium")
 
 # %% [markdown]
-# The kernel need not be formed: `greedy_map_from_features` takes the vectors and r/λ themselves, so that no
-# exponential leaves float32, and gives the same set as `greedy_map` on $L'$.
+# The kernel need not be formed. `greedy_map_from_features` takes the vectors and r/λ, so that no exponential exceeds
+# the range of float32, and returns the same set as `greedy_map` on $L'$.
 
 # %%
 formed = greedy_map(conditional_kernel(relevance, similarity_from_features(vectors), 0.05), K)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Greedy MAP, step by step
 #
-# At inference CEIL wants the set of k examples with the highest $\log\det L'_S$. That is NP-hard; greedy MAP adds
-# the example that raises it most, k times (Chen, Zhang & Zhou, 2018). Here: the recursion in ten lines, its answer
-# against exhaustive search, and against samples of the same distribution.
+# At inference CEIL looks for the set of k examples with the highest $\log\det L'_S$. That is NP-hard; greedy MAP
+# adds the example that raises it most, k times (Chen, Zhang & Zhou, 2018). This notebook writes the recursion in
+# ten lines, and compares its answer with exhaustive search and with samples of the same distribution.
 
 # %%
 from itertools import combinations
@@ -30,7 +30,7 @@ N, K, TRADE_OFF = 12, 4, 0.1
 
 @jax.jit
 def kernel_of(key):
-    """L' of N random examples and a random query; close pairs among them, as in a real bank."""
+    """Return L' of N random examples and a random query; some examples are close pairs, as in a real bank."""
     items_key, noise_key, query_key = jax.random.split(key, 3)
     topics = jnp.repeat(jax.random.normal(items_key, (N // 3, 16)), 3, axis=0)
     items = topics + 0.4 * jax.random.normal(noise_key, (N, 16))
@@ -43,8 +43,8 @@ L = kernel_of(jax.random.key(3))
 # %% [markdown]
 # ## The recursion
 #
-# Adding item i to S multiplies the determinant by $d_i^2$, the squared length of what is left of its vector when
-# the chosen ones are projected out:
+# Adding item i to S multiplies the determinant by $d_i^2$, the squared length of its vector after the chosen ones are
+# projected out:
 # $\log\det L'_{S \cup i} = \log\det L'_S + \log d_i^2$. One more row of a Cholesky factor updates all $d_i^2$:
 #
 # $$j = \arg\max_i \log d_i^2, \qquad e_i = \frac{L_{ji} - \langle c_j, c_i\rangle}{d_j}, \qquad
@@ -53,7 +53,7 @@ L = kernel_of(jax.random.key(3))
 
 # %%
 def greedy_by_hand(kernel, k):
-    """The items, and before each choice the gain log d² of every item (nan once it is chosen)."""
+    """Return the items and, before each choice, the gain log d² of every item (nan once it is chosen)."""
     residual, rows, chosen, gains = np.diagonal(kernel).astype(float), [], [], []
     for _ in range(k):
         gain = np.where(np.isin(np.arange(len(kernel)), chosen), np.nan, np.log(residual))
@@ -92,7 +92,7 @@ figure.colorbar(image, ax=axes, label="gain")
 # %% [markdown]
 # ## Against exhaustive search
 #
-# Of 12 items there are 495 sets of four, few enough to look at all of them.
+# There are 495 sets of four among 12 items, few enough to compare all of them.
 
 # %%
 subsets = jnp.array(list(combinations(range(N), K)))
@@ -109,7 +109,8 @@ axes.set(xlabel="log det $L'_S$ of a set of four", ylabel="number of sets")
 axes.legend()
 
 # %% [markdown]
-# Greedy is not always exact. Over 200 kernels: how often it finds the best set, and how far it is off otherwise.
+# Greedy MAP is not always exact. Over 200 kernels, this is how often it finds the best set, and how far off it is
+# otherwise.
 
 # %%
 kernels = jax.vmap(kernel_of)(jax.random.split(jax.random.key(1), 200))
@@ -127,8 +128,8 @@ axes.grid(alpha=0.3)
 # %% [markdown]
 # ## Against samples
 #
-# The k-DPP draws a set with probability $P(S) = \det L'_S / \sum_{|S'|=k} \det L'_{S'}$: MAP is the mode of what
-# `sample_k_dpp` draws. CEIL's training subsets may be drawn this way (`--ceil.sampler k_dpp`).
+# The k-DPP draws a set with probability $P(S) = \det L'_S / \sum_{|S'|=k} \det L'_{S'}$: MAP is the mode of the
+# distribution that `sample_k_dpp` draws from. CEIL's candidate sets may be drawn this way (`--ceil.sampler k_dpp`).
 
 # %%
 DRAWS = 4000
@@ -142,7 +143,7 @@ noise = np.random.default_rng(0).multinomial(
 
 
 def distance(count):
-    """Total variation between shares and the exact probabilities."""
+    """Return the total variation distance between shares of samples and the exact probabilities."""
     return float(np.abs(count / DRAWS - exact_probs).sum() / 2)
 
 

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # What CEIL selects
 #
-# One film review as the query, the embedded reviews as the bank, the packaged MiniLM as the encoder: what do the
+# The query is one film review, the bank is the packaged reviews, and the encoder is the packaged MiniLM. What do the
 # nearest examples have in common, and what does the MAP set of the conditional DPP take in their place? If a run of
-# yours in `runs/` trained CEIL on these reviews, its encoders are looked at too.
+# yours in `runs/` trained CEIL on these reviews, its encoders are shown too.
 
 # %%
 from dataclasses import fields, replace
@@ -39,12 +39,12 @@ print(len(task.train), "examples; the query:", query.input, "→", query.output)
 # ## Vectors, shortlist, sets
 #
 # The n = 50 nearest examples are the ground set. Top-k takes the first k of them. DPP-MAP takes the set that
-# greedily maximises $\log\det L'_S$; λ = 0.1 here.
+# greedily maximises $\log\det L'_S$, here with λ = 0.1.
 
 
 # %%
 def shortlisted(query_encoder, bank_encoder, bank):
-    """The query's vector, and the vectors and places of its nearest examples, nearest first."""
+    """Return the query's vector, and the vectors and positions of its nearest examples, nearest first."""
     asked = query_encoder.encode([query.input])[0]
     vectors = bank_encoder.encode([example.input for example in bank])
     nearest = np.argsort(-np.asarray(relevance(jnp.asarray(asked), jnp.asarray(vectors))), kind="stable")
@@ -53,7 +53,7 @@ def shortlisted(query_encoder, bank_encoder, bank):
 
 
 def map_set(asked, vectors, trade_off):
-    """Greedy MAP among the shortlist: places in it and their gains."""
+    """Run greedy MAP on the shortlist: the places in it and their gains."""
     r = relevance(jnp.asarray(asked), jnp.asarray(vectors))
     return greedy_map_from_features(jnp.asarray(vectors), r, K, trade_off)
 
@@ -67,12 +67,12 @@ sets = {"top-k": list(range(K)), "DPP-MAP": np.asarray(chosen.items).tolist()}
 # ## Trained encoders, if there are any
 #
 # `ceil-jax demo` trains CEIL on these reviews and keeps it in `runs/`. An evaluation's record holds its settings,
-# and a pipeline with the same settings finds the encoders on disk.
+# and a run with the same settings finds the encoders on disk.
 
 
 # %%
 def as_config(settings):
-    """A record's settings as the RunConfig that they were, in the folder `runs`."""
+    """Return a record's settings as a RunConfig whose folder is `runs`."""
     known = {field.name for field in fields(RunConfig)} & set(settings)
     values = {name: settings[name] for name in known}
     for part in ("tst", "epr", "ceil", "skills"):
@@ -105,7 +105,7 @@ else:
 # %% [markdown]
 # ## In the plane
 #
-# The candidates on their two principal axes. Markers and greys are labels; circles are the two sets.
+# The candidates are drawn on their two principal axes. Markers and greys are labels; circles are the two sets.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 5))
@@ -114,15 +114,15 @@ draw_plane(axes, asked, vectors, [task.train[i].output for i in nearest], sets)
 # %% [markdown]
 # ## Gains
 #
-# What each example added to $\log\det L'_S$ when it was chosen, split into the part of its relevance,
-# $r_i/\lambda$, and the part of its novelty, $\log d_i^2$ (0 for something wholly new). Top-k's last example may cost
-# more novelty than its relevance is worth.
+# Each example's gain, by which it raised $\log\det L'_S$ when it was chosen, splits into its relevance,
+# $r_i/\lambda$, and its novelty, $\log d_i^2$ (0 for something wholly new). The last example of top-k may lose
+# more by lack of novelty than it gains by relevance.
 
 
 # %%
 @jax.jit
 def log_det_path(similarity, order):
-    """log d² of each item of an order, given those before it."""
+    """Return log d² of each item of an order, given those before it."""
     block = similarity[order[:, None], order[None, :]]
     return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(block)))
 
@@ -153,7 +153,7 @@ for name, places in sets.items():
 # %% [markdown]
 # ## The kernel
 #
-# Bright off the diagonal means alike; the corner at the top left is what top-k takes whole.
+# A bright cell off the diagonal is a pair of similar examples. Top-k takes the whole corner at the top left.
 
 # %%
 kernel = np.asarray(conditional_kernel(jnp.asarray(r), similarity, TRADE_OFF))
@@ -163,7 +163,7 @@ draw_kernel(axes, kernel / kernel.max(), sets["DPP-MAP"])
 # %% [markdown]
 # ## λ
 #
-# The selector that an application imports does all of this in a call; `trade_off` is λ.
+# The selector that an application imports does all of this in one call; `trade_off` is λ.
 
 # %%
 selector = CeilSelector.from_examples(task.train, encoder=encoder, shortlist=SHORTLIST)

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Swap the encoder
 #
-# Anything that turns padded token ids into a vector can be the encoder: a Flax module, a tokenizer and a name. The
-# rest, EPR and CEIL training included, stays as it is. Here: a bag of words with learned weights, trained for a few
-# steps on the scores of the deterministic test LM, so that it runs anywhere in seconds. Its scores say nothing.
+# Anything that turns padded token ids into a vector can be the encoder: it takes a Flax module, a tokenizer and a
+# name. The rest, EPR and CEIL training included, stays as it is. This notebook trains a bag of words with learned
+# weights for a few steps on the scores of the deterministic test LM, so that it runs anywhere in seconds. The scores
+# mean nothing.
 
 # %%
 from pathlib import Path
@@ -28,13 +29,13 @@ plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use
 # %% [markdown]
 # ## The encoder
 #
-# `module(ids, mask, *, key=None)` gets two int32 arrays [B, T] and returns [B, D]; `key` asks for dropout, which this
-# one does without. Every `nnx.Param` is trained.
+# `module(ids, mask, *, key=None)` gets two int32 arrays [B, T] and returns [B, D]; `key` turns dropout on, which this
+# module does without. Every `nnx.Param` is trained.
 
 
 # %%
 class WeightedWords(nnx.Module):
-    """The mean of word vectors, each word with a weight of its own."""
+    """A weighted mean of word vectors; each word has a learned weight."""
 
     def __init__(self, words, dim, rngs):
         self.vectors = nnx.Embed(words, dim, rngs=rngs)
@@ -64,10 +65,10 @@ for pick in retriever.retrieve(task.validation[:1], k=4)[0]:
     print(f"{pick.gain:7.2f}  {task.train[pick.position].input}")
 
 # %% [markdown]
-# ## Trained by the pipeline
+# ## Training it
 #
-# The pipeline scores single examples with the LM and trains EPR on them, scores sets and trains CEIL on those, and
-# answers the queries. On the command line, with the class in a file `my_encoders.py`, it is
+# A run scores single examples with the LM and trains EPR on them, scores sets and trains CEIL on those, and answers
+# the queries. On the command line, with the class in a file `my_encoders.py`, it is
 # `ceil-jax compare --encoder my_encoders:weighted_words`.
 
 # %%
@@ -87,8 +88,9 @@ comparison = compare(pipeline, ["topk", "dpp", "epr", "ceil"])
 print(comparison.text())
 
 # %% [markdown]
-# Ranking quality on held-out training queries, from before the first step; the weights at its highest point are kept,
-# and that may be the start. A tenth of 120 queries decides: too few for a claim about either method.
+# The figure shows the ranking quality on held-out training queries, from before the first step. The weights at its
+# highest point are kept, which may be the starting ones. A tenth of 120 queries decides: too few for a claim about
+# either method.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
@@ -106,7 +108,7 @@ axes.grid(alpha=0.3)
 axes.legend()
 
 # %% [markdown]
-# ## Kept
+# ## Saving it
 #
 # `save_pretrained` writes the parameters and the factory's name; `load_encoder(folder)` brings the encoder back
 # wherever that name is registered.

@@ -2,7 +2,7 @@
 # # Reading runs
 #
 # A run is a folder of stages. Every finished evaluation leaves a *record*: its task, method, settings, costs, and
-# where its predictions lie. This notebook reads the folder `runs`; if there is none, it first makes a tiny one with
+# where its predictions are. This notebook reads the folder `runs`; if there is none, it first makes a small one with
 # the test LM and the test encoder, whose numbers mean nothing.
 
 # %%
@@ -31,7 +31,7 @@ if not any(folder.glob("run-*")):
 # %% [markdown]
 # ## Records
 #
-# `read_records` gives those that are whole, and a line about each that is not.
+# `read_records` returns the records that are whole, and one line about each that is damaged.
 
 # %%
 records, trouble = read_records(folder)
@@ -46,8 +46,8 @@ print("\n".join(trouble) or "nothing is damaged")
 # %% [markdown]
 # ## A table
 #
-# `tables` puts together what may be compared: the same queries, bank, metric and LM. Intervals are 95 % bootstrap
-# intervals over queries.
+# `tables` puts together the records that may be compared: those with the same queries, bank, metric and LM. Intervals
+# are 95 % bootstrap intervals over queries.
 
 # %%
 table = tables(records)[0]
@@ -66,8 +66,8 @@ draw_points(
 # %% [markdown]
 # ## Paired differences
 #
-# Two methods answered the same queries, so the difference is taken query by query and then resampled:
-# its interval is narrower than two separate ones suggest. An interval that holds 0 shows no difference.
+# Two methods answered the same queries, so the difference is taken query by query and then resampled. Its interval is
+# narrower than two separate intervals suggest. An interval that contains 0 shows no difference.
 
 # %%
 ours, theirs = table.rows[-1], table.rows[0]
@@ -90,7 +90,7 @@ axes.set(
 # %% [markdown]
 # ## One query
 #
-# A record's rows hold what stood in the prompt, in prompt order, with relevance and gain.
+# A record's rows hold the examples of the prompt, in prompt order, with their relevance and gain.
 
 # %%
 rows = {line.record.method: {row["id"]: row for row in line.record.rows()} for line in table.rows}
@@ -110,4 +110,4 @@ agree = np.mean(
 print(f"the two agree on {agree:.0%} of the queries")
 
 # %% [markdown]
-# All of it on one page, with a browser of queries: `ceil-jax report runs/`.
+# `ceil-jax report runs/` makes one page of all of this, with a browser of queries.

@@ -1,6 +1,7 @@
 """The documentation: its links lead somewhere, its code is code, and every public name is in it."""
 
 import ast
+import importlib.util
 import io
 import re
 import shlex
@@ -15,14 +16,14 @@ import ceil_jax
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-FENCE = re.compile(r"^(<!-- run -->\n)?```(\w*)\n(.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
 def blocks(page, language):
-    """(the line it starts on, whether it is to be run, the code) of each fenced block."""
+    """(the line it starts on, the note above it, the code) of each fenced block."""
     text = page.read_text("utf-8")
     return [
-        (text[: match.start()].count("\n") + 1, match[1] is not None, match[3])
+        (text[: match.start()].count("\n") + 1, match[1], match[3])
         for match in FENCE.finditer(text)
         if match[2] == language
     ]
@@ -46,7 +47,7 @@ def test_links_lead_somewhere(page):
             continue
         file, _, anchor = target.partition("#")
         there = page.parent / file if file else page
-        assert there.is_file(), f"{page.name}: {target}"
+        assert there.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
 
 
@@ -89,27 +90,95 @@ def test_commands_name_what_exists(page):
                     assert (ROOT / word).is_file(), here
 
 
-RUNNABLE = [
-    pytest.param(code, id=f"{page.name}:{line}")
+def programs(page):
+    """(name, note, code) of each Python program of a page: a block, and the blocks after it that say `continue`.
+
+    The note above a block is `run`, `run: packages` if it fetches weights or text, `with: NAME` if it starts from
+    what the function of that name below prepares, `continue`, or `not run: REASON`.
+    """
+    found = []
+    for line, note, code in blocks(page, "python"):
+        if note == "continue":
+            found[-1] = (*found[-1][:2], f"{found[-1][2]}\n{code}")
+        else:
+            found.append((f"{page.name}:{line}", note or "", code))
+    return found
+
+
+def store():
+    """A LangChain embedding, texts and their labels."""
+    embeddings = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(size=16)
+    return {"embeddings": embeddings, "texts": ["win a prize", "see you", "soon"], "labels": ["spam", "", ""]}
+
+
+def selector():
+    """A selector, as the page that goes on from it has made one."""
+    from ceil_jax import CeilSelector
+
+    pytest.importorskip("dspy")
+    return {"selector": CeilSelector.from_examples([{"input": "a", "output": "b"}], encoder="tiny")}
+
+
+def exported():
+    """The tutorial's file and its exported selector, from an encoder that was not trained."""
+    import csv
+
+    from ceil_jax import CeilSelector
+
+    pytest.importorskip("langchain_core")
+    rows = [{"input": f"film {i} was {w}", "output": w} for i in range(9) for w in ("good", "bad")]
+    with open("reviews.csv", "w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerows([("text", "label"), *((row["input"], row["output"]) for row in rows)])
+    CeilSelector.from_examples(rows[:12], encoder="tiny").save_pretrained("my-selector")
+    return {}
+
+
+PREPARED = {"store": store, "selector": selector, "exported": exported}
+PROGRAMS = [
+    pytest.param(note, code, id=name, marks=[pytest.mark.packages] if note == "run: packages" else [])
     for page in PAGES
-    for line, run, code in blocks(page, "python")
-    if run
+    for name, note, code in programs(page)
+    if not note.startswith("not run: ")
 ]
 
 
-@pytest.mark.parametrize("code", RUNNABLE)
-def test_code_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("note", "code"), PROGRAMS)
+def test_code_runs(note, code, tmp_path, monkeypatch):
     from ceil_jax.training import losses
 
+    assert note in ("run", "run: packages", *(f"with: {name}" for name in PREPARED)), f"unknown note {note!r}"
     monkeypatch.chdir(tmp_path)
     # what a page registers is forgotten after it
     monkeypatch.setattr("ceil_jax.retrieval.registry._OUTSIDE", {})
     monkeypatch.setattr(losses, "_LOSSES", dict(losses._LOSSES))
-    exec(compile(code, "block", "exec"), {"__name__": "block"})
+    names = PREPARED[note.removeprefix("with: ")]() if note.startswith("with: ") else {}
+    exec(compile(code, "block", "exec"), {"__name__": "block", **names})
 
 
-def test_some_code_runs():
-    assert len(RUNNABLE) >= 6
+@pytest.mark.packages
+def test_the_readme_prints_what_it_says():
+    page = ROOT / "README.md"
+    [(_, _, code)] = programs(page)
+    [(_, _, said)] = blocks(page, "text")
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(code, "block", "exec"), {"__name__": "block"})
+    assert out.getvalue().rstrip() == said.rstrip()
+    # and what it says of top-k
+    names = {"__name__": "block"}
+    exec(compile(code.replace("trade_off=0.2", "trade_off=0.001"), "block", "exec"), names)
+    chosen = names["selector"].select("A drama that is gripping at first, then tiring.", k=3)
+    assert sum("gripping" in example.input.lower() for example in chosen.examples) == 2
+
+
+def test_the_first_page_is_short():
+    assert (ROOT / "README.md").stat().st_size <= 8 * 1024
+
+
+def test_what_is_not_run_says_why():
+    skipped = [note for page in PAGES for _, note, _ in programs(page) if note.startswith("not run: ")]
+    assert len(skipped) <= 1 and all(len(note) > 20 for note in skipped)
 
 
 def test_every_public_name_is_in_the_reference():
@@ -128,6 +197,38 @@ def test_what_the_reference_shows_exists():
             assert re.search(rf"^(class|def) {name}\b", source, re.M), path
         else:
             assert hasattr(importlib.import_module(module), name), path
+
+
+def looked_up(path):
+    """The object that a dotted path names; AttributeError or ModuleNotFoundError if there is none."""
+    parts = path.split(".")
+    for cut in range(len(parts), 0, -1):
+        name = ".".join(parts[:cut])
+        if _is_module(name):
+            found = importlib.import_module(name)
+            for part in parts[cut:]:
+                found = getattr(found, part)
+            return found
+    raise ModuleNotFoundError(path)
+
+
+def _is_module(name):
+    file = ROOT.joinpath(*name.split("."))
+    return file.with_suffix(".py").is_file() or (file / "__init__.py").is_file()
+
+
+def test_the_walks_through_the_code_name_what_exists():
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    paths = re.findall(r"`(ceil_jax\.[\w.]+)`", text)
+    assert len(paths) >= 25
+    for path in paths:
+        assert looked_up(path) is not None, path
+    # the rows of the table of symbols
+    rows = re.findall(r"^\|[^|]+\|[^|]+\| (`.+`) \| `(\w+/\w+)\.py` \|$", text, re.M)
+    assert len(rows) >= 10
+    for names, file in rows:
+        for name in re.findall(r"`(\w+)`", names):
+            looked_up(f"ceil_jax.{file.replace('/', '.')}.{name}")
 
 
 def test_every_page_is_in_the_sites_menu():
