@@ -4,7 +4,9 @@
 - `commands`: its sub-commands
 - `doctor`: what is installed, detected and cached on this machine
 - `serve_lm`: an LM and an encoder behind an OpenAI-compatible interface; `server`: how it answers
+- `first`: what will fail, fails first: libraries, the hub and the models
+- `task_list`: the tasks with their sizes
 - `data_flags`: a named task, or a file of the user's own
 - `experiment`: a table or a figure as one script (`Experiment`, `ExperimentOptions`)
-- `helptext`: help texts of dataclass fields as paragraphs
+- `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them (`--help-all`)
 """

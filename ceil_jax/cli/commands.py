@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json as json_module
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
+from ceil_jax.cli.first import check_first, go_offline_without_hub, load_models
 from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import DEMO, DEMO_RETRIEVERS, RunConfig
+
+Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 ROWS = (
     "The rows of the table, in order: random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil skill_base "
@@ -53,14 +57,19 @@ def compare(
     retriever: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = DEMO_RETRIEVERS,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
     hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
+    json: Switch = False,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    The flag --scale tiny (the default, a quick check), small or paper sets the defaults of all other flags. Stages
-    and report-TASK-*/report.html are written into the folder runs (--out); the next run reuses the stages.
+    The flag --scale tiny (the default, a quick check), small or paper sets the defaults of all other flags; all
+    flags are shown by --help-all, and with --quiet only warnings are logged. Stages and report-TASK-*/report.html
+    are written into the folder runs (--out); the next run reuses the stages.
 
     The flag --plugin MODULE, of all commands, imports a module of yours first, such as one that registers a retriever
     or a loss.
+
+    Args:
+        json: Print the results as JSON.
     """
     start(hosts)
     from ceil_jax.pipeline.compose import open_run
@@ -74,15 +83,19 @@ def compare(
     for method in retriever:
         if method not in METHODS:
             raise unknown_name("retriever", method, METHODS)
+    check_first(config, own)
     task = load(config, own)
     pipeline = open_run(replace(config, task=task.name), task)
+    load_models(pipeline, retriever)
     table = run(pipeline, retriever)
-    if leads():
+    if leads() and not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(retriever)]
     # all processes take part: the figure needs encoding and search, which they share
     files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
-    if leads():
+    if leads() and json:
+        print_json({**table.data(), "report": str(files.page), "figure": str(files.figure)})
+    elif leads():
         print(f"\nreport: {files.page}\nfigure: {files.figure}")
 
 
@@ -105,6 +118,7 @@ def score(
     from ceil_jax.store.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
+    check_first(config, own)
     task = load(config, own)
     rows = open_run(replace(config, task=task.name), task).score(stage, part)
     print(
@@ -133,6 +147,7 @@ def export(
     from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.export import export as run
 
+    check_first(config, own)
     task = load(config, own)
     print(run(open_run(replace(config, task=task.name), task), method, folder, license))
 
@@ -140,27 +155,45 @@ def export(
 def tasks(
     name: Annotated[str | None, tyro.conf.Positional] = None,
     data_dir: Path | None = None,
+    json: Switch = False,
 ) -> None:
     """List the tasks, or show one: the sizes of its splits and five sample prompts.
 
     Args:
         name: A task's name.
         data_dir: A folder of datasets with the column names of the hub; by default the hub or the embedded copy.
+        json: Print JSON.
     """
-    from ceil_jax.tasks import TASKS, task_spec
+    from ceil_jax.cli.task_list import listed, page
+    from ceil_jax.tasks import task_spec
     from ceil_jax.tasks.load import load_task
 
     if name is None:
-        for spec in TASKS.values():
-            source = (
-                "embedded" if spec.embedded else spec.hub.repo if spec.hub else f"files in {spec.folder}/"
-            )
-            print(f"{spec.name:26} {spec.metric:14} {source}")
-        print("\nceil-jax tasks NAME shows one: its sizes and five prompts.")
+        found = listed(data_dir)
+        if json:
+            print_json([entry._asdict() for entry in found])
+        else:
+            print(page(found))
         return
     spec = task_spec(name)
-    task = load_task(name, data_dir, limit=5)
+    if spec.hub is not None and data_dir is None:
+        go_offline_without_hub([spec.hub.repo])
     whole = load_task(name, data_dir)
+    task = load_task(name, data_dir, limit=5)
+    if json:
+        print_json(
+            {
+                "name": task.name,
+                "metrics": [task.metric, *task.more_metrics],
+                "bank": len(whole.train),
+                "queries": len(whole.validation),
+                "hub": None if spec.hub is None else {"repo": spec.hub.repo, "revision": spec.hub.revision},
+                "paper": dict(spec.paper),
+                "note": spec.note,
+                "prompts": [task.template.query(query) for query in task.validation],
+            }
+        )
+        return
     print(f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries")
     print(f"metric: {', '.join((task.metric, *task.more_metrics))}")
     if spec.hub:
@@ -198,6 +231,7 @@ def results(
     file: Annotated[Path, tyro.conf.Positional] = Path("experiments/results.jsonl"),
     experiment: tuple[str, ...] = (),
     minus: tuple[str, ...] = ("EPR", "dense top-k"),
+    json: Switch = False,
 ) -> None:
     """Print a results file as tables: values, means over tasks, paired differences and costs.
 
@@ -205,7 +239,16 @@ def results(
         file: A file that --record of an experiment wrote.
         experiment: Only these experiments, such as table2; by default all.
         minus: Rows that the other rows are compared with, where a table has them.
+        json: Print JSON: for each table its title, header and rows.
     """
-    from ceil_jax.report.published import published
+    from ceil_jax.report.published import published, published_data
 
-    print(published(file, experiment, minus))
+    if json:
+        print_json(published_data(file, experiment, minus))
+    else:
+        print(published(file, experiment, minus))
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    print(json_module.dumps(value, indent=2, ensure_ascii=False))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ceil_jax.cli.helptext import ONE_PARAGRAPH
+from ceil_jax.cli.first import check_first
+from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
@@ -117,9 +118,12 @@ class Experiment:
             ) -> tuple[ExperimentOptions, RunConfig]:
                 return options, config
 
+            rest, registry = asked_for_help(rest)
             options, config = tyro.cli(
-                parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=ONE_PARAGRAPH
+                parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=registry
             )
+            for task in options.tasks or (config.task,):
+                check_first(replace(config, task=task))
             self.run(config, options)
 
         return command(self.name, parsed, arguments)

@@ -1,7 +1,7 @@
 """Help texts of dataclass fields: each field's docstring as one paragraph, and the range of its numbers.
 
-tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `ONE_PARAGRAPH` is a
-registry for `tyro.cli` that joins the lines instead.
+tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `registry` makes a
+registry for `tyro.cli` that joins the lines instead. `--help` shows the settings in COMMON, `--help-all` all.
 """
 
 from __future__ import annotations
@@ -14,27 +14,72 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, get_type_hints
 
+import tyro
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
 from ceil_jax.errors import range_of
 
-ONE_PARAGRAPH = ConstructorRegistry()
+COMMON = frozenset(
+    (
+        "task",
+        "encoder",
+        "lm",
+        "shots",
+        "limit",
+        "trade_off",
+        "out",
+        "data",
+        "input",
+        "output",
+        "template",
+        "metric",
+    )
+)
+"""The settings of a run and of a file of one's own that most people need."""
+
+SHORTENED = ("RunConfig", "OwnData", "Hosts")
+"""The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside them."""
 
 
-@ONE_PARAGRAPH.struct_rule
-def _of_dataclass(info: StructTypeInfo) -> StructConstructorSpec | None:
+def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
+    """Return the arguments as tyro knows them, and the registry that prints as much help as they ask for.
+
+    Args:
+        arguments: a command line; `--help-all` stands for `--help` with all settings.
+    """
+    every = "--help-all" in arguments
+    short = not every and any(argument in ("-h", "--help") for argument in arguments)
+    return ["--help" if argument == "--help-all" else argument for argument in arguments], registry(short)
+
+
+def registry(short: bool = False) -> ConstructorRegistry:
+    """Return a registry for `tyro.cli` with help texts as paragraphs.
+
+    Args:
+        short: leave the settings out that are not in COMMON; for printing help only, because tyro takes no
+            argument that it does not show.
+    """
+    made = ConstructorRegistry()
+    made.struct_rule(partial(_of_dataclass, short))
+    return made
+
+
+def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | None:
     """Build a dataclass from flags; generic types, and those without a default instance, are left to tyro."""
     if not is_dataclass(info.type) or hasattr(info.type, "__parameters__"):
         return None
     if not isinstance(info.default, info.type):
         return None
     hints = get_type_hints(info.type, include_extras=True)
+    # a marker, which a type checker takes for a generic alias
+    suppress: Any = tyro.conf.Suppress
+    cut = short and info.type.__name__ in SHORTENED
     return StructConstructorSpec(
         instantiate=info.type,
         fields=tuple(
             StructFieldSpec(
                 field.name,
-                hints[field.name],
+                suppress[hints[field.name]] if cut and field.name not in COMMON else hints[field.name],
                 getattr(info.default, field.name),
                 # read from the source only when help is asked for
                 helptext=partial(_help, info.type, field.name, hints[field.name]),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tyro
 
 from ceil_jax.cli.commands import compare, demo, doctor, export, report, results, score, tasks
-from ceil_jax.cli.helptext import ONE_PARAGRAPH
+from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.serve_lm import serve_lm
 from ceil_jax.distributed.processes import HostLost
 from ceil_jax.errors import UserError, unknown_name
@@ -22,7 +22,8 @@ from ceil_jax.tasks.assets import cache_path
 
 DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
 
-The commands compare CEIL, EPR, Skill-KNN and baselines, and export one as a selector for an application.
+The commands compare CEIL, EPR, Skill-KNN and baselines, and export one as a selector for an application. All take
+--quiet, which prints results and warnings only; --help shows the flags that most people need, --help-all the rest.
 
 On a file with the columns text and label (export finds what compare trained in the folder runs):
 
@@ -49,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "export": functools.partial(export, config=config),
             "serve-lm": serve_lm,
         }
+        rest, registry = asked_for_help(rest)
         return tyro.extras.subcommand_cli_from_dict(
-            commands, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=ONE_PARAGRAPH
+            commands, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=registry
         )
 
     return command("ceil-jax", run, arguments)
@@ -66,15 +68,15 @@ def command(
 
     Args:
         name: the command's name, for messages.
-        run: called with the defaults that `--scale` names and with the other arguments.
+        run: called with the defaults that `--scale` names and with the other arguments; `--quiet`, which all
+            commands take, is not among them.
         arguments: the command line; by default that of the process.
         scales: the defaults by the name of their scale.
     """
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("ceil_jax").setLevel(logging.INFO)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     try:
         plugins, rest = _take("--plugin", list(sys.argv[1:] if arguments is None else arguments))
         # the scale decides what the other flags default to
@@ -82,6 +84,11 @@ def command(
         scale = given[-1] if given else "tiny"
         if scale not in scales:
             raise unknown_name("scale", scale, scales)
+        quiet = "--quiet" in rest
+        logging.getLogger("ceil_jax").setLevel(logging.WARNING if quiet else logging.INFO)
+        if quiet:
+            os.environ["TQDM_DISABLE"] = "1"
+        rest = [argument for argument in rest if argument != "--quiet"]
         if rest[:1] != ["doctor"]:  # doctor writes nothing
             use_compiled(cache_path() / "xla")
         for module in plugins:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, paired
@@ -92,6 +93,34 @@ class Comparison:
     def markdown(self) -> str:
         """Return the table of methods as Markdown."""
         return self.table().markdown()
+
+    def data(self) -> dict[str, Any]:
+        """Return the comparison as JSON values."""
+        return {
+            **{name: getattr(self, name) for name in ("task", "metric", "lm", "queries", "note")},
+            "rows": [
+                {
+                    **{name: getattr(row, name) for name in ("method", "label", "value")},
+                    "low": row.interval.low,
+                    "high": row.interval.high,
+                    "training_tokens": row.training_tokens,
+                    "answering_tokens": row.answering_tokens,
+                    "seconds": row.seconds,
+                }
+                for row in self.rows
+            ],
+            "differences": [
+                {
+                    "better": one.better,
+                    "worse": one.worse,
+                    "value": one.interval.mean,
+                    "low": one.interval.low,
+                    "high": one.interval.high,
+                }
+                for one in self.differences
+            ],
+            "costs": {stage: {"seconds": c.seconds, "tokens": c.tokens} for stage, c in self.costs.items()},
+        }
 
     def csv(self) -> str:
         """Return the table of methods for a program: a line for each method."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -100,6 +101,29 @@ def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] 
         UserError: no such file or experiment; a table with two runs in one place, or with different queries in a
             column.
     """
+    return "\n".join(group.markdown(minus) for group in _groups(file, experiments))
+
+
+def published_data(
+    file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a results file as JSON values: for each experiment and setting its title and tables.
+
+    Args:
+        file: a results file.
+        experiments: as for `published`.
+        minus: as for `published`.
+
+    Raises:
+        UserError: as for `published`.
+    """
+    return [
+        {"title": group.title, "tables": [table.data() for table in group.tables(minus)]}
+        for group in _groups(file, experiments)
+    ]
+
+
+def _groups(file: Path, experiments: Sequence[str]) -> list[_Group]:
     if not file.is_file():
         raise UserError(f"{file}: no such file; name one that --record wrote")
     records = read_results(file)
@@ -113,7 +137,7 @@ def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] 
     for record in records:
         if record.experiment in (experiments or known):
             groups.setdefault(_title(record), []).append(record)
-    return "\n".join(_Group(title, members).markdown(minus) for title, members in groups.items())
+    return [_Group(title, members) for title, members in groups.items()]
 
 
 def _title(record: PublishedRecord) -> str:
@@ -150,10 +174,11 @@ class _Group:
 
     def markdown(self, minus: Sequence[str]) -> str:
         return "\n".join(
-            [f"# {self.title}\n", *(table.markdown() for table in self._tables(minus)), self._where()]
+            [f"# {self.title}\n", *(table.markdown() for table in self.tables(minus)), self._where()]
         )
 
-    def _tables(self, minus: Sequence[str]) -> Iterator[Table]:
+    def tables(self, minus: Sequence[str]) -> Iterator[Table]:
+        """Yield the values, the differences to the rows that `minus` names, and the costs."""
         means = [self._mean(self.samples.get((row, column)) for column in self.columns) for row in self.rows]
         values = Table.crossed({place: _value(runs) for place, runs in self.runs.items()})
         yield values.with_column(

@@ -1,4 +1,4 @@
-"""A table of typed cells and its four renderings: Markdown, CSV, aligned text and HTML.
+"""A table of typed cells and its renderings: Markdown, CSV, aligned text, HTML and JSON.
 
 Every table that the project prints or writes is a `Table`, so that a number, an interval and an empty place look
 the same everywhere.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import html
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ceil_jax.metrics.bootstrap import Interval
 
@@ -148,6 +149,14 @@ class Table:
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
+    def data(self) -> dict[str, Any]:
+        """The title and the rows, each a mapping from column to value, as JSON values.
+
+        A `Number` is an object with `value` and what it has of `sd`, `low`, `high` and `paper`.
+        """
+        rows = [dict(zip(self.header, map(json_value, row), strict=True)) for row in self.rows]
+        return {"title": self.title, "rows": rows}
+
     def _left(self) -> list[bool]:
         """Whether each column is flush left: the first one, and those that hold texts alone."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
@@ -155,6 +164,21 @@ class Table:
             place == 0 or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
             for place, column in enumerate(columns)
         ]
+
+
+def json_value(cell: Value) -> Any:
+    """Return a cell as a JSON value; null for a number that is not finite."""
+    match cell:
+        case Number(value, sd=sd, interval=interval, paper=paper):
+            ends = {} if interval is None else {"low": interval.low, "high": interval.high}
+            parts = {"value": value, "sd": sd, **ends, "paper": paper}
+            return {name: json_value(part) for name, part in parts.items() if part is not None}
+        case Span(interval):
+            return {"low": json_value(interval.low), "high": json_value(interval.high)}
+        case float() if not math.isfinite(cell):
+            return None
+        case _:
+            return cell
 
 
 def _written(cell: Value) -> str:

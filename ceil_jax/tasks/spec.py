@@ -54,6 +54,8 @@ class TaskSpec:
     hub: Hub | None = None
     embedded: Callable[[], Mapping[str, Sequence[Row]]] | None = None
     """Makes the splits without a hub or a folder."""
+    sizes: tuple[int, int] | None = None
+    """Examples in the bank and queries, where they are embedded: known without reading them."""
     enrich: Callable[[Path], Callable[[Row], Row]] | None = None
     """data_dir -> a function that adds to a row what other files of `data_dir` hold."""
     keep: Callable[[Row], bool] | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ceil_jax.cli.helptext import ONE_PARAGRAPH
+from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
@@ -135,12 +135,13 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
 
     def run(config: RunConfig, rest: list[str]) -> None:
         kind = type(options)
+        rest, registry = asked_for_help(rest)
         given = tyro.cli(
             kind,
             prog=f"{name}.py",
             description=kind.__doc__,
             args=rest,
-            registry=ONE_PARAGRAPH,
+            registry=registry,
             default=replace(options, config=config),
         )
         if given.config.task != config.task:

@@ -1,5 +1,6 @@
 """What a user types, and what a mistake prints."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 from ceil_jax.cli.main import main
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.tasks import task_spec
+from ceil_jax.tasks.load import load_task
 
 TINY = [
     "compare",
@@ -79,7 +82,7 @@ def test_a_mistyped_flag_is_refused_with_a_suggestion():
 def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
-        main(["compare", "--help"])
+        main(["compare", "--help-all"])
     out = capsys.readouterr().out
     words = " ".join(out.replace("│", " ").split())
     # docstrings of several lines in the source, of the run's own fields and of a part's, across their line breaks
@@ -179,3 +182,62 @@ def test_scores_in_two_jobs(tmp_path, capsys):
     assert main(arguments) == 0
     assert "24 queries scored:" in capsys.readouterr().out
     assert said(capsys, *arguments, "--shard", "3/2")[0] == 2
+
+
+def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    flags = {}
+    for asked in ("--help", "--help-all"):
+        with pytest.raises(SystemExit):
+            main(["compare", asked])
+        flags[asked] = set(re.findall(r"^\W*?(--[a-z.-]+)", capsys.readouterr().out, re.M))
+    assert {"--task", "--lm", "--encoder", "--data", "--retriever", "--json"} <= flags["--help"]
+    assert len(flags["--help"]) <= 16
+    assert {"--epr.epochs", "--endpoint.batch", "--seed"} <= flags["--help-all"]
+    assert flags["--help"] < flags["--help-all"]
+
+
+def test_json_quietly(capsys, tmp_path):
+    data = tmp_path / "mine.csv"
+    data.write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--retriever", "bm25"]
+    command += ["--lm", "tiny", "--out", tmp_path / "runs", "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    [row] = found["rows"]
+    assert (found["queries"], row["method"], row["label"]) == (4, "bm25", "BM25")
+    assert row["low"] <= row["value"] <= row["high"]
+    assert Path(found["report"]).is_file()
+
+
+def test_results_as_json(capsys):
+    assert main(["results", "experiments/results.jsonl", "--experiment", "table2", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)[0]["tables"]
+    assert {"value"} <= set(tables[0]["rows"][0]["movie_reviews"]) or tables[0]["rows"][0][
+        "movie_reviews"
+    ] > 0
+
+
+def test_log_lines_have_times(tmp_path):
+    data = tmp_path / "mine.csv"
+    data.write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--retriever", "bm25"]
+    command += ["--lm", "tiny", "--out", tmp_path / "runs"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert re.match(r"\d\d:\d\d:\d\d mine: 36 examples", done.stderr)
+
+
+def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
+    (tmp_path / "geoquery").mkdir()
+    assert main(["tasks", "--json", "--data-dir", str(tmp_path)]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert (found["scan.simple"]["bank"], found["scan.simple"]["here"]) == (16_728, True)
+    assert found["geoquery"]["here"] and not found["dr_spider.db"]["here"]
+
+
+@pytest.mark.parametrize("name", ["shell", "scan.simple", "scan.length", "scan.addprim_jump"])
+@pytest.mark.packages
+def test_listed_sizes_are_those_of_the_data(name):
+    task = load_task(name)
+    assert task_spec(name).sizes == (len(task.train), len(task.validation))

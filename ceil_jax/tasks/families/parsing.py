@@ -156,6 +156,7 @@ TASKS = (
         example=pair_example("description", "command"),
         columns=("description", "command"),
         embedded=shell,
+        sizes=(896, 94),
         note="cheat sheets: how-to comments and the command under each",
     ),
 )

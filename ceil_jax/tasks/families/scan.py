@@ -87,7 +87,7 @@ def add_primitive(primitive: str) -> dict[str, list[Row]]:
     return {"train": split["train"] + copies * [alone], "validation": split["validation"]}
 
 
-def _entry(name: str, splits: Callable[[], dict[str, list[Row]]]) -> TaskSpec:
+def _entry(name: str, splits: Callable[[], dict[str, list[Row]]], bank: int, queries: int) -> TaskSpec:
     return TaskSpec(
         name=f"scan.{name}",
         template=Template("{input}\t{output}"),
@@ -95,13 +95,14 @@ def _entry(name: str, splits: Callable[[], dict[str, list[Row]]]) -> TaskSpec:
         example=pair_example("commands", "actions"),
         columns=("commands", "actions"),
         embedded=splits,
+        sizes=(bank, queries),
         max_new_tokens=400,
     )
 
 
 TASKS = (
-    _entry("simple", simple),
-    _entry("length", length),
-    _entry("addprim_jump", functools.partial(add_primitive, "jump")),
-    _entry("addprim_turn_left", functools.partial(add_primitive, "turn left")),
+    _entry("simple", simple, 16_728, 4_182),
+    _entry("length", length, 16_990, 3_920),
+    _entry("addprim_jump", functools.partial(add_primitive, "jump"), 13_204, 7_706),
+    _entry("addprim_turn_left", functools.partial(add_primitive, "turn left"), 19_702, 1_208),
 )

@@ -73,6 +73,7 @@ TASKS = (
         example=_movie_review,
         columns=("text", "rating"),
         embedded=movie_reviews,
+        sizes=(9542, 1061),
         choices=MOVIE_WORDS,
         note="sentences SST was made from, with other ratings and cuts: not comparable with SST-5",
     ),

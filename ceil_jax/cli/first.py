@@ -1,0 +1,111 @@
+"""What will fail, fails first: libraries, the hub and the models, before anything is encoded."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ceil_jax.cli.data_flags import NO_FILE, OwnData
+from ceil_jax.errors import UserError
+from ceil_jax.lm.openai.address import is_address
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.tasks import task_spec
+from ceil_jax.tasks.assets import ASSETS
+
+if TYPE_CHECKING:
+    from ceil_jax.pipeline.run import Run
+
+log = logging.getLogger(__name__)
+
+HUB_SECONDS = 5.0
+"""How long the hub has to answer before it is taken for unreachable."""
+
+
+def check_first(config: RunConfig, own: OwnData = NO_FILE) -> None:
+    """Name a library that is missing, and do without the hub if it cannot be reached.
+
+    Args:
+        config: the run.
+        own: the flags of `--data`.
+
+    Raises:
+        UserError: a library that the settings need is not installed.
+    """
+    extras = []
+    if is_address(config.lm):
+        extras.append(("openai", "endpoint"))
+    elif config.lm != "tiny":
+        extras.append(("torch", "lm"))
+    if config.index == "approximate":
+        extras.append(("faiss", "approximate"))
+    if config.engine == "ray":
+        extras.append(("ray", "ray"))
+    for module, extra in extras:
+        if importlib.util.find_spec(module) is None:
+            raise UserError(f"{module} is not installed; pip install 'ceil-jax[{extra}]'")
+    wanted = [name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)]
+    if own.data is None and config.data_dir is None:
+        hub = task_spec(config.task).hub
+        wanted += [] if hub is None else [hub.repo]
+    if wanted:
+        go_offline_without_hub(wanted)
+
+
+def load_models(run: Run, methods: Iterable[str]) -> None:
+    """Load the encoder, if a method compares vectors, and the LM, so that a missing one ends the command here.
+
+    Args:
+        run: a run, which keeps what it has loaded.
+        methods: names in METHODS.
+    """
+    from ceil_jax.pipeline.methods import METHODS
+
+    if any(METHODS[method].encoder for method in methods):
+        _ = run.base
+    _ = run.lm
+
+
+def _on_hub(name: str) -> bool:
+    """Whether a model's name can only be a repository on the hub."""
+    return (
+        name.count("/") == 1
+        and name not in ASSETS
+        and ":" not in name
+        and not name.startswith((".", "/", "~"))
+        and not Path(name).is_dir()
+    )
+
+
+def go_offline_without_hub(wanted: Iterable[str]) -> None:
+    """Tell the hub's libraries to use their caches only if the hub cannot be reached; they would retry for a minute.
+
+    Has to be called before `huggingface_hub` is imported.
+
+    Args:
+        wanted: the repositories that are needed, for the message.
+    """
+    if os.environ.get("HF_HUB_OFFLINE") or _reachable(
+        os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    ):
+        return
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    log.warning("the hub cannot be reached; looking for %s in its cache only", ", ".join(wanted))
+
+
+def _reachable(address: str) -> bool:
+    """Whether a server answers, with whatever; proxies of the environment are used."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=HUB_SECONDS).close()
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, ValueError) as error:
+        # a certificate that Python does not know may be one that the hub's libraries know
+        return isinstance(getattr(error, "reason", None), ssl.SSLError)
+    return True

@@ -1,0 +1,66 @@
+"""What will fail, fails first and in few lines."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ceil_jax.cli.first import check_first
+from ceil_jax.cli.main import main
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.config import RunConfig
+
+LOCAL = RunConfig(encoder="tiny", lm="tiny")
+
+
+@pytest.mark.parametrize(
+    ("settings", "module", "extra"),
+    [
+        ({"lm": "SmolLM2-135M-Instruct"}, "torch", "lm"),
+        ({"lm": "http://127.0.0.1:1/v1"}, "openai", "endpoint"),
+        ({"index": "approximate"}, "faiss", "approximate"),
+        ({"engine": "ray"}, "ray", "ray"),
+    ],
+)
+def test_a_library_that_is_missing_is_named_before_anything_runs(monkeypatch, settings, module, extra):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else there(name))
+    with pytest.raises(UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"):
+        check_first(replace(LOCAL, **settings))
+    check_first(LOCAL)
+
+
+def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(tmp_path):
+    """Nothing listens at the hub's address; the libraries would try five times, for half a minute."""
+    data = tmp_path / "mine.csv"
+    data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--retriever", "topk"]
+    command += ["--encoder", "tiny", "--lm", "nobody/no-such-model", "--out", tmp_path / "runs"]
+    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "cache")}
+    environment.pop("HF_HUB_OFFLINE", None)
+    began = time.monotonic()
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2]
+    )
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert "the hub cannot be reached; looking for nobody/no-such-model in its cache only" in lines[0]
+    assert lines[-1].startswith("ceil-jax: cannot load the language model nobody/no-such-model:")
+    assert len(lines) <= 3, "no lines of retries"
+    assert not list((tmp_path).glob("runs/vectors-*"))
+    assert time.monotonic() - began < 60
+
+
+def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_path, monkeypatch):
+    data = tmp_path / "mine.csv"
+    data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
+    arguments = ["compare", "--data", str(data), "--encoder", "nowhere", "--out", str(tmp_path / "runs")]
+    # bm25 alone would answer all queries before the encoder is asked for
+    assert main([*arguments, "--lm", "tiny", "--retriever", "bm25", "topk"]) == 2
+    assert "unknown encoder 'nowhere'" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
