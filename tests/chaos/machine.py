@@ -124,12 +124,13 @@ class Machine(RuleBasedStateMachine):
 
         Of equal inputs one is chosen: with two, the determinant would be 0. What is near a chosen one comes last.
         """
-        first = {(text, output): id for id, text, output, _ in reversed(rows)}
-        inputs = sorted({text for text, _ in first})
+        known = {(id, text, output) for id, text, output, _ in rows}
+        inputs = sorted({text for _, text, _ in known})
         picks = [chosen.picks[place] for place in chosen.order]
         places = [inputs.index(pick.example.input) for pick in picks]
         assert len(places) == len({*places}) == min(k, len(inputs)), (places, len(inputs))
-        assert all(first[pick.example.input, pick.example.output] == pick.example.id for pick in picks)
+        # of copies any may be chosen: encoded in different batches, their vectors may differ in the last bits
+        assert {(pick.example.id, pick.example.input, pick.example.output) for pick in picks} <= known
         if not inputs:
             return
         unit = np.array([VECTOR[text] / np.linalg.norm(VECTOR[text]) for text in inputs])
