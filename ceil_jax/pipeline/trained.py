@@ -167,7 +167,11 @@ class Trainer:
     @cached_property
     def ceil_config(self) -> CEILConfig:
         """CEIL's configuration with λ as a number."""
+        from ceil_jax.training.losses import ceil_loss
+
         config = self.config.ceil
+        # a misspelt loss is refused before the LM scores anything
+        ceil_loss(config.loss, config.loss_options, config.reduction)
         if config.trade_off != "tuned":
             return config
         chosen = self.data.trade_off(config.initial, lambda: self.first.encoders(config.initial))

@@ -84,3 +84,10 @@ def test_a_name_is_given_once():
     register_loss("listwise", listwise, ListwiseOptions)
     with pytest.raises(UserError, match="another loss is already called 'pairwise'"):
         register_loss("pairwise", listwise, ListwiseOptions)
+
+
+def test_a_misspelt_loss_costs_no_lm_tokens(tmp_path):
+    run = open_run(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, loss="pairwize")), TASK)
+    with pytest.raises(UserError, match="did you mean 'pairwise'"):
+        run.encoders("ceil")
+    assert not [*tmp_path.glob("scores-*")]
