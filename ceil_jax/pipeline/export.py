@@ -9,7 +9,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.methods import METHODS, Method
 from ceil_jax.pipeline.run import Run
 from ceil_jax.selector import Card, CeilSelector
-from ceil_jax.selector.manifest import MANIFEST
+from ceil_jax.selector.folder.manifest import MANIFEST
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 

@@ -3,22 +3,19 @@
 How the encoders are trained is not here (`training/`), nor how a run of experiments is evaluated (`pipeline/`).
 
 - `selector`: `CeilSelector`, the public class.
-- `asking`, `pretrained`: its settings and the forms of `select`; saving, loading and the hub.
+- `asking`: its settings and the forms of `select`.
+- `options`: what a caller may set and ask for, and the checks of it.
 - `vector_store`: the same choice among the documents of a LangChain vector store.
 - `selection`: `Selection`, what one query gets, and its explanation.
-- `options`: what a caller may set and ask for, and the checks of it.
 - `choice`: shortlist, greedy MAP, token budget and balance for one query.
 - `bank`: examples and vectors that change while others read.
 - `rows`: users' rows, checked and made into `Example`s.
 - `vectors`: texts to checked unit vectors, by any encoder.
-- `files`, `manifest`, `content`: a selector as a folder: its versions, its checksums, the bank's files.
-- `pickling`: encoders as bytes, for worker processes.
-- `hub`: a folder from and to the Hugging Face hub.
-- `card`: the model card.
+- `folder/`: a selector saved, loaded, pickled, and on the hub.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework only.
 """
 
-from ceil_jax.selector.card import Card
+from ceil_jax.selector.folder.card import Card
 from ceil_jax.selector.selection import Selected, Selection
 from ceil_jax.selector.selector import CeilSelector
 

@@ -5,27 +5,16 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Unpack
+from dataclasses import replace
+from typing import Any, Unpack
 
-from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.selector.card import Card
+from ceil_jax.errors import UserError
 from ceil_jax.selector.choice import Request
-from ceil_jax.selector.options import (
-    CONTEXTS,
-    DEFAULT_NEAR_DUPLICATE,
-    DEFAULT_SHORTLIST,
-    DEFAULT_TEMPLATE,
-    DEFAULT_TRADE_OFF,
-    Options,
-    Settings,
-    check_names,
-    count,
-    positive,
-    threshold,
-)
-from ceil_jax.selector.rows import Keys, Row
+from ceil_jax.selector.folder.card import Card
+from ceil_jax.selector.options import CheckedSettings, CountTokens, Options, Settings, check_names, count
+from ceil_jax.selector.rows import Row
 from ceil_jax.selector.selection import Selection
-from ceil_jax.tasks.example import Template
+from ceil_jax.tasks.example import Context, Template
 
 
 class Asking(ABC):
@@ -38,21 +27,32 @@ class Asking(ABC):
         UserError: a setting that does not exist, or of the wrong type or range.
     """
 
+    trade_off: float
+    near_duplicate: float | None
+    shortlist: int
+    template: Template
+    context: Context
+    count_tokens: CountTokens | None
+    card: Card
+    input_key: str
+    output_key: str
+
     def __init__(self, **settings: Unpack[Settings]) -> None:
         check_names(settings, Settings.__annotations__)
-        self.trade_off = positive("trade_off", settings.get("trade_off", DEFAULT_TRADE_OFF))
-        self.near_duplicate = threshold(
-            "near_duplicate", settings.get("near_duplicate", DEFAULT_NEAR_DUPLICATE)
-        )
-        self.shortlist = count("shortlist", settings.get("shortlist", DEFAULT_SHORTLIST))
-        template = settings.get("template", DEFAULT_TEMPLATE)
-        self.template = Template(template) if isinstance(template, str) else template
-        self.context = settings.get("context", "input")
-        if self.context not in CONTEXTS:
-            raise unknown_name("context", str(self.context), CONTEXTS)
-        self.count_tokens = settings.get("count_tokens")
-        self.card = settings.get("card") or Card()
-        self.keys = Keys()
+        given: dict[str, Any] = dict(settings)
+        if isinstance(given.get("template"), str):
+            given["template"] = Template(given["template"])
+        given["card"] = given.get("card") or Card()
+        vars(self).update(vars(CheckedSettings(**given)))
+
+    @property
+    def settings(self) -> CheckedSettings:
+        """The settings as they are now; each is an attribute too, and may be set.
+
+        Raises:
+            UserError: one was set to something of the wrong type or range.
+        """
+        return CheckedSettings(**{name: getattr(self, name) for name in Settings.__annotations__})
 
     @abstractmethod
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
@@ -65,7 +65,7 @@ class Asking(ABC):
         there are k or no other fits the token budget; one of the two must be given. An example that does not fit is
         passed over, and one that repeats a chosen one (`near_duplicate`) is chosen only when no other is left; where
         neither was met, the set is the MAP set of its size, the one of `build_retriever("dpp")`. With
-        `balance="label"` each output has an equal share of the shortlist, and each step chooses among the outputs
+        `balance` each value of the field has an equal share of the shortlist, and each step chooses among the values
         chosen least often.
 
         Args:
@@ -75,7 +75,7 @@ class Asking(ABC):
 
         Raises:
             UserError: neither k nor a budget, or one that is no whole number; a budget without `count_tokens`; a
-                filter on a field that no example has; balance over more outputs than the shortlist is long.
+                filter or balance on a field that no example has; balance over more values than the shortlist is long.
         """
         return self.select_many([query], **options)[0]
 
@@ -95,7 +95,6 @@ class Asking(ABC):
         """
         check_names(options, Options.__annotations__)
         k, token_budget = options.get("k"), options.get("token_budget")
-        trade_off, balance = options.get("trade_off"), options.get("balance")
         if k is None and token_budget is None:
             raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
         if token_budget is not None and self.count_tokens is None:
@@ -104,16 +103,15 @@ class Asking(ABC):
                 "function from texts to token counts, such as load_lm(…).count_tokens or "
                 "lambda texts: [len(tokenizer.encode(text)) for text in texts]"
             )
-        if balance not in (None, "label"):
-            raise unknown_name("balance", str(balance), ("label",))
+        own: dict[str, Any] = {}
+        if options.get("trade_off") is not None:
+            own["trade_off"] = options["trade_off"]
+        if "near_duplicate" in options:
+            own["near_duplicate"] = options["near_duplicate"]
         return Request(
+            replace(self.settings, **own),
             None if k is None else count("k", k),
             None if token_budget is None else count("token_budget", token_budget, least=0),
-            positive("trade_off", self.trade_off if trade_off is None else trade_off),
-            threshold("near_duplicate", options.get("near_duplicate", self.near_duplicate)),
             options.get("filter"),
-            balance is not None,
-            count("shortlist", self.shortlist),
-            self.template,
-            self.count_tokens,
+            "output" if options.get("balance") == "label" else options.get("balance"),
         )

@@ -12,6 +12,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -32,8 +33,6 @@ class View:
     """float32 [n, D] each, unit rows, larger blocks first."""
     live: np.ndarray
     """bool [N]"""
-    labels: int
-    """The number of different outputs of the live examples."""
 
     def __iter__(self) -> Iterator[Example]:
         """Iterate over the live examples, in the order they were added."""
@@ -70,8 +69,28 @@ class View:
             found[place] = self.blocks[block][row - ends[block]]
         return found
 
+    @cached_property
+    def _values(self) -> dict[str, set[str | None]]:
+        return {}
+
+    def values(self, name: str, read: Callable[[Example], str | None]) -> set[str | None]:
+        """Return the different values of a field of the live examples; they are read once.
+
+        Args:
+            name: the name of the field.
+            read: what reads it.
+        """
+        if name not in self._values:
+            self._values[name] = {read(example) for example in self}
+        return self._values[name]
+
     def nearest(
-        self, cosines: np.ndarray, n: int, keep: Callable[[Example], bool], per_label: int | None = None
+        self,
+        cosines: np.ndarray,
+        n: int,
+        keep: Callable[[Example], bool],
+        group: Callable[[Example], str | None] = lambda example: None,
+        per_group: int | None = None,
     ) -> list[int]:
         """Return the rows of the n nearest examples, best first, no two with equal input and output.
 
@@ -79,20 +98,21 @@ class View:
             cosines: float32 [N], one row of `cosines`.
             n: the number of rows; fewer are returned where fewer pass.
             keep: whether an example may be returned; asked about the nearest first, and no further than needed.
-            per_label: the largest number of examples with one output; None for any number.
+            group: what has to be balanced of an example.
+            per_group: the largest number of examples of one group; None for any number.
         """
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
-        taken: Counter[str] = Counter()
+        taken: Counter[str | None] = Counter()
         for row in descending(cosines, FIRST_SORTED * n):
             example = self.examples[row]
             text = (example.input, example.output)
-            full = per_label is not None and taken[example.output] >= per_label
+            full = per_group is not None and taken[group(example)] >= per_group
             if full or text in texts or not keep(example):
                 continue
             rows.append(row)
             texts.add(text)
-            taken[example.output] += 1
+            taken[group(example)] += 1
             if len(rows) == n:
                 break
         return rows
@@ -101,7 +121,7 @@ class View:
         """Return a view of the live rows alone, in one block."""
         kept = list(self.live_blocks())
         blocks = (np.concatenate(kept),) if kept else ()
-        return View(list(self), blocks, np.ones(int(self.live.sum()), bool), self.labels)
+        return View(list(self), blocks, np.ones(int(self.live.sum()), bool))
 
     def live_blocks(self) -> Iterator[np.ndarray]:
         """Iterate over the live rows of each block."""
@@ -154,10 +174,9 @@ class Bank:
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
         self._lock = threading.Lock()
         _hold_at_fork(self._lock)
-        self._outputs = Counter(example.output for example in examples)
         self._rows = {example.id: row for row, example in enumerate(examples)}
         blocks = (vectors,) if len(vectors) else ()
-        self.view = View(examples, blocks, np.ones(len(examples), bool), len(self._outputs))
+        self.view = View(examples, blocks, np.ones(len(examples), bool))
         self.next_id = next_id
 
     def __len__(self) -> int:
@@ -200,9 +219,8 @@ class Bank:
             assert isinstance(view.examples, list)
             view.examples.extend(named)
             self._rows |= {example.id: start + i for i, example in enumerate(named)}
-            self._outputs.update(example.output for example in named)
             live = np.concatenate([view.live, np.ones(len(named), bool)])
-            self.view = View(view.examples, (*blocks, last), live, len(self._outputs))
+            self.view = View(view.examples, (*blocks, last), live)
             self.next_id = next_id
             return [example.id for example in named]
 
@@ -239,13 +257,8 @@ class Bank:
                 raise UserError(f"no example with id {shown} in the bank; nothing was removed")
             live = self.view.live.copy()
             for id in ids:
-                row = self._rows.pop(id)
-                live[row] = False
-                output = self.view.examples[row].output
-                self._outputs[output] -= 1
-                if not self._outputs[output]:
-                    del self._outputs[output]
-            view = replace(self.view, live=live, labels=len(self._outputs))
+                live[self._rows.pop(id)] = False
+            view = replace(self.view, live=live)
             if 2 * len(self._rows) < len(live):
                 view = view.compacted()
                 self._rows = {example.id: row for row, example in enumerate(view.examples)}

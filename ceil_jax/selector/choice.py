@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,23 +12,24 @@ from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.prompts import examples_text, prompt_order
 from ceil_jax.selector.bank import View
-from ceil_jax.selector.options import CountTokens, Filter
+from ceil_jax.selector.options import CheckedSettings, Filter
 from ceil_jax.selector.selection import Displaced, Selected, Selection, Stopped
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.example import Example
 
 
 class Request(NamedTuple):
-    """`Options`, checked and filled in, with the selector's own settings."""
+    """`Options`, checked, with the settings that hold for this call."""
 
+    settings: CheckedSettings
     k: int | None
     token_budget: int | None
-    trade_off: float
-    near_duplicate: float | None
     filter: Filter | None
-    balanced: bool
-    shortlist: int
-    template: Template
-    count_tokens: CountTokens | None
+    balance: str | None
+
+    @property
+    def size(self) -> int:
+        """The length of the shortlist."""
+        return max(self.settings.shortlist, self.k or 0)
 
 
 def choose(view: View, query: Example, cosines: np.ndarray, request: Request) -> Selection:
@@ -41,23 +42,28 @@ def choose(view: View, query: Example, cosines: np.ndarray, request: Request) ->
         request: what was asked for.
 
     Raises:
-        UserError: balance over more outputs than the shortlist is long; a filter on a field no example has.
+        UserError: balance over more values than the shortlist is long; a filter or balance on a field no example has.
     """
-    n = max(request.shortlist, request.k or 0)
-    if request.balanced and view.labels > n:
-        raise UserError(
-            f"balance='label': the bank has {view.labels} different outputs, more than the shortlist of {n}; "
-            "balance is for tasks with few labels"
-        )
-    passes = _test(request.filter)
+    passes = _test(request.filter, request.settings.output_key)
 
     def keep(example: Example) -> bool:
         return (not query.id or example.id != query.id) and passes(example)
 
-    per_label = -(-n // max(view.labels, 1)) if request.balanced else None
-    rows = view.nearest(cosines, n, keep, per_label)
-    if not rows:
-        _check_fields(request.filter, view)
+    group, per_group = _reader(request.balance or "output", request.settings.output_key), None
+    if request.balance is not None:
+        values = view.values(request.balance, group)
+        if values == {None}:
+            _check_field("balance", request.balance, view, request, "label")
+        if len(values) > request.size:
+            raise UserError(
+                f"balance={request.balance!r}: the bank has {len(values)} different values, more than the shortlist "
+                f"of {request.size}; balance is for fields with few values"
+            )
+        per_group = -(-request.size // max(len(values), 1))
+    rows = view.nearest(cosines, request.size, keep, group, per_group)
+    if not rows and isinstance(request.filter, Mapping) and view.live.any():
+        for name in request.filter:
+            _check_field("field in filter", name, view, request)
     shortlist = [view.examples[row] for row in rows]
     return choose_among(query, shortlist, view.vectors(rows), cosines[rows], request)
 
@@ -73,9 +79,12 @@ def choose_among(
         vectors: their unit vectors, float32 [n, D].
         cosines: their cosines with the query, float32 [n].
         request: what was asked for.
+
+    Raises:
+        UserError: balance on a field that no example has.
     """
     relevance = similarity(cosines)
-    groups = _outputs(shortlist) if request.balanced else None
+    groups = _groups(shortlist, request)
     steps, stopped = _steps(shortlist, vectors, relevance, groups, request)
     chosen, tokens = _fitted(steps, shortlist, relevance, request)
     if len(chosen) < len(steps):
@@ -87,8 +96,8 @@ def choose_among(
         picks,
         stopped,
         tokens,
-        request.template,
-        trade_off=request.trade_off,
+        request.settings.template,
+        trade_off=request.settings.trade_off,
         order=order,
         best=float(relevance.max(initial=0)),
         displaced=_displaced([i for i, _ in chosen], shortlist, vectors, relevance),
@@ -124,11 +133,11 @@ def _steps(
         costs = _tokens([[example] for example in shortlist], request)
     refused = False
     taken: list[Step] = []
+    trade_off, threshold = request.settings.trade_off, request.settings.near_duplicate
 
     def repeats(item: int) -> bool:
-        if request.near_duplicate is None or not taken:
-            return False
-        return bool(np.max(vectors[[step.item for step in taken]] @ vectors[item]) >= request.near_duplicate)
+        cosines = vectors[[step.item for step in taken]] @ vectors[item]
+        return threshold is not None and bool(cosines.max(initial=-1) >= threshold)
 
     def fits(item: int) -> bool:
         nonlocal refused
@@ -136,7 +145,7 @@ def _steps(
         refused |= not fitting
         return fitting
 
-    for step in greedy_steps(vectors, relevance, request.trade_off, groups, fits, repeats):
+    for step in greedy_steps(vectors, relevance, trade_off, groups, fits, repeats):
         taken.append(step)
         if remaining is not None:
             remaining -= costs[step.item]
@@ -166,11 +175,12 @@ def _fitted(
 
 def _tokens(prompts: Sequence[Sequence[Example]], request: Request) -> list[int]:
     """Return the number of tokens of the text of each list of examples."""
-    assert request.count_tokens is not None
+    count_tokens = request.settings.count_tokens
+    assert count_tokens is not None
     expected = "count_tokens takes a list of texts and gives one whole number for each"
-    texts = [examples_text(request.template, examples) for examples in prompts]
+    texts = [examples_text(request.settings.template, examples) for examples in prompts]
     try:
-        counts = np.asarray(request.count_tokens(texts))
+        counts = np.asarray(count_tokens(texts))
     except (TypeError, AttributeError) as error:
         raise UserError(f"{expected}; given a list, it raised {type(error).__name__}: {error}") from error
     if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):
@@ -178,25 +188,33 @@ def _tokens(prompts: Sequence[Sequence[Example]], request: Request) -> list[int]
     return [int(tokens) for tokens in counts]
 
 
-def _outputs(shortlist: Sequence[Example]) -> np.ndarray:
-    """Return a number for each example, the same for equal outputs."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(e.output, len(numbers)) for e in shortlist], np.intp)
+def _groups(shortlist: Sequence[Example], request: Request) -> np.ndarray | None:
+    """Return a number for each example, the same for equal values of the field that is balanced."""
+    if request.balance is None:
+        return None
+    read, numbers = _reader(request.balance, request.settings.output_key), dict[str | None, int]()
+    groups = [numbers.setdefault(read(example), len(numbers)) for example in shortlist]
+    if numbers.keys() == {None}:
+        _check_field("balance", request.balance, shortlist, request, "label")
+    return np.array(groups, np.intp)
 
 
-def _test(wanted: Filter | None) -> Callable[[Example], bool]:
+def _test(wanted: Filter | None, output_key: str) -> Callable[[Example], bool]:
     if wanted is None:
         return lambda example: True
     if callable(wanted):
         return wanted
     if not isinstance(wanted, Mapping):
         raise UserError(f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example")
-    accepted = {name: _texts(value) for name, value in wanted.items()}
-    return lambda example: all(_field(example, name) in values for name, values in accepted.items())
+    accepted = [(_reader(name, output_key), _texts(value)) for name, value in wanted.items()]
+    return lambda example: all(read(example) in values for read, values in accepted)
 
 
-def _field(example: Example, name: str) -> str | None:
-    return example.output if name == "output" else example.fields.get(name)
+def _reader(name: str, output_key: str) -> Callable[[Example], str | None]:
+    """Return what reads a field of an example."""
+    if name in ("output", output_key):
+        return lambda example: example.output
+    return lambda example: example.fields.get(name)
 
 
 def _texts(value: Any) -> set[str]:
@@ -204,11 +222,9 @@ def _texts(value: Any) -> set[str]:
     return {str(one) for one in value} if several else {str(value)}
 
 
-def _check_fields(wanted: Filter | None, view: View) -> None:
-    """Raise if a filter let nothing pass because its field is misspelt."""
-    if not isinstance(wanted, Mapping) or not view.live.any():
-        return
-    known = {name for example in view for name in example.fields} | {"output"}
-    for name in wanted:
-        if name not in known:
-            raise unknown_name("field in filter", name, known)
+def _check_field(what: str, name: str, examples: Iterable[Example], request: Request, *others: str) -> None:
+    """Raise if no example has the field."""
+    known = {name for example in examples for name in example.fields}
+    known |= {"output", request.settings.output_key, *others}
+    if name not in known:
+        raise unknown_name(what, name, known)

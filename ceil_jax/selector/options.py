@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.selector.card import Card
+from ceil_jax.selector.folder.card import Card
+from ceil_jax.selector.rows import Keys
 from ceil_jax.tasks.example import Context, Example, Template
 
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 CONTEXTS = ("input", "example")
-DEFAULT_TRADE_OFF = 0.1
-"""The larger end of the papers' range: with it, examples that say much the same do not fill a prompt."""
-DEFAULT_SHORTLIST = 100
-DEFAULT_NEAR_DUPLICATE = 0.8
-"""With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80 to 0.98 with one another. Of
-1,500 film reviews 99.3 % have no other review this near, and with 150 queries no choice of 8 changes."""
 
 Filter = Mapping[str, Any] | Callable[[Example], bool]
 """{"field": value or list of values}, compared as text, all of which must hold; or a function of an Example."""
@@ -45,6 +41,58 @@ class Settings(TypedDict, total=False):
     """Texts → token counts; a token budget needs it. It is not saved."""
     card: Card | None
     """What the model card says."""
+    input_key: str
+    """What rows call the input, in examples, queries and files; "input" by default."""
+    output_key: str
+    """What rows call the output; "output" by default."""
+
+
+@dataclass(frozen=True)
+class CheckedSettings:
+    """`Settings`, complete and checked.
+
+    Raises:
+        UserError: a setting of the wrong type or range.
+    """
+
+    trade_off: float = 0.1
+    """The larger end of the papers' range: with it, examples that say much the same do not fill a prompt."""
+    near_duplicate: float | None = 0.8
+    """With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80 to 0.98 with one another.
+    Of 1,500 film reviews 99.3 % have no other review this near, and with 150 queries no choice of 8 changes."""
+    shortlist: int = 100
+    template: Template = DEFAULT_TEMPLATE
+    context: Context = "input"
+    count_tokens: CountTokens | None = None
+    card: Card = field(default_factory=Card)
+    input_key: str = "input"
+    output_key: str = "output"
+
+    def __post_init__(self) -> None:
+        checked = {
+            "trade_off": positive("trade_off", self.trade_off),
+            "shortlist": count("shortlist", self.shortlist),
+        }
+        if self.near_duplicate is not None:
+            checked["near_duplicate"] = positive("near_duplicate", self.near_duplicate)
+            if checked["near_duplicate"] > 1:
+                raise UserError(
+                    f"near_duplicate is {self.near_duplicate!r}; expected a cosine above 0 and at most 1, or None"
+                )
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.context not in CONTEXTS:
+            raise unknown_name("context", str(self.context), CONTEXTS)
+        for name in ("input_key", "output_key"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise UserError(f"{name} is {getattr(self, name)!r}; expected the name of a field")
+        if self.input_key == self.output_key:
+            raise UserError(f"input_key and output_key are both {self.input_key!r}; expected two fields")
+
+    @property
+    def keys(self) -> Keys:
+        """What rows call their input and output."""
+        return Keys(self.input_key, self.output_key)
 
 
 class Options(TypedDict, total=False):
@@ -60,8 +108,9 @@ class Options(TypedDict, total=False):
     """The cosine from which an example repeats a chosen one, in place of the selector's own; None for no limit."""
     filter: Filter | None
     """Which examples may be chosen."""
-    balance: Literal["label"] | None
-    """"label": the numbers of examples of any two outputs differ by at most one."""
+    balance: str | None
+    """A metadata field: the numbers of examples of any two of its values differ by at most one; examples without it
+    count as one value. "label" is the output."""
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
@@ -87,17 +136,6 @@ def positive(name: str, value: Any) -> float:
     if not number or not 0 < value < np.inf:
         raise UserError(f"{name} is {value!r}; expected a number above 0")
     return float(value)
-
-
-def threshold(name: str, value: Any) -> float | None:
-    """Return the value as a float, or None for None.
-
-    Raises:
-        UserError: neither None nor a number above 0 and at most 1.
-    """
-    if value is not None and positive(name, value) > 1:
-        raise UserError(f"{name} is {value!r}; expected a cosine above 0 and at most 1, or None")
-    return None if value is None else float(value)
 
 
 def count(name: str, value: Any, least: int = 1) -> int:

@@ -16,7 +16,8 @@ from ceil_jax.tasks.files import read_split
 Row = Example | Mapping[str, Any]
 """An Example, or {"input": …, "output": …}, with id, choices, references and metadata if wanted."""
 
-_OWN = ("id", "input", "output", "choices", "references")
+OWN = ("id", "input", "output", "choices", "references")
+"""What these fields of a row mean is fixed; others are metadata."""
 
 
 class Keys(NamedTuple):
@@ -24,6 +25,11 @@ class Keys(NamedTuple):
 
     input: str = "input"
     output: str = "output"
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Keys:
+        """Return those that some settings name."""
+        return cls(settings.get("input_key", "input"), settings.get("output_key", "output"))
 
 
 PLAIN = Keys()
@@ -125,7 +131,7 @@ def _example(row: Row, where: str, keys: Keys) -> Example:
                 f"{where}: no field {name!r}; it has {', '.join(map(str, row)) or 'none'}; say which one is meant "
                 f"with {argument}=…"
             )
-    own = {*_OWN, *keys}
+    own = {*OWN, *keys}
     for name in {"input", "output"} - {*keys}:
         if name in row:
             raise UserError(f"{where}: a field {name!r} beside {keys.input!r} and {keys.output!r}; rename it")

@@ -11,9 +11,9 @@ import numpy as np
 
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import choose
+from ceil_jax.selector.folder.pickling import pack, unpack
+from ceil_jax.selector.folder.pretrained import Pretrained
 from ceil_jax.selector.options import Options, Settings
-from ceil_jax.selector.pickling import pack, unpack
-from ceil_jax.selector.pretrained import Pretrained
 from ceil_jax.selector.rows import Keys, Row, read_examples, read_file, read_frame, read_queries
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.vector_store import VectorStoreSelector
@@ -31,10 +31,9 @@ class CeilSelector(Pretrained):
 
     Attributes:
         bank: the examples and their vectors.
-        keys: what rows call the input and the output; it is not saved.
         encoder: embeds the bank.
         query_encoder: embeds the queries; the same as `encoder` unless another one was given.
-        trade_off, near_duplicate, shortlist, template, context, count_tokens, card: see `options.Settings`.
+        trade_off and the other settings: see `options.Settings`.
     """
 
     @classmethod
@@ -45,8 +44,6 @@ class CeilSelector(Pretrained):
         encoder: Encodes,
         query_encoder: Encodes | None = None,
         vectors: np.ndarray | None = None,
-        input_key: str = "input",
-        output_key: str = "output",
         **settings: Unpack[Settings],
     ) -> CeilSelector:
         """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained ones.
@@ -59,18 +56,14 @@ class CeilSelector(Pretrained):
                 function from a list of texts to their vectors.
             query_encoder: likewise, for the queries.
             vectors: the vectors of the examples [N, D], where they are known already.
-            input_key: what the rows call the input; `add` and `select` take the same name then.
-            output_key: what the rows call the output.
             settings: see `options.Settings`.
 
         Raises:
             UserError: a row that is no example, an id given twice, or vectors that do not fit.
         """
         # a bad row is refused before an encoder is loaded
-        keys = Keys(input_key, output_key)
-        rows = read_examples(examples, keys)
+        rows = read_examples(examples, Keys.of(settings))
         selector = cls(Bank([], np.zeros((0, 0), np.float32)), encoder, query_encoder, **settings)
-        selector.keys = keys
         if vectors is None:
             selector.add(rows)
         else:
@@ -78,85 +71,47 @@ class CeilSelector(Pretrained):
         return selector
 
     @classmethod
-    def from_csv(
-        cls,
-        file: str | os.PathLike[str],
-        *,
-        encoder: Encodes,
-        input_key: str = "input",
-        output_key: str = "output",
-        **more: Any,
-    ) -> CeilSelector:
+    def from_csv(cls, file: str | os.PathLike[str], **more: Any) -> CeilSelector:
         """Make a selector from a file with one example a row: .csv, .jsonl, .json or .parquet, .gz too.
 
         Args:
-            file: the file; columns other than the two that are named, id, choices and references are metadata.
-            encoder: as in `from_examples`.
-            input_key: the column of the input.
-            output_key: the column of the output.
-            more: further arguments of `from_examples`.
+            file: the file; columns other than `input_key`, `output_key`, id, choices and references are metadata.
+            more: the other arguments of `from_examples`, `encoder` among them.
 
         Raises:
             UserError: no such file, or a row that is no example, named by its line.
         """
-        more |= {"input_key": input_key, "output_key": output_key}
-        examples = read_file(Path(file).expanduser(), Keys(input_key, output_key))
-        return cls.from_examples(examples, encoder=encoder, **more)
+        return cls.from_examples(read_file(Path(file).expanduser(), Keys.of(more)), **more)
 
     @classmethod
-    def from_dataframe(
-        cls,
-        frame: Any,
-        *,
-        encoder: Encodes,
-        input_key: str = "input",
-        output_key: str = "output",
-        **more: Any,
-    ) -> CeilSelector:
+    def from_dataframe(cls, frame: Any, **more: Any) -> CeilSelector:
         """Make a selector from a pandas or polars data frame with one example a row.
 
         Args:
             frame: the data frame; missing values leave a metadata field out, and numbers and dates become texts.
-            encoder: as in `from_examples`.
-            input_key: the column of the input.
-            output_key: the column of the output.
-            more: further arguments of `from_examples`.
+            more: the other arguments of `from_examples`, `encoder` among them.
 
         Raises:
             UserError: not a data frame, or a row that is no example, named by its number.
         """
-        more |= {"input_key": input_key, "output_key": output_key}
-        examples = read_frame(frame, Keys(input_key, output_key))
-        return cls.from_examples(examples, encoder=encoder, **more)
+        return cls.from_examples(read_frame(frame, Keys.of(more)), **more)
 
     @staticmethod
-    def from_vector_store(
-        store: Any,
-        *,
-        encoder: Encodes | None = None,
-        output_key: str = "output",
-        input_key: str | None = None,
-        **settings: Unpack[Settings],
-    ) -> VectorStoreSelector:
+    def from_vector_store(store: Any, **more: Any) -> VectorStoreSelector:
         """Make a selector whose bank lives in a LangChain `VectorStore`; for the arguments see that class."""
-        return VectorStoreSelector(
-            store, encoder=encoder, output_key=output_key, input_key=input_key, **settings
-        )
+        return VectorStoreSelector(store, **more)
 
     def with_examples(self, examples: Iterable[Row]) -> CeilSelector:
-        """Return a selector of other examples with the same encoders and settings.
+        """Return a selector of other examples, called input and output, with the same encoders and settings.
 
         The template is the default one, because this one may name fields that only these examples have.
         """
+        of_these = ("template", "card", "input_key", "output_key")
         return type(self).from_examples(
             examples,
             encoder=self.encoder,
             query_encoder=self.query_encoder,
-            trade_off=self.trade_off,
-            near_duplicate=self.near_duplicate,
-            shortlist=self.shortlist,
-            context=self.context,
-            count_tokens=self.count_tokens,
+            **{name: value for name, value in vars(self.settings).items() if name not in of_these},
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,7 +152,7 @@ class CeilSelector(Pretrained):
         Raises:
             UserError: a row that is no example, or an id that is there already; nothing is added.
         """
-        rows = read_examples(examples, self.keys)
+        rows = read_examples(examples, self.settings.keys)
         # encoding takes long and comes first: the bank's lock is held for the appending alone
         return self.bank.add(rows, embed(self.encoder, self._texts(rows), self.bank.view.dim))
 
@@ -214,7 +169,7 @@ class CeilSelector(Pretrained):
 
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded together."""
-        asked = read_queries(queries, self.keys)
+        asked = read_queries(queries, self.settings.keys)
         request = self.request(options)
         view = self.bank.view
         vectors = embed(self.query_encoder, [query.input for query in asked], view.dim)

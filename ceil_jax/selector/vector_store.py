@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector.asking import Asking
 from ceil_jax.selector.choice import choose_among
 from ceil_jax.selector.options import Options, Settings
-from ceil_jax.selector.rows import Row, read_examples, read_queries
+from ceil_jax.selector.rows import OWN, Row, read_examples, read_queries
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.vectors import Encodes, as_encoders, embed
 from ceil_jax.tasks.example import Example
@@ -27,14 +28,16 @@ class VectorStoreSelector(Asking):
 
     Stores do not give their vectors away, so the documents of a shortlist are embedded again the first time they
     are met, by the store's own embeddings unless `encoder` is given. What is added to the store or removed from it
-    is seen by the next query. A `filter` is passed to the store as it is, in the form that the store takes.
+    is seen by the next query. A `filter` is passed to the store as it is, in the form that the store takes. Stores
+    that look at no more than `fetch_k` documents before they filter, such as FAISS, are told to look at 100 times the
+    shortlist.
 
     Args:
         store: a LangChain `VectorStore`.
         encoder: as in `CeilSelector.from_examples`; by default the store's embeddings.
-        output_key: the metadata field that is an example's output.
-        input_key: the metadata field that is an example's input; by default the document's text.
-        settings: see `options.Settings`.
+        search: further arguments of the store's `similarity_search`.
+        settings: see `options.Settings`. `output_key` names the metadata field that is an example's output, and
+            `input_key` the one that is its input, which is the document's text by default.
 
     Raises:
         UserError: no vector store; one without embeddings, and no `encoder`; or a setting that does not fit.
@@ -45,8 +48,7 @@ class VectorStoreSelector(Asking):
         store: Any,
         *,
         encoder: Encodes | None = None,
-        output_key: str = "output",
-        input_key: str | None = None,
+        search: Mapping[str, Any] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
@@ -55,7 +57,7 @@ class VectorStoreSelector(Asking):
         encoder = getattr(store, "embeddings", None) if encoder is None else encoder
         if encoder is None:
             raise UserError(f"{type(store).__name__} does not say what embeds its documents: give encoder=…")
-        self.store, self.input_key, self.output_key = store, input_key, output_key
+        self.store, self.search, self.input_is_text = store, dict(search or {}), "input_key" not in settings
         self.encoder, self.query_encoder = as_encoders(encoder)
         self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
@@ -63,13 +65,16 @@ class VectorStoreSelector(Asking):
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query; each is a search of the store."""
         request = self.request(options)
-        asked = read_queries(queries, self.keys)
+        asked = read_queries(queries, self.settings.keys)
         vectors = embed(self.query_encoder, [query.input for query in asked], None)
-        n = max(request.shortlist, request.k or 0)
-        wanted = {} if request.filter is None else {"filter": request.filter}
+        search = {"k": request.size, **self.search}
+        if request.filter is not None:
+            search["filter"] = request.filter
+            if "fetch_k" in inspect.signature(self.store.similarity_search).parameters:
+                search.setdefault("fetch_k", 100 * request.size)
         selections = []
         for query, vector in zip(asked, vectors, strict=True):
-            found = self.store.similarity_search(query.input, k=n, **wanted)
+            found = self.store.similarity_search(query.input, **search)
             different = {
                 (example.input, example.output): (example, text) for example, text in self._examples(found)
             }
@@ -83,24 +88,18 @@ class VectorStoreSelector(Asking):
 
     def _examples(self, documents: Sequence[Any]) -> list[tuple[Example, str]]:
         """Each document as an example, with the text that was embedded."""
+        keys = self.settings.keys
         rows = []
-        for number, document in enumerate(documents, 1):
-            metadata = {name: value for name, value in document.metadata.items() if _plain(value)}
-            named = {"output_key": self.output_key} | (
-                {"input_key": self.input_key} if self.input_key else {}
+        for document in documents:
+            given = {name: str(value) for name, value in document.metadata.items() if _plain(value)}
+            # Qdrant's documents have their ids among their metadata
+            id = getattr(document, "id", None) or given.pop("_id", None)
+            given.pop("_collection_name", None)
+            row = {name: value for name, value in given.items() if name not in OWN or name in keys}
+            rows.append(
+                {**row, "id": id} | ({keys.input: document.page_content} if self.input_is_text else {})
             )
-            for argument, key in named.items():
-                if key not in metadata:
-                    raise UserError(
-                        f"document {number} of the store has no metadata {key!r}; it has "
-                        f"{', '.join(metadata) or 'none'}; say which one is meant with {argument}=…"
-                    )
-            output = str(metadata.pop(self.output_key))
-            text = str(metadata.pop(self.input_key)) if self.input_key else document.page_content
-            given = {"id": getattr(document, "id", None), "input": text, "output": output}
-            own = ("id", "input", "output", "choices", "references")
-            rows.append({**{name: value for name, value in metadata.items() if name not in own}, **given})
-        examples = read_examples(rows, where=lambda i: f"document {i + 1} of the store")
+        examples = read_examples(rows, keys, lambda i: f"document {i + 1} of the store")
         return [
             (example, document.page_content) for example, document in zip(examples, documents, strict=True)
         ]

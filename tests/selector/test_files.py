@@ -1,5 +1,6 @@
 """A selector as a folder: everything comes back, or one line says what is wrong with it."""
 
+import hashlib
 import json
 import shutil
 import sys
@@ -10,8 +11,8 @@ import pytest
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, Encoder, UserError, load_encoder, register_encoder
-from ceil_jax.selector.card import Card
-from ceil_jax.selector.manifest import FORMAT, manifest_text, read_manifest
+from ceil_jax.selector.folder.card import Card
+from ceil_jax.selector.folder.manifest import FORMAT, manifest_text, read_manifest
 
 
 def content(folder):
@@ -133,24 +134,29 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
     whole = read_manifest(file)
 
     def refused(said, **changed):
-        file.write_text(manifest_text(replace(whole, **changed)))
+        """A file that says of itself that it is whole, with other settings or fields."""
+        record = {key: value for key, value in json.loads(text).items() if key != "sha256"}
+        record |= {key: value for key, value in changed.items() if key in record}
+        record["settings"] |= {key: value for key, value in changed.items() if key not in record}
+        body = json.dumps(record, indent=1) + "\n"
+        record["sha256"] = hashlib.sha256(body.encode()).hexdigest()
+        file.write_text(json.dumps(record, indent=1) + "\n")
         with pytest.raises(UserError, match=said):
             CeilSelector.from_pretrained(tmp_path)
 
-    settings = whole.settings
     for value in (0, -1, "0.2", None, True, [0.2]):
-        refused("trade_off is .*expected a number above 0", settings=replace(settings, trade_off=value))
+        refused("trade_off is .*expected a number above 0", trade_off=value)
     for value in (0, 2.5, "30", True):
-        refused("shortlist is .*whole number from 1", settings=replace(settings, shortlist=value))
-    refused("unknown context 'inptu'; did you mean 'input'", settings=replace(settings, context="inptu"))
+        refused("shortlist is .*whole number from 1", shortlist=value)
+    refused("unknown context 'inptu'; did you mean 'input'", context="inptu")
     refused("next_id is -1; expected a whole number from 0", next_id=-1)
-    refused("card, notes is 7; expected a text", settings=replace(settings, card=Card(notes=7)))
+    refused("card, notes is 7; expected a text", card={"notes": 7})
     for path in ("../elsewhere", "/etc", "", "a/../../b", "C:\\x"):
         refused("is not a path inside the folder", content=path)
     refused("expected encoder, and perhaps query_encoder", encoders={})
     with pytest.raises(UserError, match="the model card cannot be saved"):
         manifest_text(
-            replace(whole, settings=replace(settings, card=Card(metrics={"accuracy": float("nan")})))
+            replace(whole, settings=replace(whole.settings, card=Card(metrics={"accuracy": float("nan")})))
         )
     file.write_text(text.replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
     with pytest.raises(UserError, match="is not of format 1 or 2"):

@@ -39,6 +39,24 @@ def test_rows_whose_fields_have_other_names():
             CeilSelector.from_examples(rows, **named)
 
 
+def test_the_names_of_the_fields_are_saved(tiny, tmp_path):
+    CeilSelector.from_examples(TICKETS, encoder=tiny, input_key="ticket", output_key="team").save_pretrained(
+        tmp_path
+    )
+    selector = CeilSelector.from_pretrained(tmp_path)
+    [added] = selector.add([{"ticket": "a new one", "team": "dark"}])
+    assert selector.examples[-1].output == "dark" and added == selector.examples[-1].id
+    dark = selector.select({"ticket": QUERY}, k=4, filter={"team": "dark"})
+    assert [example.output for example in dark] == ["dark"] * 4
+    assert (
+        sorted(e.output for e in selector.select(QUERY, k=4, balance="team")) == ["dark"] * 2 + ["light"] * 2
+    )
+    named = CeilSelector.from_pretrained(tmp_path, input_key="text", output_key="answer")
+    assert len(named.add([{"text": "another", "answer": "dark"}])) == 1
+    with pytest.raises(UserError, match="both 'ticket'; expected two fields"):
+        CeilSelector.from_examples(TICKETS, encoder=tiny, input_key="ticket", output_key="ticket")
+
+
 def test_a_csv_file(tmp_path):
     named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
     file = tmp_path / "tickets.csv"

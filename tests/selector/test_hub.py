@@ -10,7 +10,7 @@ import pytest
 from selector_words import ROWS
 
 from ceil_jax import CeilSelector, Encoder, UserError
-from ceil_jax.selector.manifest import describe, manifest_text, read_manifest
+from ceil_jax.selector.folder.manifest import describe, manifest_text, read_manifest
 
 
 class Hub:

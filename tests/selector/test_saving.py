@@ -109,7 +109,7 @@ def test_threads_save_to_one_folder_while_others_load(saved, tmp_path):
 
 
 def test_a_version_that_is_read_is_not_swept(saved, tmp_path):
-    from ceil_jax.selector.files import _reading
+    from ceil_jax.selector.folder.files import _reading
 
     saved[0].save_pretrained(tmp_path)
     with _reading(tmp_path / "content-1"):

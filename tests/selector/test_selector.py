@@ -152,8 +152,24 @@ def test_labels_are_balanced_even_where_all_the_nearest_have_one():
     with pytest.raises(UserError, match="unknown balance 'lable'; did you mean 'label'"):
         selector.select(QUERY, k=2, balance="lable")
     texts = make([{"input": f"word{i}", "output": f"answer{i}"} for i in range(9)], shortlist=5)
-    with pytest.raises(UserError, match="9 different outputs, more than the shortlist of 5"):
+    with pytest.raises(UserError, match="9 different values, more than the shortlist of 5"):
         texts.select("word1", k=2, balance="label")
+
+
+def test_any_field_can_be_balanced():
+    selector = make(shortlist=20)
+
+    def counts(rows=None, **options):
+        return Counter(e.fields.get("town") for e in selector.select(QUERY, **options).examples)
+
+    assert max(counts(k=8, trade_off=0.01).values()) > 2
+    assert set(counts(k=8, trade_off=0.01, balance="town").values()) == {2}
+    # examples without the field are one value more
+    selector.add([{"input": f"{QUERY} {i}", "output": "light"} for i in range(5)])
+    assert counts(k=5, balance="town") == dict.fromkeys((None, "town0", "town1", "town2", "town3"), 1)
+    selector.remove([row["id"] for row in ROWS])
+    with pytest.raises(UserError, match="unknown balance 'town'"):
+        selector.select(QUERY, k=2, balance="town")
 
 
 def test_copies_neither_repeat_nor_crowd_out_the_others():
@@ -309,7 +325,7 @@ def test_threads_that_select_add_and_remove():
         thread.join()
     assert not failures
     assert {example.id for example in selector.examples} == fixed
-    assert selector.bank.view.labels == 2
+    assert selector.bank.view.values("output", lambda example: example.output) == {"dark", "light"}
 
 
 def test_descending_is_a_stable_sort():

@@ -61,6 +61,28 @@ def test_filters_are_the_stores_own_and_what_changes_is_seen(store):
     assert nearest.id not in ids(live.select(QUERY, k=9))
 
 
+def test_stores_that_filter_what_they_fetched_and_hide_ids_among_the_metadata(store):
+    """FAISS filters the nearest fetch_k documents; Qdrant's documents have no id of their own."""
+
+    class Store:
+        embeddings = store.embeddings
+
+        def similarity_search(self, query, k=4, filter=None, fetch_k=20):
+            found = store.similarity_search(query, k=fetch_k if filter else k)
+            return [
+                Document(d.page_content, metadata={**d.metadata, "_id": d.id, "_collection_name": "c"})
+                for d in found
+                if not filter or d.metadata["town"] == filter["town"]
+            ][:k]
+
+    live = CeilSelector.from_vector_store(Store(), output_key="label")
+    chosen = live.select(QUERY, k=9, filter={"town": "town2"})
+    assert len(chosen) == 9 and {example.fields["town"] for example in chosen} == {"town2"}
+    assert all(example.id.startswith("row-") and set(example.fields) == {"town"} for example in chosen)
+    few = CeilSelector.from_vector_store(Store(), output_key="label", search={"fetch_k": 10})
+    assert len(few.select(QUERY, k=9, filter={"town": "town2"})) < 9
+
+
 def test_documents_are_embedded_once(store):
     live = CeilSelector.from_vector_store(store, output_key="label", shortlist=15)
     before = store.embeddings.embedded
@@ -73,7 +95,8 @@ def test_documents_are_embedded_once(store):
 
 def test_what_does_not_fit(store):
     with pytest.raises(
-        UserError, match=r"document 1 of the store has no metadata 'output'; it has label, town"
+        UserError,
+        match=r"document 1 of the store: no field 'output'; it has label, town, .*output_key",
     ):
         CeilSelector.from_vector_store(store).select(QUERY, k=1)
     with pytest.raises(UserError, match="expected a LangChain VectorStore"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.options import Options
+from ceil_jax.selector.rows import OWN
 
 try:
     from dspy import Example as Demo
@@ -118,9 +119,7 @@ class CeilFewShot(Teleprompter):
     def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> Chooser:
         rows, demos = [], {}
         for number, example in enumerate(trainset):
-            metadata = {
-                n: v for n, v in example.items() if isinstance(v, (str, int, float)) and n not in _OWN
-            }
+            metadata = {n: v for n, v in example.items() if isinstance(v, (str, int, float)) and n not in OWN}
             answer = "\n".join(str(v) for n, v in example.items() if n not in names)
             demos[str(number)] = example
             rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
@@ -130,10 +129,6 @@ class CeilFewShot(Teleprompter):
         else:
             bank = CeilSelector.from_examples(rows, encoder=given)
         return Chooser(bank, names, lambda example: demos[example.id], self.options)
-
-
-_OWN = ("id", "input", "output", "choices", "references")
-"""What a selector's row means by these names; a trainset's own fields of them are no metadata."""
 
 
 @dataclass(frozen=True)

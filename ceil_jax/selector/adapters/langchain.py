@@ -56,8 +56,8 @@ class CeilExampleSelector(BaseExampleSelector):
         row = {
             name: value for name, value in example.items() if name not in (self.input_key, self.output_key)
         }
-        row["input"] = self._value(example, self.input_key, "example")
-        row["output"] = self._value(example, self.output_key, "example")
+        row[self.selector.input_key] = self._value(example, self.input_key, "example")
+        row[self.selector.output_key] = self._value(example, self.output_key, "example")
         return self.selector.add([row])[0]
 
     def select_examples(self, input_variables: Mapping[str, Any]) -> list[dict[str, Any]]:

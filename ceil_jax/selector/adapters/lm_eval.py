@@ -110,7 +110,6 @@ class CeilSampler(ContextSampler):
             self._text(question),
             k=n,
             trade_off=self.trade_off,
-            near_duplicate=None,  # the harness wants n documents
             balance=self.balance,
             filter=None if eval_doc is None else lambda example: docs[int(example.id)] != eval_doc,
         ).examples

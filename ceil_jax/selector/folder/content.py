@@ -14,7 +14,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import View
-from ceil_jax.selector.manifest import AGAIN
+from ceil_jax.selector.folder.manifest import AGAIN
 from ceil_jax.selector.rows import read_examples
 from ceil_jax.tasks.example import Example
 

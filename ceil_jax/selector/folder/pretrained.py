@@ -10,10 +10,9 @@ from typing import Any, Self, Unpack, cast
 
 from ceil_jax.selector.asking import Asking
 from ceil_jax.selector.bank import Bank
-from ceil_jax.selector.files import load, save
-from ceil_jax.selector.hub import download, upload
-from ceil_jax.selector.manifest import SavedSettings
-from ceil_jax.selector.options import Settings, check_names, count, positive, threshold
+from ceil_jax.selector.folder.files import load, save
+from ceil_jax.selector.folder.hub import download, upload
+from ceil_jax.selector.options import Settings, check_names
 from ceil_jax.selector.vectors import Encodes, as_encoders
 
 
@@ -70,7 +69,7 @@ class Pretrained(Asking):
             # what strangers wrote imports nothing, whatever the caller allows
             path, allow_import = download(os.fspath(folder)), ()
         found = load(path, verify, allow_import)
-        saved = cast(Settings, {**vars(found.settings), **settings})
+        saved = cast(Settings, vars(found.settings) | settings)
         return cls(found.bank, found.encoders["encoder"], found.encoders.get("query_encoder"), **saved)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -90,15 +89,7 @@ class Pretrained(Asking):
         encoders = {"encoder": self.encoder}
         if self.query_encoder is not self.encoder:
             encoders["query_encoder"] = self.query_encoder
-        settings = SavedSettings(
-            positive("trade_off", self.trade_off),
-            count("shortlist", self.shortlist),
-            self.template,
-            self.context,
-            self.card,
-            threshold("near_duplicate", self.near_duplicate),
-        )
-        save(Path(folder).expanduser(), view, next_id, encoders, settings)
+        save(Path(folder).expanduser(), view, next_id, encoders, self.settings)
 
     def push_to_hub(self, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
         """Upload what `save_pretrained` writes, the examples' text with it; return the commit's address.

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank, View
-from ceil_jax.selector.card import model_card
-from ceil_jax.selector.content import EXAMPLES, VECTORS, read_bank, write_bank
-from ceil_jax.selector.manifest import (
+from ceil_jax.selector.folder.card import model_card
+from ceil_jax.selector.folder.content import EXAMPLES, VECTORS, read_bank, write_bank
+from ceil_jax.selector.folder.manifest import (
     AGAIN,
     MANIFEST,
     Manifest,
     SavedEncoder,
-    SavedSettings,
     check_files,
     describe,
     manifest_text,
     read_manifest,
 )
+from ceil_jax.selector.options import CheckedSettings
 from ceil_jax.store.locking import held
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class Loaded:
 
     bank: Bank
     encoders: Mapping[str, Encoder]
-    settings: SavedSettings
+    settings: CheckedSettings
 
 
 def save(
-    folder: Path, view: View, next_id: int, encoders: Mapping[str, Encoder], settings: SavedSettings
+    folder: Path, view: View, next_id: int, encoders: Mapping[str, Encoder], settings: CheckedSettings
 ) -> None:
     """Write a selector into a folder, in place of the one that is there.
 
@@ -89,7 +89,7 @@ def save(
     card = model_card(
         settings.card,
         examples=int(view.live.sum()),
-        labels=view.labels,
+        labels=len({example.output for example in view}),
         dim=view.dim or 0,
         encoder=encoders["encoder"].name,
         trade_off=settings.trade_off,

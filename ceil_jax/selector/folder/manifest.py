@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.selector.card import Card
-from ceil_jax.selector.options import CONTEXTS, count, positive, threshold
-from ceil_jax.store.hashing import file_sha256
-from ceil_jax.tasks.example import Context, Template
+from ceil_jax.errors import UserError
+from ceil_jax.selector.folder.card import Card
+from ceil_jax.selector.options import CheckedSettings, count
+from ceil_jax.store.hashing import file_hashes, file_sha256
+from ceil_jax.tasks.example import Template
 
 FORMAT = 2
 """Format of the folder. Format 1 (one version, no checksum of `selector.json` itself) is still read."""
@@ -36,24 +36,12 @@ class SavedEncoder:
 
 
 @dataclass(frozen=True)
-class SavedSettings:
-    """The settings that are saved: see `options.Settings`."""
-
-    trade_off: float
-    shortlist: int
-    template: Template
-    context: Context
-    card: Card
-    near_duplicate: float | None = None
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The content of `selector.json`."""
 
     content: str
     """The folder of the current version, such as "content-3"; "." in format 1."""
-    settings: SavedSettings
+    settings: CheckedSettings
     next_id: int
     """The number that the next example without an id gets."""
     encoders: Mapping[str, SavedEncoder]
@@ -76,7 +64,7 @@ def manifest_text(manifest: Manifest) -> str:
     record = {
         "format": FORMAT,
         "content": manifest.content,
-        "settings": asdict(manifest.settings),
+        "settings": {**asdict(manifest.settings), "count_tokens": None},
         "next_id": manifest.next_id,
         "encoders": {name: asdict(encoder) for name, encoder in manifest.encoders.items()},
         "files": {path: {"sha256": sha, "size": size} for path, (sha, size) in manifest.files.items()},
@@ -124,8 +112,7 @@ def read_manifest(file: Path) -> Manifest:
 
 def describe(folder: Path) -> dict[str, tuple[str, int | None]]:
     """Return sha256 and size of every file under a folder, by its path inside it."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {f.relative_to(folder).as_posix(): (file_sha256(f), f.stat().st_size) for f in files}
+    return {path: (sha256, (folder / path).stat().st_size) for path, sha256 in file_hashes(folder).items()}
 
 
 def check_files(manifest: Manifest, folder: Path, contents: bool) -> None:
@@ -183,22 +170,17 @@ def _manifest(record: Mapping[str, Any]) -> Manifest:
     return Manifest(content, _settings(saved), count("next_id", record["next_id"], least=0), encoders, files)
 
 
-def _settings(saved: Mapping[str, Any]) -> SavedSettings:
-    if saved.get("context", "input") not in CONTEXTS:
-        raise unknown_name("context", str(saved["context"]), CONTEXTS)
-    # λ was called diversity in format 1
-    trade_off = saved["trade_off"] if "trade_off" in saved else saved["diversity"]
+def _settings(saved: Mapping[str, Any]) -> CheckedSettings:
+    # λ was called diversity in format 1; folders without near_duplicate or keys were saved before there were any
+    plain = {"near_duplicate": None, **{key: saved[key] for key in _PLAIN if key in saved}}
     card = {key: _str(f"card, {key}", value) for key, value in saved["card"].items() if key != "metrics"}
     metrics = {_str("metric", name): float(value) for name, value in saved["card"].get("metrics", {}).items()}
     template = {key: _str(f"template, {key}", value) for key, value in saved["template"].items()}
-    return SavedSettings(
-        positive("trade_off", trade_off),
-        count("shortlist", saved["shortlist"]),
-        Template(**template),
-        saved.get("context", "input"),
-        Card(**card, metrics=metrics),
-        threshold("near_duplicate", saved.get("near_duplicate")),
-    )
+    plain["trade_off"] = saved["trade_off"] if "trade_off" in saved else saved["diversity"]
+    return CheckedSettings(**plain, template=Template(**template), card=Card(**card, metrics=metrics))
+
+
+_PLAIN = ("near_duplicate", "shortlist", "context", "input_key", "output_key")
 
 
 def _str(name: str, value: Any) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ceil_jax.errors import UserError
-from ceil_jax.selector.content import EXAMPLES, VECTORS
-from ceil_jax.selector.files import LOCK
-from ceil_jax.selector.manifest import MANIFEST
+from ceil_jax.selector.folder.content import EXAMPLES, VECTORS
+from ceil_jax.selector.folder.files import LOCK
+from ceil_jax.selector.folder.manifest import MANIFEST
 
 _FORMAT_1 = [
     f"{folder}/*.{kind}" for folder in ("encoder", "query_encoder") for kind in ("json", "txt", "model")
