@@ -13,6 +13,9 @@ import numpy as np
 
 RESAMPLES = 10_000
 
+_Z = 1.959964
+"""The 97.5 % point of the normal distribution."""
+
 _AT_ONCE = 12_000_000
 """Examples of resamples held at a time; it bounds the memory to a few hundred MB."""
 
@@ -21,7 +24,8 @@ Statistic = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % interval. It is zero-width when all examples have equal values; that is not certainty."""
+    """A value and its 95 % interval. It is zero-width when all examples have equal values; that is not certainty,
+    and `metric_interval` gives a proportion at 0 or 1 Wilson's interval instead."""
 
     mean: float
     low: float
@@ -61,6 +65,24 @@ def bootstrap_interval(
     """
     here, found = _resampled(values, statistic, resamples, seed)
     return _percentile(here, found)
+
+
+def metric_interval(sample: Sample) -> Interval:
+    """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
+
+    Resamples of equal values are equal, so that a bootstrap interval of 0 of n would have no width. Wilson (1927)
+    gives 0 to z² / (n + z²), with z = 1.96, and the mirror image for n of n.
+
+    Args:
+        sample: examples and their metric.
+    """
+    values = np.asarray(sample.values, np.float64)
+    here = bootstrap_interval(values, sample.statistic)
+    right = values.size == len(values) and here.mean in (0.0, 1.0) and (values == here.mean).all()
+    if not right:
+        return here
+    width = _Z**2 / (len(values) + _Z**2)
+    return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 
 def _resampled(

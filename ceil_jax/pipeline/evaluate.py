@@ -12,7 +12,7 @@ import numpy as np
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, Order, PromptBuilder
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.metrics.bootstrap import Interval, Sample, metric_interval
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.stage import Stage
@@ -102,7 +102,7 @@ def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) ->
     summary = stage.summary
     assert summary is not None
     scores, statistics = (np.array(stage.load(file)) for file in ("scores.npy", "statistics.npy"))
-    interval = bootstrap_interval(statistics, metric.from_sums)
+    interval = metric_interval(Sample(statistics, metric.from_sums))
     return Evaluation(rows, scores, summary["value"], interval, summary["more"], statistics)
 
 

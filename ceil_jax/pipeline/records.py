@@ -83,6 +83,8 @@ class StoredRecord(Record):
     preparing: Cost
     """LM scoring, rewriting and training before any query is answered."""
     answering: Cost
+    kept: str = ""
+    """A remark if training kept its starting weights, such as "training kept EPR's encoder"."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
@@ -113,6 +115,7 @@ def record(
     metrics: str,
     preparing: Cost,
     answering: Cost,
+    kept: str = "",
 ) -> str:
     """Write the record of an evaluation and return its name. Existing records are left unchanged.
 
@@ -127,6 +130,7 @@ def record(
         metrics: the name of the stage of metrics.
         preparing: cost of all stages before any query is answered.
         answering: cost of answering.
+        kept: a remark if training kept its starting weights; it is no part of the name.
     """
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     with store.stage("texts", about) as stage:
@@ -148,7 +152,8 @@ def record(
     }
     with store.stage("run", key) as stage:
         if stage.summary is None:
-            stage.finish({"preparing": _plain(preparing), "answering": _plain(answering)})
+            remark = {"kept": kept} if kept else {}
+            stage.finish({"preparing": _plain(preparing), "answering": _plain(answering), **remark})
         return stage.name
 
 
@@ -244,4 +249,5 @@ def _read(root: Path, folder: Path) -> StoredRecord | None:
         cost=Cost(preparing.seconds + answering.seconds, preparing.tokens + answering.tokens),
         preparing=preparing,
         answering=answering,
+        kept=cost.get("kept", ""),
     )

@@ -194,8 +194,13 @@ class Run:
             metrics=metrics,
             preparing=Cost(sum(cost.seconds for cost in before), sum(cost.tokens for cost in before)),
             answering=answering,
+            kept=self.kept(name),
         )
         return evaluation._replace(run=run)
+
+    def kept(self, name: str) -> str:
+        """Return a remark on a method whose trained encoder is the one that training started from; else ""."""
+        return self.trainer.kept(METHODS[name].encoder or "base")
 
     def needed(self, name: str) -> set[str]:
         """Return the names in `costs` of what a method needs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -83,6 +83,16 @@ class Learned(NamedTuple):
     cost: Cost
 
 
+def kept_start(history: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether training kept its starting weights, because no step ranked held-out sets better.
+
+    Args:
+        history: one row for each evaluation, the first before any step.
+    """
+    first, *later = [row[QUALITY] for row in history] or [0.0]
+    return bool(later) and first >= max(later)
+
+
 Learn = Callable[[Lesson], Learned]
 """Takes a lesson. A run trains and keeps the weights on disk (`learn_on_disk`); a dry run estimates."""
 
@@ -113,8 +123,7 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
             )
         summary = stage.summary
         assert summary is not None
-        first, *later = [row[QUALITY] for row in summary["history"]]
-        if first >= max(later):
+        if kept_start(summary["history"]):
             log.warning(
                 "training %s: no step ranked held-out sets better; the starting weights are kept", name
             )
@@ -163,6 +172,18 @@ class Trainer:
         """Return the loss and the held-out ranking of training `tst`, `epr` or `ceil`, one row an evaluation."""
         self.encoders(source)
         return self._histories[source]
+
+    def kept(self, source: str) -> str:
+        """Return a remark if training kept its starting weights, such as "training kept EPR's encoder"; else "".
+
+        Args:
+            source: `base`, `tst`, `epr` or `ceil`.
+        """
+        if source not in TRAINED or not kept_start(self.history(source)):
+            return ""
+        start = self.config.ceil.initial if source == "ceil" else "base"
+        whose = "the untrained" if start == "base" else f"{start.upper()}'s"
+        return f"training kept {whose} encoder"
 
     @cached_property
     def ceil_config(self) -> CEILConfig:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.run_tables import RunTable
 
 _LONGEST = 1500
@@ -25,7 +26,8 @@ def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
 
     The format is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
     [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are indices into
-    `texts`. Numbers that are not finite become null.
+    `texts`. The gain is the marginal log-determinant, and null for methods that are no DPP-MAP; numbers that are not
+    finite become null too.
 
     Args:
         tables: the tables of the page.
@@ -61,12 +63,18 @@ def _table(table: RunTable, count: int) -> dict[str, Any]:
 
     runs = []
     for run in table.rows:
+        known = METHODS.get(run.record.method)
+        # the other methods' gain is their relevance or an MMR value
+        gains = known is not None and known.needs.trade_off == "tunable"
         rows = [
             [
                 place("queries", row["id"]),
                 _finite(round(float(score), 4)),
                 _cut(row["prediction"]),
-                [[place("bank", id), *map(_finite, numbers)] for id, *numbers in row["examples"]],
+                [
+                    [place("bank", id), _finite(relevance), _finite(gain) if gains else None]
+                    for id, relevance, gain in row["examples"]
+                ],
             ]
             for row, score in zip(run.record.rows()[:count], run.scores[:count], strict=True)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from ceil_jax.pipeline.run import Run
 from ceil_jax.report.compare import Comparison
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DECADES = 6
+"""Powers of ten below its largest value that the kernel is drawn with."""
 
 _SHOWN = 50
 """Number of candidates of the query that are drawn."""
@@ -26,17 +32,47 @@ class _Candidates(NamedTuple):
     sets: dict[str, list[int]]
 
 
-def closeup(pipeline: Run, comparison: Comparison) -> bytes:
-    """Return a PNG of the scores and, if a method uses an encoder, of a query on which two methods differ.
+class Picture(NamedTuple):
+    """A drawing for the page, in light and in dark."""
+
+    name: str
+    caption: str
+    light: bytes
+    dark: bytes
+
+
+class CloseUp(NamedTuple):
+    """The pictures of a comparison as PNG files."""
+
+    whole: bytes
+    """All panels side by side, the scores included."""
+    parts: tuple[Picture, ...]
+    """The panels of the query, each by itself; none if no method compares vectors."""
+
+
+def closeup(pipeline: Run, comparison: Comparison) -> CloseUp:
+    """Return the pictures of the scores and, if a method uses an encoder, of a query on which two methods differ.
 
     Args:
         pipeline: the run behind the comparison.
         comparison: its scores.
     """
-    view = None
-    if any(METHODS[method].encoder for method in comparison.evaluations):
-        view = _view(pipeline, comparison, pipeline.task.validation[_telling_query(comparison)])
-    return _figure(pipeline, comparison, view)
+    if not any(METHODS[method].encoder for method in comparison.evaluations):
+        return CloseUp(_whole(pipeline, comparison, None), ())
+    query = pipeline.task.validation[_telling_query(comparison)]
+    view = _view(pipeline, comparison, query)
+    asked = query.input if len(query.input) <= 200 else f"{query.input[:199]}…"
+    chosen = list(view.sets)[-1]
+    captions = {
+        "plane": f"The candidates for the query “{asked}” ({query.id}) on their two principal axes, "
+        f"and the sets of {' and '.join(view.sets)} among them.",
+        "kernel": f"The conditional kernel of these candidates, on a logarithmic scale; red: the set of {chosen}.",
+    }
+    pictures = [
+        Picture(name, caption, _panel(pipeline, view, name), _panel(pipeline, view, name, dark=True))
+        for name, caption in captions.items()
+    ]
+    return CloseUp(_whole(pipeline, comparison, view), tuple(pictures))
 
 
 def _first_and_last(comparison: Comparison) -> tuple[str, str]:
@@ -84,16 +120,37 @@ def _view(pipeline: Run, comparison: Comparison, query: Example) -> _Candidates:
     return _Candidates(vector[0], items[positions], positions, kernel, sets)
 
 
-def _figure(pipeline: Run, comparison: Comparison, view: _Candidates | None) -> bytes:
-    from ceil_jax.report.plots import draw_kernel, draw_plane, draw_scores, image, panels
+def _whole(pipeline: Run, comparison: Comparison, view: _Candidates | None) -> bytes:
+    from ceil_jax.report.plots import draw_scores, image, panels
 
     figure, axes = panels(1 if view is None else 3, 5.3, 4.8)
     draw_scores(axes[0], comparison)
     axes[0].set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
     if view is not None:
-        labels = [pipeline.task.train[p].output for p in view.positions]
-        draw_plane(axes[1], view.vector, view.items, labels, view.sets)
-        axes[1].set_title("one query's candidates and two sets", fontsize="medium")
-        draw_kernel(axes[2], view.kernel / view.kernel.max(), list(view.sets.values())[-1])
-        axes[2].set_title("their conditional kernel", fontsize="medium")
+        for place, name in enumerate(("plane", "kernel"), 1):
+            _draw(axes[place], pipeline, view, name)
     return image(figure)
+
+
+def _panel(pipeline: Run, view: _Candidates, name: str, *, dark: bool = False) -> bytes:
+    """Return one panel, so small that its text can be read on a telephone."""
+    import matplotlib.style
+
+    from ceil_jax.report.plots import image, panels
+
+    with matplotlib.style.context("dark_background" if dark else "default"):
+        figure, axes = panels(1, 5.0, 3.9)
+        _draw(axes[0], pipeline, view, name)
+        return image(figure)
+
+
+def _draw(axes: Axes, pipeline: Run, view: _Candidates, name: str) -> None:
+    from ceil_jax.report.plots import draw_kernel, draw_plane
+
+    if name == "plane":
+        labels = [pipeline.task.train[p].output for p in view.positions]
+        draw_plane(axes, view.vector, view.items, labels, view.sets)
+        axes.set_title("one query's candidates and two sets", fontsize="medium")
+    else:
+        draw_kernel(axes, view.kernel / view.kernel.max(), list(view.sets.values())[-1], decades=_DECADES)
+        axes.set_title("their conditional kernel", fontsize="medium")

@@ -135,6 +135,11 @@ class Comparison:
         return Table(_CSV_COLUMNS, rows).csv()
 
 
+def labelled(label: str, remark: str) -> str:
+    """Return a method's label, with a remark in brackets if there is one."""
+    return f"{label} ({remark})" if remark else label
+
+
 def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
     """Evaluate methods on the task's validation examples.
 
@@ -151,7 +156,7 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
         rows.append(
             Row(
                 method,
-                METHODS[method].label,
+                labelled(METHODS[method].label, pipeline.kept(method)),
                 100 * result.value,
                 result.interval.percent(),
                 sum(cost.tokens for cost in needed) - answering,
@@ -162,10 +167,11 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
     value = metric_named(pipeline.task.metric).from_sums
     samples = {method: Sample(found.statistics, value) for method, found in evaluations.items()}
     pairs = [("ceil", "epr"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk")]
+    labels = {row.method: row.label for row in rows}
     differences = tuple(
         Difference(
-            METHODS[better].label,
-            METHODS[worse].label,
+            labels[better],
+            labels[worse],
             bootstrap_interval(*paired(samples[better], samples[worse])).percent(),
         )
         for better, worse in pairs

@@ -20,7 +20,7 @@
   let found = [];
   let shown = PAGE;
 
-  const fixed = (number, digits) => (number === null ? "–" : number.toFixed(digits));
+  const fixed = (number, digits) => (number === null ? "–" : number.toFixed(digits).replace("-", "−"));
   const right = (row) => row[1] >= 1;
   const common = (a, b) => {
     const ids = new Set(b[3].map((example) => example[0]));
@@ -109,12 +109,13 @@
   function side(name, run, row, both) {
     const { texts } = tables[state.table];
     const [kind, said] = verdict(row);
-    const header = ["place", "relevance", "gain", "example", "answer"];
+    const gains = row[3].some((example) => example[2] !== null);
+    const header = ["place", "relevance", ...(gains ? ["log det gain"] : []), "example", "answer"];
     const lines = row[3].map(([place, relevance, gain], rank) => element(
       "tr", null, { className: both.has(place) ? "both" : "" }, [
         element("td", `${rank + 1}${both.has(place) ? " ●" : ""}`),
         element("td", fixed(relevance, 3)),
-        element("td", fixed(gain, 2)),
+        ...(gains ? [element("td", fixed(gain, 2))] : []),
         element("td", texts[place][1], { className: "text", title: texts[place][0] }),
         element("td", texts[place][2], { className: "text" }),
       ],
@@ -125,10 +126,10 @@
         element("b", row[2] || "(nothing)", { className: "text" }),
         element("span", ` ${said}`, { className: kind }),
       ]),
-      element("table", null, {}, [
+      element("div", null, { className: "wide" }, [element("table", null, {}, [
         element("thead", null, {}, [element("tr", null, {}, header.map((h) => element("th", h, { scope: "col" })))]),
         element("tbody", null, {}, lines),
-      ]),
+      ])]),
     ]);
   }
 

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from ceil_jax.report.browser import browsable
 from ceil_jax.report.run_tables import RunTable
-from ceil_jax.report.table import Number, Table, signed
+from ceil_jax.report.table import Number, Table, signed, typeset
 from ceil_jax.store.rows import Cost
 
-_LEFT, _WIDTH, _STEP = 230, 520, 28
-"""Pixels: left margin, width of the axis, height of a row."""
+_LEFT, _WIDTH, _STEP = 12, 340, 40
+"""Pixels: left margin, width of the axis, height of a row with its label above the interval. A phone shows them as
+they are, so that the text is not scaled down."""
 
 
 class Figure(NamedTuple):
@@ -23,6 +24,8 @@ class Figure(NamedTuple):
 
     caption: str
     png: bytes
+    dark: bytes | None = None
+    """The same picture for dark mode."""
 
 
 def render(
@@ -57,7 +60,7 @@ def render(
         style=style,
         notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in shown),
         tables="".join(map(_section, tables)),
-        figures="".join(map(_figure, figures)),
+        figures=f'<div class="figures">{"".join(map(_figure, figures))}</div>',
         costs=_wide(
             Table(
                 ["stage", "seconds", "LM tokens"],
@@ -75,7 +78,7 @@ def _beside(file: str) -> str:
 
 def _section(table: RunTable) -> str:
     differences = "".join(
-        f"<li>{html.escape(f'{one.better} − {one.worse}')}: {signed(one.interval)} points</li>"
+        f"<li>{html.escape(f'{one.better} − {one.worse}')}: {typeset(str(signed(one.interval)))} points</li>"
         for one in table.differences
     )
     paper = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
@@ -117,15 +120,22 @@ def _scores_chart(table: RunTable) -> str:
             f'<text x="{x(tick)}" y="{bottom + 16}" text-anchor="middle">{tick}</text>'
         )
     for place, row in enumerate(table.rows):
-        y = _STEP * place + _STEP // 2
+        y = _STEP * place + 28
         kind = "learned" if row.record.method.startswith("ceil") else "plain"
-        label = row.label if len(row.label) <= 34 else row.label[:33] + "…"
+        label = row.label if len(row.label) <= 50 else row.label[:49] + "…"
+        at = x(row.record.value)
+        # told apart by shape as well as by colour
+        mark = (
+            f"M{at} {y - 6}m-6 0h12v12h-12z"
+            if kind == "learned"
+            else f"M{at} {y}m-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0"
+        )
         parts.append(
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{html.escape(label)}</text>'
+            f'<text x="{_LEFT}" y="{y - 12}">{html.escape(label)}</text>'
             f'<line class="bar {kind}" x1="{x(row.interval.low)}" x2="{x(row.interval.high)}" y1="{y}" y2="{y}"/>'
-            f'<circle class="dot {kind}" cx="{x(row.record.value)}" cy="{y}" r="5">'
+            f'<path class="dot {kind}" d="{mark}">'
             f"<title>{html.escape(row.label)}: {row.record.value:.1f} "
-            f"({row.interval.low:.1f} to {row.interval.high:.1f})</title></circle>"
+            f"({row.interval.low:.1f} to {row.interval.high:.1f})</title></path>"
         )
         if row.paper is not None:
             at = x(row.paper)
@@ -138,9 +148,16 @@ def _scores_chart(table: RunTable) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    image, caption = base64.b64encode(figure.png).decode(), html.escape(figure.caption)
-    picture = f'<img alt="{caption}" src="data:image/png;base64,{image}">'
+    caption = html.escape(figure.caption)
+    picture = f'<img alt="{caption}" src="{_address(figure.png)}">'
+    if figure.dark is not None:
+        dark = f'<source media="(prefers-color-scheme: dark)" srcset="{_address(figure.dark)}">'
+        picture = f"<picture>{dark}{picture}</picture>"
     return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+
+
+def _address(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def _wide(table: Table) -> str:

@@ -80,43 +80,55 @@ def draw_plane(
         axes: the panel.
         query: float [D], drawn as a star.
         items: float [n, D].
-        labels: the output of each item, which sets its marker and its shade of grey.
-        sets: method → indices of the items it chose, which are ringed.
+        labels: the output of each item, which sets its marker and its colour where there are up to eight.
+        sets: method → indices of the items it chose, which stand in a circle or a square.
     """
     centre = items.mean(axis=0)
     _, _, axes_of_items = np.linalg.svd(items - centre, full_matrices=False)
     plane = (items - centre) @ axes_of_items[:2].T
     star = (query - centre) @ axes_of_items[:2].T
     names = sorted(set(labels))
-    if 1 < len(names) <= 6:
-        shades = np.linspace(0.15, 0.65, len(names))
-        for name, shade, marker in zip(names, shades, MARKERS, strict=False):
+    if 1 < len(names) <= len(COLOURS):
+        for name, colour, marker in zip(names, COLOURS, MARKERS, strict=False):
             here = np.array([label == name for label in labels])
-            axes.scatter(plane[here, 0], plane[here, 1], s=20, marker=marker, color=str(shade), label=name)
+            axes.scatter(plane[here, 0], plane[here, 1], s=26, marker=marker, color=colour, label=name)
     else:
         axes.scatter(plane[:, 0], plane[:, 1], s=14, color=GREY)
-    for (name, places), colour, size in zip(
-        sets.items(), (BLUE, ORANGE, GREEN), (70, 150, 240), strict=False
-    ):
+    ink = axes.xaxis.label.get_color()
+    for (name, places), ring, size in zip(sets.items(), "osD", (110, 260, 480), strict=False):
         at = plane[list(places)]
         axes.scatter(
-            at[:, 0], at[:, 1], s=size, facecolors="none", edgecolors=colour, linewidths=1.6, label=name
+            *at.T,
+            s=size,
+            marker=ring,
+            facecolors="none",
+            edgecolors=ink,
+            linewidths=1.4,
+            label=f"set: {name}",
         )
-    axes.scatter(star[0], star[1], marker="*", s=160, color=RED, label="query")
+    axes.scatter(star[0], star[1], marker="*", s=220, color=RED, edgecolors=ink, label="the query")
     axes.set_xlabel("first principal axis of the candidates")
     axes.set_ylabel("second principal axis")
-    axes.legend(fontsize="x-small", loc="best", labelspacing=0.8)
+    # beside the points, so that it hides none of them
+    axes.legend(
+        fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=1.1, frameon=False
+    )
 
 
-def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:
+def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int], *, decades: int | None = None) -> None:
     """Draw a conditional kernel as a heat map, with the chosen items marked on the diagonal.
 
     Args:
         axes: the panel.
         kernel: float [n, n], items ordered by relevance.
         chosen: indices of the chosen items.
+        decades: powers of ten below the largest value that a logarithmic scale shows; a linear scale by default.
     """
-    image = axes.imshow(kernel, cmap="cividis", interpolation="nearest")
+    from matplotlib.colors import LogNorm
+
+    high = float(kernel.max())
+    norm = None if decades is None else LogNorm(high * 10.0**-decades, high, clip=True)
+    image = axes.imshow(kernel, cmap="cividis", interpolation="nearest", norm=norm)
     axes.figure.colorbar(image, ax=axes, label="L'ᵢⱼ / max L'")
     axes.scatter(chosen, chosen, marker="s", s=18, facecolors="none", edgecolors=RED, label="chosen by MAP")
     axes.legend(fontsize="x-small", loc="upper right")
@@ -126,6 +138,8 @@ def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:
 
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKERS = "osD^vPX*"
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#B8860B", GREY, "#8C6BB1")
+"""Colours of labels that can be seen on white and on black, without that of the query."""
 
 
 def draw_points(

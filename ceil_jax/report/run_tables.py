@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, paired
+from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, metric_interval, paired
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.records import StoredRecord
-from ceil_jax.report.compare import COST_COLUMNS, Difference
+from ceil_jax.report.compare import COST_COLUMNS, Difference, labelled
 from ceil_jax.report.table import Number, Span, Table
 from ceil_jax.tasks import TASKS
 
@@ -86,7 +86,7 @@ def _table(found: Sequence[StoredRecord]) -> RunTable:
     paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
     rows = []
     for record, label in zip(records, _labels(records), strict=True):
-        interval = bootstrap_interval(*record.sample()).percent()
+        interval = metric_interval(record.sample()).percent()
         rows.append(RunRow(record, label, record.scores(), interval, paper.get(_paper_name(record))))
     first = rows[0].record
     shots = sorted({record.config["shots"] for record in records})
@@ -124,7 +124,7 @@ def _labels(records: Sequence[StoredRecord]) -> list[str]:
         same = [other for r, other in zip(records, settings, strict=True) if r.method == record.method]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
         known = METHODS.get(record.method)
-        label = known.label if known else record.method
+        label = labelled(known.label if known else record.method, record.kept)
         labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
     return labels
 

@@ -10,6 +10,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -143,7 +144,9 @@ class Table:
         )
         rows = "".join(
             "<tr>"
-            + "".join(f"<td{kind}>{html.escape(cell)}</td>" for cell, kind in zip(line, kinds, strict=True))
+            + "".join(
+                f"<td{kind}>{html.escape(typeset(cell))}</td>" for cell, kind in zip(line, kinds, strict=True)
+            )
             + "</tr>"
             for line in body
         )
@@ -164,6 +167,11 @@ class Table:
             place == 0 or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
             for place, column in enumerate(columns)
         ]
+
+
+def typeset(text: str) -> str:
+    """Return a text with the minus sign before its negative numbers, where it has a hyphen."""
+    return re.sub(r"(?<![\w.-])-(?=\d)", "−", text)
 
 
 def json_value(cell: Value) -> Any:

@@ -46,7 +46,7 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes:
         comparison: its scores.
         megabytes: size limit of the browser's data, in MB.
     """
-    picture = closeup(pipeline, comparison)
+    pictures = closeup(pipeline, comparison)
     files = Files(folder / "report.html", folder / "report.png")
     if not leads():
         return files
@@ -55,18 +55,14 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes:
     page = render(
         f"{comparison.task}: choosing in-context examples",
         tables(records),
-        figures=[
-            Figure(
-                "Scores; where vectors are compared, one query's candidates, two sets, their kernel", picture
-            )
-        ],
+        figures=[Figure(one.caption, one.light, one.dark) for one in pictures.parts],
         costs=comparison.costs,
         notes=[comparison.note],
         megabytes=megabytes,
     )
     with held(folder):
         stage = Stage(folder)
-        stage.write("report.png", picture)
+        stage.write("report.png", pictures.whole)
         stage.write("results.csv", comparison.csv().encode())
         stage.write("results.md", comparison.markdown().encode())
         stage.write("report.html", page.encode())

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from ceil_jax.metrics.bootstrap import Sample, averaged_interval, bootstrap_interval, mean, paired
+from ceil_jax.metrics.bootstrap import (
+    Sample,
+    averaged_interval,
+    bootstrap_interval,
+    mean,
+    metric_interval,
+    paired,
+)
 
 
 def test_interval_of_a_mean_is_near_the_normal_one():
@@ -15,6 +22,17 @@ def test_interval_of_a_mean_is_near_the_normal_one():
 
 def test_equal_values_have_no_spread():
     assert bootstrap_interval(np.ones(5)) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_proportion_at_its_end_has_wilsons_interval(value):
+    found = metric_interval(Sample(np.full((20, 1), value), mean))
+    # the score test: the p at which the observed proportion lies 1.96 standard errors away
+    p = found.high if value == 0 else found.low
+    assert abs(value - p) / np.sqrt(p * (1 - p) / 20) == pytest.approx(1.96, abs=1e-3)
+    assert (found.low if value == 0 else found.high) == value
+    mixed = np.array([[0.0], [1.0], [1.0]])
+    assert metric_interval(Sample(mixed, mean)) == bootstrap_interval(mixed)
 
 
 def test_it_is_reproducible():

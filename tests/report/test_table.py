@@ -72,3 +72,8 @@ def test_places_without_a_value_stay_empty():
 def test_a_table_without_rows_is_its_header():
     assert Table(["a", "b"], []).text() == "a  b"
     assert Table(["a", "b"], []).markdown() == "| a | b |\n| --- | ---: |\n"
+
+
+def test_a_page_has_one_minus_sign():
+    html = Table(["", "less"], [["a-1", Number(-1.5, interval=Interval(-1.5, -2.0, 0.5))]]).html()
+    assert "−1.5 (−2.0 to 0.5)" in html and "a-1" in html

@@ -33,7 +33,7 @@ TASK = Task(
 )
 
 
-def keep(root, method, predictions, config=None, task=TASK):
+def keep(root, method, predictions, config=None, task=TASK, kept=""):
     """An evaluation on disk, as the pipeline leaves it."""
     store = Store(root)
     rows = [
@@ -46,10 +46,10 @@ def keep(root, method, predictions, config=None, task=TASK):
         for query, prediction in zip(task.validation, predictions, strict=True)
     ]
     with store.stage("predictions", {"is": [method, predictions]}) as stage:
-        kept = stage.rows(len(rows), lambda start, stop: rows[start:stop], chunk=3, what=method)
+        answered = stage.rows(len(rows), lambda start, stop: rows[start:stop], chunk=3, what=method)
         answers = stage.name
     with store.stage("metrics", {"of": answers}) as stage:
-        measure(stage, task, task.validation, kept)
+        measure(stage, task, task.validation, answered)
         metrics = stage.name
     return record(
         store,
@@ -62,6 +62,7 @@ def keep(root, method, predictions, config=None, task=TASK):
         metrics=metrics,
         preparing=Cost(2.0, 30),
         answering=Cost(1.0, 40),
+        kept=kept,
     )
 
 
@@ -120,6 +121,20 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
     assert sorted(labels[2:]) == ["CEIL, ceil.loss info_nce", "CEIL, ceil.loss pairwise"]
 
 
+def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):
+    keep(runs, "ceil", ["good", "bad", "bad", "bad"], kept="training kept EPR's encoder")
+    [table] = tables(read_records(runs)[0])
+    assert [line.label for line in table.rows][-1] == "CEIL (training kept EPR's encoder)"
+    assert "CEIL (training kept EPR&#x27;s encoder)" in report([runs], tmp_path / "page.html").read_text()
+
+
+def test_only_the_gain_of_dpp_map_is_shown(runs, tmp_path):
+    keep(runs, "dpp", ["good", "bad", "good", "bad"])
+    [table] = data(report([runs], tmp_path / "page.html").read_text())
+    gains = {run["label"]: [example[2] for example in run["rows"][0][3]] for run in table["runs"]}
+    assert gains == {"BM25": [None, None], "dense top-k": [None, None], "DPP-MAP": [-0.25, None]}
+
+
 def test_the_browser_has_every_query_with_its_examples(runs, tmp_path):
     page = report([runs], tmp_path / "page.html").read_text()
     [table] = data(page)
@@ -128,7 +143,7 @@ def test_the_browser_has_every_query_with_its_examples(runs, tmp_path):
     assert table["texts"][query] == ["validation-1", f"{HOSTILE[1]} 1", "good"]
     assert (score, prediction) == (0.0, "bad")
     assert [(table["texts"][place][0], relevance, gain) for place, relevance, gain in examples] == [
-        ("train-0", 0.5, -0.25),
+        ("train-0", 0.5, None),
         ("train-3", 0.75, None),
     ]
 
