@@ -58,7 +58,9 @@ class Cells(HTMLParser):
 def test_html_shows_the_same_cells_and_nothing_else():
     parsed = Cells()
     parsed.feed(TABLE.html())
-    assert parsed.cells == [cell for line in TABLE.lines() for cell in line]
+    # a page has the minus sign where a terminal has the hyphen
+    said = [cell.replace("(-", "(−") for line in TABLE.lines() for cell in line]
+    assert parsed.cells == said
     assert parsed.elements == {"table", "thead", "tbody", "tr", "th", "td"}
 
 
