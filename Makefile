@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test chaos lint format docs drawing lock clean
+.PHONY: demo test chaos lint format docs drawing notebooks lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
@@ -25,6 +25,10 @@ docs: .venv/docs.stamp
 # The figure of docs/architecture.md, from the code's own imports; tests fail when it is an old one.
 drawing:
 	$(PYTHON) docs/architecture.py
+
+# Beside each source an .ipynb with its figures; tests fail when it has other code.
+notebooks: .venv/notebooks.stamp
+	$(BIN)/python notebooks/execute.py
 
 format: .venv/dev.stamp
 	$(BIN)/ruff format .

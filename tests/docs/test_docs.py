@@ -59,12 +59,12 @@ def test_code_compiles(page):
 
 @cache
 def flags_of(command):
-    """All flags that a sub-command's help names."""
+    """All flags that the long help of a sub-command names."""
     from ceil_jax.cli import main as cli
 
     out = io.StringIO()
     with redirect_stdout(out), pytest.raises(SystemExit):
-        cli.main([command, "--help"])
+        cli.main([command, "--help-all"])
     return set(re.findall(r"--[a-z][a-z0-9.-]*", out.getvalue()))
 
 
@@ -161,15 +161,16 @@ def test_the_readme_prints_what_it_says():
     page = ROOT / "README.md"
     [(_, _, code)] = programs(page)
     [(_, _, said)] = blocks(page, "text")
-    out = io.StringIO()
+    out, names = io.StringIO(), {"__name__": "block"}
     with redirect_stdout(out):
-        exec(compile(code, "block", "exec"), {"__name__": "block"})
+        exec(compile(code, "block", "exec"), names)
     assert out.getvalue().rstrip() == said.rstrip()
     # and what it says of top-k
-    names = {"__name__": "block"}
-    exec(compile(code.replace("trade_off=0.2", "trade_off=0.001"), "block", "exec"), names)
-    chosen = names["selector"].select("A drama that is gripping at first, then tiring.", k=3)
-    assert sum("gripping" in example.input.lower() for example in chosen.examples) == 2
+    selector = names["selector"]
+    dense = ceil_jax.build_retriever("dense", selector.examples, encoder=selector.encoder)
+    query = ceil_jax.Example("query", "A drama that is gripping at first, then tiring.", "")
+    nearest = [selector.examples[pick.position].input for pick in dense.retrieve([query], 3)[0]]
+    assert sum("gripping" in text for text in nearest) == 2
 
 
 def test_the_first_page_is_short():
@@ -263,3 +264,7 @@ def test_the_site_builds(tmp_path, monkeypatch):
     assert "log det L'_S = (1/λ) Σ_{i ∈ S}" in reference
     assert "<math" in (tmp_path / "mathematics.html").read_text("utf-8")
     assert not list(tmp_path.rglob("*.py"))
+    # notebooks are pages with their figures
+    notebook = (tmp_path / "notebooks" / "02_greedy_map.html").read_text("utf-8")
+    assert "<math" in notebook and 'src="02_greedy_map-1.png"' in notebook
+    assert len(list((tmp_path / "notebooks").glob("*.png"))) >= 10

@@ -10,6 +10,26 @@ import pytest
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
+def test_the_executed_notebooks_are_of_their_sources():
+    """The same cells, all run without an error; with their figures, and small."""
+    jupytext = pytest.importorskip("jupytext")
+    sources, executed = (sorted(path.stem for path in NOTEBOOKS.glob(f"[0-9]*.{e}")) for e in ("py", "ipynb"))
+    assert sources == executed and len(sources) == 5
+    size = 0
+    for name in sources:
+        source, notebook = (jupytext.read(NOTEBOOKS / f"{name}.{ending}") for ending in ("py", "ipynb"))
+        assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
+            (cell.cell_type, cell.source) for cell in source.cells
+        ], f"{name}: run `make notebooks`"
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+        assert not [output for output in outputs if output.output_type == "error"]
+        assert any("image/png" in output.get("data", {}) for output in outputs)
+        text = (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8")
+        assert "/tmp/" not in text and "/home/" not in text, "a path of one machine"
+        size += len(text)
+    assert size < 3_000_000
+
+
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
     """Runs one in an empty folder without a screen; its names. Every figure it left must be labelled."""
