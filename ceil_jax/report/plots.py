@@ -98,7 +98,8 @@ def draw_plane(
     for (name, places), ring, size in zip(sets.items(), "osD", (110, 260, 480), strict=False):
         at = plane[list(places)]
         axes.scatter(
-            *at.T,
+            at[:, 0],
+            at[:, 1],
             s=size,
             marker=ring,
             facecolors="none",
