@@ -48,8 +48,8 @@ LINES = 300
 """Lines of a file."""
 
 NOT_YET: dict[str, set[str]] = {
-    "too many files": {"ceil_jax/report", "ceil_jax/selector"},
-    "too many lines": set(),
+    "too many files": {"ceil_jax/report"},
+    "too many lines": {"ceil_jax/pipeline/trained.py"},
     "not in the contents": set(),
 }
 """Known departures. An entry that no longer holds fails a test: take it out."""

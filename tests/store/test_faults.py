@@ -43,7 +43,7 @@ def test_a_run_killed_ten_times_ends_with_the_same_files(server, undisturbed, tm
     out, struck = tmp_path / "runs", []
     for number in range(KILLS):
         # progress is kept, so that the moments go through all stages whatever is repeated
-        kill = round(share * draw.uniform(0.6, 1.6))
+        kill = round(share * draw.uniform(0.8, 1.8))
         ran = server.run(out, kill=kill, delay=0.002 * draw.randint(1, 20) if number % 2 else 0)
         if ran["status"] == 0:
             break
