@@ -269,6 +269,8 @@ def script(path):
 def test_every_script_runs_to_its_files(path, runs, tmp_path, moved_for_trained, monkeypatch, capsys):
     config = replace(runs[0], out=shutil.copytree(runs[0].out, tmp_path / "runs"))
     monkeypatch.setattr("ceil_jax.cli.experiment.Grid", FilmGrid)
+    # the task is made up here: no file or hub has it
+    monkeypatch.setattr("ceil_jax.cli.experiment.check_first", lambda config: None)
     monkeypatch.setattr("ceil_jax.cli.experiment.task_spec", lambda name: replace(TASK, name=name))
     experiment = script(path)
     monkeypatch.setitem(
@@ -357,6 +359,7 @@ def test_mistakes_are_one_line(arguments, message, capsys):
 def test_a_table_of_some_of_its_methods(name, methods, rows, besides, runs, monkeypatch, capsys):
     config, grid, _ = runs
     monkeypatch.setattr("ceil_jax.cli.experiment.Grid", lambda: grid)
+    monkeypatch.setattr("ceil_jax.cli.experiment.check_first", lambda config: None)
     monkeypatch.setattr("ceil_jax.cli.experiment.task_spec", lambda name: replace(TASK, name=name))
     [path] = [path for path in EXPERIMENTS if path.stem == name]
     experiment = script(path)
