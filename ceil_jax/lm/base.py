@@ -38,10 +38,16 @@ class LanguageModel(Protocol):
         ...
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
         """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C choices. The prompt is
-        read once."""
+        read once.
+
+        Args:
+            prompts: N prompts.
+            choices: at least one choice for each prompt.
+            per_token: the mean log-probability of a choice's tokens, not their sum; an empty choice has 0.
+        """
         ...
 
     def choose(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ceil_jax.errors import UserError
-
-T = TypeVar("T")
 
 
 class FlatChoices(NamedTuple):
@@ -40,20 +38,30 @@ def flat_choices(prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> Fl
     return flat
 
 
-def by_prompt(values: Iterable[T], choices: Sequence[Sequence[str]]) -> list[list[T]]:
-    """Return one value for each choice, in `flat_choices`' order, as one list for each prompt."""
-    rest = iter(values)
-    return [[next(rest) for _ in options] for options in choices]
+def likelihoods(
+    scores: Sequence[float] | np.ndarray,
+    lengths: Sequence[int],
+    choices: Sequence[Sequence[str]],
+    per_token: bool,
+) -> list[np.ndarray]:
+    """Return, for each prompt, float64 [C]: the log-likelihoods of its choices, in nats.
+
+    Args:
+        scores: the log-likelihood of every choice, in `flat_choices`' order.
+        lengths: the number of its tokens.
+        choices: the choices of each prompt.
+        per_token: divide each by its number of tokens; an empty choice counts as one token.
+    """
+    flat = np.asarray(scores, np.float64)
+    if per_token:
+        flat = flat / np.maximum(lengths, 1)
+    return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
 
 
-def best_choices(scores: Sequence[np.ndarray], lengths: Sequence[Sequence[int]] | None = None) -> np.ndarray:
+def best_choices(scores: Sequence[np.ndarray]) -> np.ndarray:
     """Return int [N], the index of each prompt's most likely choice; the lowest index wins a tie.
 
     Args:
-        scores: for each of N prompts, float64 [C]: the log-likelihood of each choice, in nats.
-        lengths: the number of tokens of each choice, to compare log-likelihoods per token; an empty choice
-            counts as one token.
+        scores: for each of N prompts, float64 [C].
     """
-    if lengths is not None:
-        scores = [score / np.maximum(n, 1) for score, n in zip(scores, lengths, strict=True)]
     return np.array([np.argmax(score) for score in scores], dtype=np.int64)

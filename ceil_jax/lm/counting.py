@@ -43,7 +43,7 @@ class CountingLM:
         return np.zeros(len(prompts))
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
         options = [option for some in choices for option in some]
         self.tokens_read += int(self._count(prompts).sum() + (self._count(options) - 1).clip(0).sum())

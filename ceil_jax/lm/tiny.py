@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.lm.base import TokenScores, check_lengths
-from ceil_jax.lm.choosing import best_choices, by_prompt, flat_choices
+from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
 from ceil_jax.lm.stopping import check_sampling, cut, first_stop
 from ceil_jax.tasks.draws import text_rng
 
@@ -56,16 +56,19 @@ class TinyLM:
         return np.array([score[0] for score in scores], dtype=np.float64)
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        return [np.array([score for score, _ in row], np.float64) for row in self._choices(prompts, choices)]
+        flat = flat_choices(prompts, choices)
+        found = [self._scored(*choice) for choice in zip(*flat, strict=True)]
+        self.tokens_read += sum(len(_TOKEN.findall(prompt)) for prompt in prompts)
+        self.tokens_read += sum(length for _, length in found)
+        scores, lengths = [score for score, _ in found], [length for _, length in found]
+        return likelihoods(scores, lengths, choices, per_token)
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
-        found = self._choices(prompts, choices)
-        scores = [np.array([score for score, _ in row], np.float64) for row in found]
-        return best_choices(scores, [[length for _, length in row] for row in found] if per_token else None)
+        return best_choices(self.choice_log_likelihood(prompts, choices, per_token=per_token))
 
     def generate(
         self,
@@ -93,16 +96,6 @@ class TinyLM:
             self.tokens_read += len(tokens)
             scores.append(TokenScores(tokens, [_log_prob(tokens, place) for place in range(len(tokens))]))
         return scores
-
-    def _choices(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
-    ) -> list[list[tuple[float, int]]]:
-        """The log-likelihood and the number of tokens of each prompt's choices."""
-        flat = flat_choices(prompts, choices)
-        found = [self._scored(*choice) for choice in zip(*flat, strict=True)]
-        self.tokens_read += sum(len(_TOKEN.findall(prompt)) for prompt in prompts)
-        self.tokens_read += sum(length for _, length in found)
-        return by_prompt(found, choices)
 
     def _scored(self, row: int, prompt: str, continuation: str) -> tuple[float, int]:
         matches = list(_TOKEN.finditer(prompt + continuation))

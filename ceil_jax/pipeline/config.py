@@ -56,6 +56,9 @@ class RunConfig:
     """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets make the right answers
     of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on other queries, unless the
     bank has too few."""
+    ceil_map_trade_off: Annotated[float | Literal["tuned"] | None, Range(above=0)] = None
+    """λ of CEIL's MAP. By default it is the λ that CEIL was trained with, as in the paper, which has one; tuned:
+    chosen again, with CEIL's own encoder."""
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
     Training scores whole sets."""

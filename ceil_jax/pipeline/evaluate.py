@@ -72,7 +72,7 @@ def predict(
             )
         if queries[0].choices:
             options = [[builder.template.continuation(q, choice) for choice in q.choices] for q in asked]
-            best = lm.choose(prompts, options)
+            best = lm.choose(prompts, options, per_token=task.per_token)
             answers = [query.choices[int(i)] for query, i in zip(asked, best, strict=True)]
         else:
             answers = [text.strip() for text in lm.generate(prompts, task.max_new_tokens, task.stop)]

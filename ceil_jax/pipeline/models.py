@@ -150,6 +150,7 @@ class RunPrompts:
             "few_shot": list(self.task.few_shot),
             "lm": self.models.lm.name,
             "fit": self.fit,
+            **({"per_token": True} if self.task.per_token else {}),
         }
 
     @cached_property

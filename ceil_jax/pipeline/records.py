@@ -67,6 +67,8 @@ class Record:
     """The metric over all queries, in percent."""
     cost: Cost
     """All stages that the run needs, shared ones included."""
+    trade_off: float | None = None
+    """λ that the examples were chosen with; None for a method without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,7 @@ def record(
     preparing: Cost,
     answering: Cost,
     kept: str = "",
+    trade_off: float | None = None,
 ) -> str:
     """Write the record of an evaluation and return its name. Existing records are left unchanged.
 
@@ -131,6 +134,7 @@ def record(
         preparing: cost of all stages before any query is answered.
         answering: cost of answering.
         kept: a remark if training kept its starting weights; it is no part of the name.
+        trade_off: λ that the examples were chosen with, if any; no part of the name either.
     """
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     with store.stage("texts", about) as stage:
@@ -152,8 +156,9 @@ def record(
     }
     with store.stage("run", key) as stage:
         if stage.summary is None:
-            remark = {"kept": kept} if kept else {}
-            stage.finish({"preparing": _plain(preparing), "answering": _plain(answering), **remark})
+            remarks = {"kept": kept, "trade_off": trade_off}
+            remarks = {name: value for name, value in remarks.items() if value}
+            stage.finish({"preparing": _plain(preparing), "answering": _plain(answering), **remarks})
         return stage.name
 
 
@@ -250,4 +255,5 @@ def _read(root: Path, folder: Path) -> StoredRecord | None:
         preparing=preparing,
         answering=answering,
         kept=cost.get("kept", ""),
+        trade_off=cost.get("trade_off"),
     )

@@ -8,8 +8,9 @@
 95 % bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
 ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
 trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
-`fit`, `order`) are written out. `texts` is the hash of queries and bank. `statistics` holds what the metric is
-computed from, one or several numbers per query, so that differences can be paired and averaged over tasks.
+`fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `texts` is the hash of queries
+and bank. `statistics` holds what the metric is computed from, one or several numbers per query, so that differences
+can be paired and averaged over tasks.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class PublishedRecord(Record):
             "n": self.queries,
             "metric": self.metric,
             **{name: getattr(self, name) for name in ("value", "low", "high")},
+            **({"trade_off": self.trade_off} if self.trade_off else {}),
             "tokens": self.cost.tokens,
             "seconds": self.cost.seconds,
             "device": self.device,
@@ -100,6 +102,7 @@ class PublishedRecord(Record):
             config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line},
             texts=f"texts-{line['texts']}" if "texts" in line else "",
             queries=line["n"],
+            trade_off=line.get("trade_off"),
             cost=Cost(line["seconds"], line["tokens"]),
             trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
             statistics=_unpacked(line["statistics"]) if "statistics" in line else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -110,12 +110,15 @@ class Run:
         return self.views.context if method.encoder in TRAINED else self.views.bank
 
     def trade_off_of(self, method: Method) -> float:
-        """Return λ of a method: its retriever's own, the configured one, or the one tuned for its encoder."""
+        """Return λ of a method: its retriever's own, the one that CEIL was trained with, the configured one, or the
+        one tuned for its encoder."""
         if isinstance(method.needs.trade_off, float):
             return method.needs.trade_off
-        given = self.config.ceil.trade_off if method.encoder == "ceil" else self.config.trade_off
+        given: float | Literal["tuned"] = self.config.trade_off
+        if method.encoder == "ceil":
+            given = self.config.ceil_map_trade_off or self.trainer.ceil_config.trade_off
         if given != "tuned":
-            return given
+            return float(given)
         assert method.encoder is not None
         return self.tuned_trade_off(method.encoder)
 
@@ -195,6 +198,7 @@ class Run:
             preparing=Cost(sum(cost.seconds for cost in before), sum(cost.tokens for cost in before)),
             answering=answering,
             kept=self.kept(name),
+            trade_off=self.trade_off_of(METHODS[name]) if METHODS[name].needs.trade_off else None,
         )
         return evaluation._replace(run=run)
 

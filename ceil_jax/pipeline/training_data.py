@@ -188,6 +188,7 @@ class TaskSupervision:
                 fit=self.prompts.fit,
                 what=f"scoring {what}",
                 shard=shard,
+                per_token=self.task.per_token,
                 engine=self._engine(queries, proposal, builder),
             )
             self.costs[f"scoring {what}"] = Cost(rows.seconds, rows.tokens)
@@ -219,6 +220,7 @@ class TaskSupervision:
             builder.reserve,
             task.few_shot,
             self.prompts.fit,
+            task.per_token,
         )
         return actor_pool(job, config.actors)
 

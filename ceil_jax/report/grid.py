@@ -53,6 +53,8 @@ class Cell(NamedTuple):
             # neither the method nor CEIL's training tunes λ or takes a shortlist
             config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
         needed = (source, config.ceil.initial if source == "ceil" else None)
+        if source != "ceil":
+            config = replace(config, ceil_map_trade_off=None)
         default = RunConfig()
         config = replace(config, **{name: getattr(default, name) for name in TRAINED if name not in needed})
         if not self.trains:

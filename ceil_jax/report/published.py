@@ -42,6 +42,7 @@ def records_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Ite
                 **{name: getattr(found, name) for name in ("queries", "bank", "texts")},
                 lm=one.lm,
                 value=round(100 * evaluation.value, 3),
+                trade_off=found.trade_off,
                 cost=Cost(round(found.cost.seconds, 1), found.cost.tokens),
                 experiment=experiment,
                 row=one.entry.row,

@@ -183,6 +183,9 @@ class Task:
     """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it: sql or cogs."""
     available: int = 0
     """How many queries there are, some of which are in `validation`; 0 where nobody counted."""
+    per_token: bool = False
+    """For tasks with choices: compare the mean log-probability of a choice's tokens, not their sum, because the
+    choices differ in length (Brown et al. 2020)."""
 
     @property
     def asked(self) -> str:

@@ -61,6 +61,7 @@ def load_task(
         validation=draw(queries, limit, seed),
         template=spec.template,
         metric=spec.metric,
+        per_token=spec.per_token,
         max_new_tokens=spec.max_new_tokens,
         stop=spec.stop,
         few_shot=few_shot,

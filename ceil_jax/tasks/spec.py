@@ -78,6 +78,8 @@ class TaskSpec:
     """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
     choices: tuple[str, ...] = ()
     """The verbalised labels in label order, where every example has the same."""
+    per_token: bool = False
+    """As in `Task`."""
     max_new_tokens: int = 128
     stop: tuple[str, ...] = ("\n",)
     more_metrics: tuple[str, ...] = ()

@@ -32,11 +32,12 @@ class ScoringJob:
     reserve: int
     few_shot: Sequence[Example]
     fit: Fit
+    per_token: bool = False
 
     def line(self, lm: LanguageModel, start: int, stop: int) -> Chunk:
         """Score a chunk and return its line for the journal."""
         builder = PromptBuilder(lm, self.template, self.reserve, self.few_shot)
-        work = set_scorer(self.queries, self.bank, self.candidates, lm, builder, self.fit)
+        work = set_scorer(self.queries, self.bank, self.candidates, lm, builder, self.fit, self.per_token)
         return timed_chunk(work, start, stop, lambda: lm.tokens_read)
 
 

@@ -40,13 +40,14 @@ def score_sets(
     fit: Fit,
     what: str,
     shard: Shard | None = None,
+    per_token: bool = False,
     engine: Engine | None = None,
 ) -> Rows:
     """Score every candidate set with the LM and keep the scores in the stage's journal.
 
     `set_scorer` describes a row, and `Stage.rows` describes `shard` and `engine`.
     """
-    work = set_scorer(queries, bank, candidates, lm, builder, fit)
+    work = set_scorer(queries, bank, candidates, lm, builder, fit, per_token)
     chunk = max(1, _CHUNK_PROMPTS // candidates.subsets.shape[1])
     return stage.rows(
         len(queries), work, chunk=chunk, what=what, cost=lambda: lm.tokens_read, shard=shard, engine=engine
@@ -60,12 +61,13 @@ def set_scorer(
     lm: LanguageModel,
     builder: PromptBuilder,
     fit: Fit,
+    per_token: bool = False,
 ) -> Callable[[int, int], list[Any]]:
     """Return a function (start, stop) → the LM's scores of those queries' sets.
 
     Each query's row is `{"log_prob": [M]}`: Σ log P of the answer's tokens given the set and the query, in nats. On
     tasks with choices it also has `{"choice": [M]}`: log P of the answer less the log of all choices' summed
-    probability.
+    probability. With `per_token`, every log P of a choice is divided by its number of tokens, as when it is chosen.
     """
     sets_each = candidates.subsets.shape[1]
 
@@ -77,7 +79,7 @@ def set_scorer(
         ]
         asked = [query for query in queries[start:stop] for _ in range(sets_each)]
         if queries[0].choices:
-            columns = _score_choices(lm, prompts, asked, builder)
+            columns = _score_choices(lm, prompts, asked, builder, per_token)
         else:
             answers = [builder.template.continuation(query, query.output) for query in asked]
             columns = {"log_prob": lm.log_likelihood(prompts, answers)}
@@ -107,10 +109,10 @@ def _prompt(
 
 
 def _score_choices(
-    lm: LanguageModel, prompts: list[str], queries: list[Example], builder: PromptBuilder
+    lm: LanguageModel, prompts: list[str], queries: list[Example], builder: PromptBuilder, per_token: bool
 ) -> dict[str, np.ndarray]:
     options = [[builder.template.continuation(query, c) for c in query.choices] for query in queries]
-    log_probs = lm.choice_log_likelihood(prompts, options)
+    log_probs = lm.choice_log_likelihood(prompts, options, per_token=per_token)
     gold = np.array(
         [row[query.choices.index(query.output)] for row, query in zip(log_probs, queries, strict=True)]
     )

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.choosing import best_choices, by_prompt, flat_choices
+from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
 
 
 def test_choices_are_flattened_and_grouped_again():
     choices = [["a", "b"], ["c"]]
     flat = flat_choices(["x", "y"], choices)
     assert flat == ([0, 0, 1], ["x", "x", "y"], ["a", "b", "c"])
-    assert by_prompt([1, 2, 3], choices) == [[1, 2], [3]]
+    found = likelihoods([1.0, 2.0, 3.0], [1, 1, 1], choices, per_token=False)
+    assert [row.tolist() for row in found] == [[1, 2], [3]]
 
 
 @pytest.mark.parametrize("choices", [[["a"], []], [["a"], "ab"]])
@@ -27,5 +28,5 @@ def test_the_most_likely_choice_wins_and_the_first_of_equals():
 
 def test_per_token_compares_means_and_an_empty_choice_counts_as_one_token():
     #                                  -3/3 = -1, -2/1, -1.5/1
-    assert best_choices([np.array([-3.0, -2.0, -1.5])], [[3, 1, 0]]).tolist() == [0]
-    assert best_choices([np.array([-3.0, -2.0, 0.0])], [[3, 1, 0]]).tolist() == [2]
+    [means] = likelihoods([-3.0, -2.0, -1.5], [3, 1, 0], [["a", "b", "c"]], per_token=True)
+    assert means.tolist() == [-1, -2, -1.5]

@@ -11,6 +11,7 @@ from films import SMALL, TASK, film
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.records import read_record
 from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
@@ -39,6 +40,18 @@ def test_every_method_answers_every_query(finished):
         assert [row["id"] for row in result.rows] == [example.id for example in TASK.validation]
         assert all(len(row["examples"]) == 3 for row in result.rows)
         assert result.value == np.mean([row["prediction"] == row["gold"] for row in result.rows])
+
+
+def test_choices_are_compared_per_token_where_the_task_says_so(tmp_path, monkeypatch):
+    # the long choice stands in every prompt, so that each of its words is likely; the product of all is not
+    choices = ("bad", " ".join(f"w{i}" for i in range(60)))
+    bank = [replace(x, output=choices[1], choices=choices) for x in TASK.train]
+    queries = [replace(x, output=choices[1], choices=choices) for x in TASK.validation[:4]]
+    task = replace(TASK, train=bank, validation=queries)
+    config = replace(SMALL, out=tmp_path)
+    for per_token in (False, True):
+        run = open_run(config, replace(task, per_token=per_token))
+        assert run.evaluate("random").value == per_token
 
 
 def test_prompts_end_with_the_most_relevant(finished):
@@ -290,6 +303,26 @@ def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypat
     whole = run_of(tmp_path, fit="greedy", trade_off="tuned")
     whole.tuned_trade_off("base")
     assert (scored[1][1].subsets >= 0).all()
+
+
+def test_ceil_has_one_trade_off_which_records_hold(tmp_path):
+    # λ of every encoder as if it had been tuned
+    tuned = {"base": 0.005, "epr": 0.01, "ceil": 0.1}
+    config = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off="tuned"))
+
+    def run(**changes):
+        opened = open_run(replace(config, **changes), TASK)
+        opened.training_data.trade_off = lambda source, _: tuned[source]
+        return opened
+
+    def found(opened, method):
+        return read_record(tmp_path, opened.evaluate(method).run).trade_off
+
+    assert [found(run(), method) for method in ("dpp", "epr_map", "ceil")] == [0.005, 0.01, 0.01]
+    assert run().trainer.ceil_config.trade_off == 0.01
+    assert found(run(), "epr") is None and found(run(), "ceil_topk") is None
+    asked = [found(run(ceil_map_trade_off=value), "ceil") for value in ("tuned", 0.02)]
+    assert asked == [0.1, 0.02]
 
 
 def test_sizes_that_do_not_fit(tmp_path):

@@ -90,9 +90,9 @@ def test_the_ceiling_and_the_prompts_are_those_of_the_run(tmp_path, monkeypatch)
         answered.extend(prompts)
         return choose(self, prompts, choices, **how)
 
-    def scoring(self, prompts, choices):
+    def scoring(self, prompts, choices, **how):
         scored.extend(prompts)
-        return score(self, prompts, choices)
+        return score(self, prompts, choices, **how)
 
     monkeypatch.setattr(TinyLM, "choose", choosing)
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", scoring)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -176,11 +178,13 @@ def test_the_trade_off_is_that_with_the_most_probable_answers():
     assert best_trade_off(scores[:, 1:], (0.01, 0.1)) == 0.01
 
 
-def score(tmp_path, queries, bank, candidates):
+def score(tmp_path, queries, bank, candidates, **how):
     lm = TinyLM()
     builder = PromptBuilder(lm, TEMPLATE, reserve=8)
-    with Store(tmp_path).stage("scores", {"n": len(queries)}) as stage:
-        return lm, score_sets(stage, queries, bank, candidates, lm, builder, fit="greedy", what="scoring")
+    with Store(tmp_path).stage("scores", {"n": len(queries), **how}) as stage:
+        return lm, score_sets(
+            stage, queries, bank, candidates, lm, builder, fit="greedy", what="scoring", **how
+        )
 
 
 def test_scores_are_the_log_likelihoods_of_the_prompts(tmp_path):
@@ -206,6 +210,19 @@ def test_an_example_with_the_answer_scores_higher_than_one_without(tmp_path):
         same = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output == query.output]
         other = [v for v, i in zip(row["choice"], shortlist, strict=True) if BANK[i].output != query.output]
         assert min(same) > max(other)
+
+
+def test_choices_of_different_lengths_are_scored_per_token(tmp_path):
+    choices = ("bad", "good in its own way")
+    bank = [replace(example, output=choices[i % 2], choices=choices) for i, example in enumerate(BANK)]
+    candidates = epr_candidates(bank[1:2], bank, 4)
+    [_, [total]], [_, [mean]] = (
+        score(tmp_path, bank[1:2], bank, candidates, per_token=per_token) for per_token in (False, True)
+    )
+    assert mean["log_prob"] == pytest.approx([value / 5 for value in total["log_prob"]], abs=1e-5)
+    # log P of the other choice, of one token, is what the sum's share leaves
+    other = np.log(np.exp(np.subtract(total["log_prob"], total["choice"])) - np.exp(total["log_prob"]))
+    assert mean["choice"] == pytest.approx(mean["log_prob"] - np.logaddexp(mean["log_prob"], other), abs=1e-3)
 
 
 def test_free_answers_have_no_choice_column(tmp_path):

@@ -38,12 +38,12 @@ class Mortal(TinyLM):
         super().__init__()
         self.killed, self.calls = killed, 0
 
-    def choice_log_likelihood(self, prompts, choices):
+    def choice_log_likelihood(self, prompts, choices, **how):
         self.calls += 1
         if self.calls == 2 and not self.killed.exists():
             self.killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().choice_log_likelihood(prompts, choices)
+        return super().choice_log_likelihood(prompts, choices, **how)
 
 
 def scored(folder, engine=None):

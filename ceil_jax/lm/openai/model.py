@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import TokenScores
-from ceil_jax.lm.choosing import best_choices, by_prompt, flat_choices
+from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
 from ceil_jax.lm.openai.answers import echoed_scores, find_model, in_order
@@ -71,17 +71,16 @@ class EndpointLM:
         return np.array([sum(score) for score in scores], dtype=np.float64)
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        found = self._choices(prompts, choices)
-        return [np.array([sum(option) for option in row]) for row in found]
+        flat = flat_choices(prompts, choices)
+        found = self._scores(list(zip(flat.prompts, flat.texts, strict=True)))
+        return likelihoods([sum(option) for option in found], list(map(len, found)), choices, per_token)
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
-        found = self._choices(prompts, choices)
-        scores = [np.array([sum(option) for option in row]) for row in found]
-        return best_choices(scores, [[len(option) for option in row] for row in found] if per_token else None)
+        return best_choices(self.choice_log_likelihood(prompts, choices, per_token=per_token))
 
     def generate(
         self,
@@ -107,11 +106,6 @@ class EndpointLM:
             answers = self._completions(prompts, body, "generating")
             written = [self._text(choice) for choice in answers]
         return [cut(text, stop) for text in written]
-
-    def _choices(self, prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> list[list[list[float]]]:
-        """The log-probabilities of the tokens of each prompt's choices."""
-        flat = flat_choices(prompts, choices)
-        return by_prompt(self._scores(list(zip(flat.prompts, flat.texts, strict=True))), choices)
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """The log-probabilities of the continuation's tokens, for each prompt and continuation."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import TokenScores, check_lengths
-from ceil_jax.lm.choosing import best_choices, by_prompt, flat_choices
+from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
 from ceil_jax.lm.stopping import check_sampling
 from ceil_jax.lm.tokens import PairTokenizer, PairTokens
 from ceil_jax.lm.torch import tree_attention
@@ -63,18 +63,17 @@ class TorchLM:
         return self._scores(pairs)
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        return self._by_prompt(self._scores(self._choices(prompts, choices)), choices)
+        flat = flat_choices(prompts, choices)
+        pairs = self._pairs.pairs(flat.prompts, flat.texts)
+        check_lengths(self, [len(pair.ids) for pair in pairs], flat.rows)
+        return likelihoods(self._scores(pairs), [pair.scored for pair in pairs], choices, per_token)
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
-        pairs = self._choices(prompts, choices)
-        scores = self._by_prompt(self._scores(pairs), choices)
-        return best_choices(
-            scores, by_prompt([pair.scored for pair in pairs], choices) if per_token else None
-        )
+        return best_choices(self.choice_log_likelihood(prompts, choices, per_token=per_token))
 
     def generate(
         self,
@@ -131,16 +130,6 @@ class TorchLM:
         # a tokenizer that puts a start-of-text itself would put a second one
         opened = self._tokenizer.bos_token if self._tokenizer("").input_ids else ""
         return text.removeprefix(opened)
-
-    def _choices(self, prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> list[PairTokens]:
-        """Each choice, tokenized with its prompt."""
-        flat = flat_choices(prompts, choices)
-        pairs = self._pairs.pairs(flat.prompts, flat.texts)
-        check_lengths(self, [len(pair.ids) for pair in pairs], flat.rows)
-        return pairs
-
-    def _by_prompt(self, scores: np.ndarray, choices: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        return [np.array(row) for row in by_prompt(scores, choices)]
 
     def _scores(self, rows: Sequence[PairTokens]) -> np.ndarray:
         scores, read = self._reader.scores(rows)
