@@ -18,6 +18,7 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.table import Number, Table
+from ceil_jax.training.candidates import log_probs
 from ceil_jax.training.scoring import top_subset_mrr
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
@@ -46,7 +47,7 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
         training = grid.run_of(cell.config)
-        scores = training.training_data.signal(training.trainer.ceil_scores.rows)
+        scores = log_probs(training.trainer.ceil_scores.rows)
         queries, count = scores.shape
         rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])

@@ -1,4 +1,4 @@
-"""Scoring subsets with the LM: 50 subsets of 16 examples for an instance, drawn uniformly and as a tree.
+"""Scoring subsets with the LM: 50 subsets of 16 examples for an instance, drawn uniformly.
 
 The peer is the released scorer's way. `tokens` counts what stands in the prompts, so that tokens/s is the
 effective rate, what is shared included; `FLOP` counts what was read.
@@ -14,10 +14,9 @@ import numpy as np
 from benchmarks import lm_workloads
 from benchmarks.harness import OURS, Case, Settings
 from ceil_jax.lm.torch.prefix_tree import Trie
-from ceil_jax.training.samplers import tree_sets, uniform_sets
+from ceil_jax.training.samplers import uniform_sets
 
 SUBSETS, SIZE, SHORTLIST = 50, 16, 100
-SAMPLERS = {"random": uniform_sets, "tree": tree_sets}
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -26,27 +25,26 @@ def cases(settings: Settings) -> Iterator[Case]:
         ours, peer = lm_workloads.pair(dtype, settings)
         task, builder = lm_workloads.reviews(ours)
         query = task.validation[0]
-        for name, propose in SAMPLERS.items():
-            shortlist = np.arange(SHORTLIST, dtype=np.int32)[None]
-            [subsets] = propose([query], shortlist, count, size, 0).subsets
-            prompts = [
-                builder.build(query, [task.train[i] for i in subset], [-int(i) for i in subset]).text
-                for subset in subsets
-            ]
-            answers = [task.template.continuation(query, query.output)] * count
-            # the last token of an answer is scored and not read
-            read = len(Trie([row.ids[:-1] for row in peer.tokens.pairs(prompts, answers)]))
-            yield Case(
-                f"{count} subsets of {size}, {name}, {dtype}",
-                {
-                    OURS: partial(ours.log_likelihood, prompts, answers),
-                    "padded, all logits": partial(peer.log_likelihood, prompts, answers),
-                },
-                partial(lm_workloads.same_scores, dtype),
-                at_least={"padded, all logits": 2.0},
-                work={
-                    "tokens": float(ours.count_tokens(prompts).sum()),
-                    "tokens read": read,
-                    "FLOP": lm_workloads.operations(peer, read),
-                },
-            )
+        shortlist = np.arange(SHORTLIST, dtype=np.int32)[None]
+        [subsets] = uniform_sets([query], shortlist, count, size, 0).subsets
+        prompts = [
+            builder.build(query, [task.train[i] for i in subset], [-int(i) for i in subset]).text
+            for subset in subsets
+        ]
+        answers = [task.template.continuation(query, query.output)] * count
+        # the last token of an answer is scored and not read
+        read = len(Trie([row.ids[:-1] for row in peer.tokens.pairs(prompts, answers)]))
+        yield Case(
+            f"{count} subsets of {size}, {dtype}",
+            {
+                OURS: partial(ours.log_likelihood, prompts, answers),
+                "padded, all logits": partial(peer.log_likelihood, prompts, answers),
+            },
+            partial(lm_workloads.same_scores, dtype),
+            at_least={"padded, all logits": 2.0},
+            work={
+                "tokens": float(ours.count_tokens(prompts).sum()),
+                "tokens read": read,
+                "FLOP": lm_workloads.operations(peer, read),
+            },
+        )

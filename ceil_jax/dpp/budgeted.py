@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.dpp.greedy import (
-    CLOSED_BELOW,
     Limit,
     MapResult,
     Problem,
@@ -37,10 +36,6 @@ from ceil_jax.dpp.lifting import lifted_in_chunks
 SAME = 1e-5
 """Relative difference below which two log dets are equal but for rounding. Both passes often find one set, whose
 order is then the one by gain."""
-
-NEXT_TO_NOTHING = 0.01
-"""Least worth of an item, in nats: more than the rounding error of a gain, and less than any difference of gains that
-matters. At 0, a query whose items are all equally relevant would select nothing."""
 
 Costs = Int[Array, " n"] | Float[Array, " n"]
 Budget = int | float | Int[Array, ""] | Float[Array, ""]
@@ -87,8 +82,8 @@ def budgeted_map_from_features(
     """`budgeted_map(conditional_kernel(relevance, similarity_from_features(features, kind), trade_off), …)`.
 
     Without a budget, the zero of relevance does not matter to sets of one size. Here it decides what one more item is
-    worth: with the maximum subtracted, as `kernel.relevance` does, no gain is positive and the set is empty.
-    `map_within_budget` chooses a zero.
+    worth: with the maximum subtracted, as `kernel.relevance` does, no gain is positive and the set is empty. Add a
+    constant to relevance first.
 
     Args:
         features: [n, d], one vector for each item.
@@ -113,48 +108,6 @@ def budgeted_map_from_features(
         return _better(problem, costs, budget, k, valid)
 
     return choose(features, relevance, costs, budget, trade_off, valid)
-
-
-def map_within_budget(
-    features: Float[Array, "n d"],
-    relevance: Float[Array, " n"],
-    costs: Costs,
-    budget: Budget,
-    k: int,
-    trade_off: Scalar,
-    valid: Bool[Array, " n"] | None = None,
-) -> MapResult:
-    """MAP's set of k items, as far as a budget allows: `budgeted_map_from_features` with a zero of relevance from
-    MAP.
-
-    The zero is placed where the item that MAP's set of k leaves out, its (k + 1)-th, is worth next to nothing: an
-    item is worth its gain less that item's gain. If MAP finds at most k items, everything it finds is worth
-    something: an item is worth (r_i − min_j r_j) / λ + log (d_i² / ε), with ε of `greedy.py`. So k decides which
-    items are worth too little to be chosen for being short, whatever λ is. A budget that takes all of MAP's set
-    returns that set, or a better one.
-
-    Args:
-        features: [n, d], one vector for each item.
-        relevance: r, [n], as `kernel.relevance` returns it.
-        costs: [n], positive for valid items.
-        budget: greatest total cost, in the unit of the costs.
-        k: greatest number of items.
-        trade_off: λ, above 0.
-        valid: bool [n], the items that may be chosen; all by default.
-
-    Returns:
-        `MapResult` of [k] items and gains. The gains are on the scale of `greedy_map_from_features`.
-    """
-    # three passes of k steps each read rows of S
-    problem = from_features(features, relevance, 3 * k, trade_off, "shifted")
-    left_out = greedy(problem, k + 1, valid).gains[k]
-    epsilon = CLOSED_BELOW * jnp.finfo(relevance.dtype).eps
-    counted = problem.log_quality if valid is None else jnp.where(valid, problem.log_quality, 0)
-    least = counted.min() + jnp.log(epsilon)
-    zero = jnp.where(jnp.isfinite(left_out), left_out - NEXT_TO_NOTHING, least)
-    shifted = problem._replace(log_quality=problem.log_quality - zero)
-    chosen, gains = _better(shifted, costs, budget, k, valid)
-    return MapResult(chosen, gains + zero)
 
 
 def _better(

@@ -6,10 +6,9 @@ order (`prompt_order`) and how much fits (`context_budget`, `PromptBuilder`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -17,10 +16,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.tasks.example import Example, Template
 
-Fit = Literal["greedy", "similarity", "budget"]
+Fit = Literal["greedy", "similarity"]
 """Which examples to drop when not all fit; see `PromptBuilder.kept`."""
-Order = Literal["similarity", "greedy"]
-"""Which example stands next to the query: the most similar one, or the one that was chosen first."""
 
 
 def examples_text(template: Template, examples: Sequence[Example]) -> str:
@@ -45,32 +42,22 @@ def most_relevant_first(relevance: Sequence[float]) -> list[int]:
     return sorted(range(len(relevance)), key=lambda i: (-relevance[i], i))
 
 
-def prompt_order(relevance: Sequence[float], order: Order = "similarity") -> list[int]:
-    """Return the positions of chosen examples in the order in which they stand in a prompt, nearest last.
+def prompt_order(relevance: Sequence[float]) -> list[int]:
+    """Return the positions of chosen examples in the order in which they stand in a prompt.
+
+    The most relevant example stands last, next to the query (CEIL, section 4.3; Skill-KNN, section 3); of equally
+    relevant ones, the first chosen is nearer.
 
     Args:
         relevance: float [k], the relevance of each to the query, in the order in which they were chosen.
-        order: "similarity", as in the papers: the most relevant example stands next to the query and the least
-            relevant first; of equally relevant ones, the first chosen is nearer. "greedy": the first chosen
-            stands next to the query and the last chosen first.
     """
-    nearest_first = most_relevant_first(relevance) if order == "similarity" else list(range(len(relevance)))
-    return nearest_first[::-1]
+    return most_relevant_first(relevance)[::-1]
 
 
 def context_budget(lm: LanguageModel, reserve: int) -> int:
     """Return how many tokens a prompt may have when `reserve` tokens are kept free for the answer."""
     # one token for the start-of-text that some tokenizers add
     return lm.context_length - reserve - 1
-
-
-class Room(NamedTuple):
-    """The tokens that each query's prompt has for examples, for methods that choose under a budget."""
-
-    left: Mapping[str, int]
-    """Query id → tokens left for examples beside the query."""
-    costs: Callable[[np.ndarray], np.ndarray]
-    """Bank positions of any shape → tokens of each example as it stands in a prompt, separator included."""
 
 
 @dataclass(frozen=True)
@@ -141,15 +128,13 @@ class PromptBuilder:
             )
         return self.budget - length
 
-    def room(self, queries: Sequence[Example], bank: Sequence[Example]) -> Room:
-        """Return the remaining budget of each query's prompt and the cost of each example of the bank.
+    def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
+        """Return the tokens of each example as it stands in a prompt, separator included.
 
-        Raises:
-            UserError: as `remaining`.
+        Args:
+            bank: the examples.
+            positions: int, of any shape: which of them.
         """
-        return Room({query.id: self.remaining(query) for query in queries}, partial(self._costs, bank))
-
-    def _costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
         asked, place = np.unique(positions, return_inverse=True)
         pieces = [self._piece(bank[i]) for i in asked]
         new = list({piece: None for piece in pieces if piece not in self._lengths})
@@ -171,7 +156,6 @@ class PromptBuilder:
         chosen: Sequence[Example],
         relevance: Sequence[float],
         fit: Fit = "greedy",
-        order: Order = "similarity",
     ) -> Prompt:
         """Return the prompt with those of the chosen examples that fit.
 
@@ -180,12 +164,11 @@ class PromptBuilder:
             chosen: the examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
             fit: which examples to drop when not all fit; see `kept`.
-            order: which example stands next to the query; see `prompt_order`.
 
         Raises:
             UserError: as `remaining`.
         """
-        places = prompt_order(relevance, order)
+        places = prompt_order(relevance)
         kept = self.kept(query, chosen, relevance, fit)
         while True:
             shown = tuple(i for i in places if i in kept)
@@ -199,9 +182,8 @@ class PromptBuilder:
     ) -> list[int]:
         """Return the positions of the chosen examples that fit, in the order in which they were taken.
 
-        "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size; so does
-        "budget", whose sets were chosen to fit. "similarity" keeps the most similar ones up to the first that
-        does not fit, as the released CEIL code does.
+        "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size. "similarity"
+        keeps the most similar ones up to the first that does not fit, as the released CEIL code does.
 
         Args:
             query: as `build`, like the others.

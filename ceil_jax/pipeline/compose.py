@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 
-import numpy as np
-
 from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
@@ -19,7 +17,7 @@ from ceil_jax.pipeline.trained import Learn, Trainer, learn_on_disk
 from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.retrieval.registry import Embed
 from ceil_jax.skills.rewriter import Rewriter
-from ceil_jax.store.rows import Cost, Rows
+from ceil_jax.store.rows import Cost
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import ScoredSets, join_tasks
@@ -138,10 +136,6 @@ class JointSupervision:
         """Return the middle one of the tasks' λ."""
         given = sorted(float(trainer.ceil_config.trade_off) for trainer in self.trainers)
         return given[len(given) // 2]
-
-    def signal(self, rows: Rows) -> np.ndarray:
-        """Return the scores that training ranks by, float32 [Q, M]."""
-        return self.trainers[0].data.signal(rows)
 
     def _joined(self, parts: Sequence[ScoredSets]) -> ScoredSets:
         return join_tasks(parts, [len(trainer.data.context) for trainer in self.trainers])

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from ceil_jax.errors import Range, check_ranges
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.prompts import Fit
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 
@@ -62,15 +63,8 @@ class RunConfig:
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
     Training scores whole sets."""
-    fit: Literal["greedy", "similarity", "budget"] = "greedy"
-    """Which examples to drop when not all fit. greedy: the last of the greedy order; similarity: the least similar;
-    budget: none, because DPP-MAP chooses under each prompt's own budget (other methods drop as greedy does)."""
-    order: Literal["similarity", "greedy"] = "similarity"
-    """Which example stands next to the query: the most similar, as in the papers, or the first one chosen (greedy).
-    Training and the tuning of λ always use the order of similarity."""
-    signal: Literal["log_prob", "choice"] = "log_prob"
-    """The score that training ranks examples and sets by: log P(answer), or, on tasks with choices,
-    log P(answer) − log Σ P(choice), which decides an answer."""
+    fit: Fit = "greedy"
+    """Which examples to drop when not all fit: the last of the greedy order, or the least similar (similarity)."""
     text: Literal["input", "skill"] = "input"
     """The retrieval text, which encoders are also trained on: inputs as they are, or rewritten as skills."""
     context: Literal["input", "example"] = "input"

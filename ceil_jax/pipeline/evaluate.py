@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.prompts import Fit, Order, PromptBuilder
+from ceil_jax.lm.prompts import Fit, PromptBuilder
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, metric_interval
 from ceil_jax.retrieval.registry import Retrieved
@@ -51,7 +51,6 @@ def predict(
     builder: PromptBuilder,
     *,
     fit: Fit,
-    order: Order,
     what: str,
 ) -> Rows:
     """Return the LM's answer to every query, kept in the stage.
@@ -65,7 +64,7 @@ def predict(
         shown: list[list[Any]] = []
         for query, picks in zip(asked, retrieved[start:stop], strict=True):
             chosen = [bank[pick.position] for pick in picks]
-            prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit, order)
+            prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit)
             prompts.append(prompt.text)
             shown.append(
                 [[picks[i].id, round(picks[i].relevance, 6), round(picks[i].gain, 6)] for i in prompt.order]

@@ -15,7 +15,7 @@ from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.prompts import Fit, PromptBuilder, Room, answer_reserve
+from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.retrieval.registry import Embed
 from ceil_jax.store.hashing import digest
@@ -149,7 +149,7 @@ class RunPrompts:
             "template": self.task.template,
             "few_shot": list(self.task.few_shot),
             "lm": self.models.lm.name,
-            "fit": self.fit,
+            "fit": self.config.fit,
             **({"per_token": True} if self.task.per_token else {}),
         }
 
@@ -158,20 +158,11 @@ class RunPrompts:
         """The hash of the bank, for the keys of stages."""
         return digest(list(self.task.train))
 
-    @property
-    def fit(self) -> Fit:
-        """Which examples of a given set are dropped; sets chosen under a budget drop as the greedy order does."""
-        return "greedy" if self.config.fit == "budget" else self.config.fit
-
     def builder(self, queries: Sequence[Example], token_budget: int | None = None) -> PromptBuilder:
         """Return the builder of prompts for these queries, with at most `token_budget` tokens each."""
         lm, template = self.models.lm, self.task.template
         reserve = answer_reserve(lm, template, queries, self.task.max_new_tokens)
         return PromptBuilder(lm, template, reserve, self.task.few_shot, token_budget)
-
-    def room(self, queries: Sequence[Example]) -> Room:
-        """Return the token budgets of the prompts that these queries are answered with."""
-        return self.builder(queries, self.config.token_budget).room(queries, self.task.train)
 
     def limit(self, queries: Sequence[Example], shortlist: np.ndarray) -> PromptBudget | None:
         """Return the token budgets and the costs of the shortlists' examples; None where only the LM's context cuts.
@@ -180,8 +171,8 @@ class RunPrompts:
             queries: Q queries.
             shortlist: int32 [Q, n], bank positions.
         """
-        if self.config.fit != "budget" and self.config.token_budget is None:
+        if self.config.token_budget is None:
             return None
-        room = self.room(queries)
-        left = np.array([room.left[query.id] for query in queries])
-        return PromptBudget(self.config.fit, room.costs(shortlist), left)
+        builder = self.builder(queries, self.config.token_budget)
+        remaining = np.array([builder.remaining(query) for query in queries])
+        return PromptBudget(self.config.fit, builder.costs(self.task.train, shortlist), remaining)

@@ -36,7 +36,7 @@ FORMAT = 1
 """Version of stored records; a reader refuses any other."""
 
 _FIRST = """
-task limit bank_limit encoder lm dtype shots shortlist trade_off fit text context signal index engine actors seed
+task limit bank_limit encoder lm dtype shots shortlist trade_off fit text context index engine actors seed
 data_seed skills.lm skills.order skills.orders skills.demonstrations epr.batch_size epr.candidates epr.epochs
 epr.instances epr.learning_rate epr.positives epr.temperature ceil.batch_size ceil.epochs ceil.initial
 ceil.instances ceil.learning_rate ceil.loss ceil.reduction ceil.sampler ceil.shortlist ceil.size ceil.subsets

@@ -29,7 +29,6 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample, over_seeds
-from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.locking import held
 from ceil_jax.store.rows import Cost
@@ -40,8 +39,8 @@ IDENTITY = ("experiment", "row", "column", "config")
 
 _TEXTS = (*IDENTITY, "task", "method", "lm", "encoder", "metric", "device", "date")
 _NUMBERS = ("shots", "bank", "n", "value", "low", "high", "tokens", "seconds")
-_PROMPT = ("token_budget", "fit", "order")
-"""Settings of the prompt that a line names where they differ from their default."""
+_PROMPT = {"token_budget": None, "fit": "greedy", "order": "similarity"}
+"""Settings of the prompt that a line names where they differ from this; `order` is one of earlier runs only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,6 @@ class PublishedRecord(Record):
 
     def line(self) -> dict[str, Any]:
         """Return the record as the JSON object of its line."""
-        defaults = RunConfig()
         prompt = {name: self.config[name] for name in _PROMPT if name in self.config}
         kept = {} if self.statistics is None else {"statistics": _packed(self.statistics)}
         return {
@@ -74,7 +72,7 @@ class PublishedRecord(Record):
             "lm": self.lm,
             "encoder": self.config["encoder"],
             "shots": self.config["shots"],
-            **{name: value for name, value in prompt.items() if value != getattr(defaults, name)},
+            **{name: value for name, value in prompt.items() if value != _PROMPT[name]},
             "bank": self.bank,
             "seed": self.seed,
             "n": self.queries,

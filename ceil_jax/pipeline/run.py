@@ -95,7 +95,6 @@ class Run:
             "rewrite": partial(self.views.rewrite, orders=self.views.orders(name)),
             "sketch": SKETCHES.get(language),
             "describe": DESCRIPTIONS.get(language),
-            "room": self.prompts.room(queries) if config.fit == "budget" and needs.budget else None,
         }
         asked = self.views.seen(queries) if needs.text else queries
         began = time.perf_counter()
@@ -170,8 +169,7 @@ class Run:
                 self.task.train,
                 self.lm,
                 self.prompts.builder(queries, self.config.token_budget),
-                fit=self.prompts.fit,
-                order=self.config.order,
+                fit=self.config.fit,
                 what=what,
             )
             return rows, stage.name
@@ -227,7 +225,7 @@ class Run:
     ) -> dict[str, Any]:
         return {
             **self.prompts.key,
-            **beyond_default(self.config, "token_budget", "order"),
+            **beyond_default(self.config, "token_budget"),
             "queries": digest(list(queries)),
             "bank": self.prompts.bank_digest,
             "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),

@@ -24,7 +24,7 @@ from ceil_jax.store.rows import Cost, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
-from ceil_jax.training.candidates import ScoredSets, TrainingData
+from ceil_jax.training.candidates import ScoredSets, TrainingData, log_probs
 from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.loop import QUALITY, Trained, split_held_out
 
@@ -236,8 +236,8 @@ class Trainer:
     @cached_property
     def _epr(self) -> Encoders:
         scored = self.data.epr
-        scores = self.data.signal(scored.rows)
-        return self._of_singles("EPR", scored, scores, self.config.signal, self.config.epr)
+        scores = log_probs(scored.rows)
+        return self._of_singles("EPR", scored, scores, "log_prob", self.config.epr)
 
     def _of_singles(
         self,
@@ -274,12 +274,12 @@ class Trainer:
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.models.embed(encoder, [example.input for example in bank]))
-            scores = self.data.signal(scored.rows)
+            scores = log_probs(scored.rows)
             data = TrainingData(queries, bank, scored.candidates, scores, seen)
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
-        key = {**self._key(scored.stage, self.config.signal, encoder, config), "seen": seen}
+        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
         query, *context = self._learned("CEIL", key, parts, train, config, len(scored.instances))
         frozen = encoder if config.train_context == "frozen" else query

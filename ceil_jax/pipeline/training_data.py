@@ -9,7 +9,6 @@ from typing import Protocol
 
 import numpy as np
 
-from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.pipeline.config import RunConfig
@@ -51,9 +50,6 @@ class Supervision(Protocol):
 
     def trade_off(self, source: str, encoders: Callable[[], Encoders]) -> float:
         """The tuned λ of an encoder."""
-
-    def signal(self, rows: Rows) -> np.ndarray:
-        """The scores that training ranks by, float32 [Q, M]."""
 
 
 class TaskSupervision:
@@ -185,7 +181,7 @@ class TaskSupervision:
                 proposal,
                 self.models.lm,
                 builder,
-                fit=self.prompts.fit,
+                fit=self.config.fit,
                 what=f"scoring {what}",
                 shard=shard,
                 per_token=self.task.per_token,
@@ -219,7 +215,7 @@ class TaskSupervision:
             task.template,
             builder.reserve,
             task.few_shot,
-            self.prompts.fit,
+            self.config.fit,
             task.per_token,
         )
         return actor_pool(job, config.actors)
@@ -254,14 +250,3 @@ class TaskSupervision:
         chosen = best_trade_off(np.array([row.get("choice", row["log_prob"]) for row in rows]))
         log.info("%s: λ = %g of %s", source, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
         return chosen
-
-    def signal(self, rows: Rows) -> np.ndarray:
-        """Return the scores that training ranks by, float32 [Q, M].
-
-        Raises:
-            UserError: `--signal choice` on a task without choices.
-        """
-        signal = self.config.signal
-        if not all(signal in row for row in rows):
-            raise UserError(f"--signal {signal}: {self.task.name} has no choices; use log_prob")
-        return np.array([row[signal] for row in rows], np.float32)

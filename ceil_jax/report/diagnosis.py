@@ -19,7 +19,7 @@ from ceil_jax.pipeline.run import Run
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import CandidateSets, ScoredSets
+from ceil_jax.training.candidates import CandidateSets, ScoredSets, log_probs
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.loop import QUALITY
 from ceil_jax.training.losses import kendall_tau
@@ -32,7 +32,7 @@ ANSWERED = 100
 
 
 class Diagnosis(NamedTuple):
-    """The diagnosis of CEIL on one task and one LM. Scores are those that training ranks by (`--signal`), in nats."""
+    """The diagnosis of CEIL on one task and one LM. Scores are log P of the answer, in nats."""
 
     reordered: float
     """Kendall's τ between the scores of a query's sets and the scores of the same sets in random order.
@@ -67,16 +67,11 @@ def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
         methods: the methods whose prompts `predicts` compares, with topk, ceil_topk and ceil among them.
 
     Raises:
-        UserError: the run answers with other prompts than the LM scores: under a token budget, or in greedy order.
+        UserError: the run answers with other prompts than the LM scores, under a token budget.
     """
-    if pipeline.config.token_budget is not None or pipeline.config.order != "similarity":
-        raise UserError(
-            "the LM scores whole sets, the most similar example last: diagnose without --token-budget and --order"
-        )
-    scored, scores = (
-        pipeline.trainer.ceil_scores,
-        pipeline.training_data.signal(pipeline.trainer.ceil_scores.rows),
-    )
+    if pipeline.config.token_budget is not None:
+        raise UserError("the LM scores whole sets: diagnose without --token-budget")
+    scored, scores = pipeline.trainer.ceil_scores, log_probs(pipeline.trainer.ceil_scores.rows)
     some = range(min(AGAIN, len(scores)))
     again = _reordered(pipeline, scored.instances[: len(some)], scored.candidates)
     tau = [_tau(scores[i], again[i]) for i in some]
@@ -191,7 +186,7 @@ def _reordered(pipeline: Run, queries: Sequence[Example], proposal: CandidateSet
     rows, _ = pipeline.training_data.scores(
         queries, CandidateSets(shortlist, subsets), "subsets in another order"
     )
-    return pipeline.training_data.signal(rows)
+    return log_probs(rows)
 
 
 def _validation_scores(pipeline: Run, methods: Sequence[str]) -> np.ndarray:
@@ -207,7 +202,7 @@ def _validation_scores(pipeline: Run, methods: Sequence[str]) -> np.ndarray:
     rows, _ = pipeline.training_data.scores(
         queries, CandidateSets(shortlist, subsets), "the methods' prompts"
     )
-    return pipeline.training_data.signal(rows).T
+    return log_probs(rows).T
 
 
 def _metric_of_subsets(

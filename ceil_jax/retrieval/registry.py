@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ceil_jax.encoders.encoder import Encoder
-    from ceil_jax.lm.prompts import Room
     from ceil_jax.tasks.example import Example
 
 Embed = Callable[["Encoder", Sequence[str]], "np.ndarray"]
@@ -84,8 +83,6 @@ class Needs:
     """A description of outputs, which tasks in SQL and COGS have."""
     shortlist: bool = False
     """It chooses among the n nearest examples."""
-    budget: bool = False
-    """It can choose under the token budget of each query's prompt."""
     text: bool = True
     """It compares inputs, so that --text says whether it sees them as they are or rewritten as skills."""
     ends_in_map: bool = False
@@ -106,7 +103,6 @@ class Given:
     sketch: Sketch | None
     describe: Describe | None
     index: str
-    room: Room | None
 
     def embed_items(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the bank's texts, float32 [N, D]."""
@@ -186,7 +182,6 @@ def build_retriever(
     sketch: Sketch | None = None,
     describe: Describe | None = None,
     index: str = "exact",
-    room: Room | None = None,
 ) -> Retriever:
     """Build a retriever over a bank.
 
@@ -205,8 +200,6 @@ def build_retriever(
         sketch: the sketch of an output, for target_sketch.
         describe: the skill that an output shows, for target_skill.
         index: "exact" or "approximate", how the nearest vectors are found.
-        room: the token budget of each query's prompt and the costs of the bank's examples. With it, dpp chooses the
-            set of greatest log det that fits (`ceil_jax.dpp.budgeted`).
 
     Returns:
         The retriever.
@@ -248,6 +241,5 @@ def build_retriever(
         sketch=sketch,
         describe=describe,
         index=index,
-        room=room,
     )
     return build(bank, given)

@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.embedded_bank import EmbeddedBank, View
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved
-from ceil_jax.retrieval.shortlists import budgeted_map_shortlists, greedy_map_shortlists, mmr_shortlists
+from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
@@ -110,20 +110,25 @@ class GreedyRetriever:
 
     Args:
         name: its name in messages.
-        choose: (queries, their vectors, the items' vectors, shortlists, k) → chosen positions and gains.
+        choose: see `Choose`.
         bank: the examples to choose from.
-        given: encoders, index and n.
+        given: encoders, index, n and λ.
     """
 
     def __init__(self, name: str, choose: Choose, bank: Sequence[Example], given: Given) -> None:
-        self.name, self.choose, self.shortlist = name, choose, given.shortlist
+        self.name, self.choose, self.shortlist, self.trade_off = (
+            name,
+            choose,
+            given.shortlist,
+            given.trade_off,
+        )
         self.vectors = embedded_bank(name, bank, given, INPUTS)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         bank, items = self.vectors.bank, self.vectors.items
         check_size(bank, k)
         _, shortlists, vectors = self.vectors.nearest(queries, max(self.shortlist, k))
-        chosen, gains = self.choose(queries, vectors, items, shortlists, k)
+        chosen, gains = self.choose(vectors, items, shortlists, k, self.trade_off)
         return [
             [
                 Retrieved(bank[p].id, int(p), float(similarity(vector @ items[p])), float(gain))
@@ -134,33 +139,18 @@ class GreedyRetriever:
         ]
 
 
-Choose = Callable[[Sequence[Example], np.ndarray, np.ndarray, np.ndarray, int], MapResult]
+Choose = Callable[[np.ndarray, np.ndarray, np.ndarray, int, float], MapResult]
+"""(Vectors of queries, of the bank, shortlists, k, λ) → the choice for each query."""
 
 
 def build_dpp(bank: Sequence[Example], given: Given) -> GreedyRetriever:
-    """Build DPP-MAP; with a token budget (`given.room`), MAP under the budget of each query's prompt."""
-
-    def choose(
-        queries: Sequence[Example], vectors: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int
-    ) -> MapResult:
-        room, trade_off = given.room, given.trade_off
-        if room is None:
-            return greedy_map_shortlists(vectors, items, shortlists, k, trade_off)
-        left = np.array([room.left[query.id] for query in queries])
-        return budgeted_map_shortlists(vectors, items, shortlists, room.costs(shortlists), left, k, trade_off)
-
-    return GreedyRetriever("dpp", choose, bank, given)
+    """Build DPP-MAP: greedy MAP of the conditional kernel over each query's shortlist (CEIL, section 3.4)."""
+    return GreedyRetriever("dpp", greedy_map_shortlists, bank, given)
 
 
 def build_mmr(bank: Sequence[Example], given: Given) -> GreedyRetriever:
     """Build maximal marginal relevance."""
-
-    def choose(
-        _: Sequence[Example], vectors: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int
-    ) -> MapResult:
-        return mmr_shortlists(vectors, items, shortlists, k, given.trade_off)
-
-    return GreedyRetriever("mmr", choose, bank, given)
+    return GreedyRetriever("mmr", mmr_shortlists, bank, given)
 
 
 RETRIEVERS = {
@@ -170,7 +160,7 @@ RETRIEVERS = {
     "mmr": Registered(build_mmr, Needs(encoder=True, trade_off=MMR_TRADE_OFF, shortlist=True), "MMR"),
     "dpp": Registered(
         build_dpp,
-        Needs(encoder=True, trade_off="tunable", shortlist=True, budget=True, ends_in_map=True),
+        Needs(encoder=True, trade_off="tunable", shortlist=True, ends_in_map=True),
         "DPP-MAP",
     ),
 }

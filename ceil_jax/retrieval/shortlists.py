@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.distributed.devices import map_batches
-from ceil_jax.dpp.budgeted import map_within_budget
 from ceil_jax.dpp.greedy import MapResult, greedy_map_from_features
 from ceil_jax.dpp.kernel import relevance, similarity
 from ceil_jax.dpp.lifting import queries_at_once
@@ -48,31 +47,6 @@ def greedy_map_shortlists(
         `MapResult` of [q, k] rows of the bank and gains.
     """
     return _choose_among(_greedy, queries, items, shortlists, trade_off, k=k, kind=kind)
-
-
-def budgeted_map_shortlists(
-    queries: Queries,
-    items: Bank,
-    shortlists: Shortlists,
-    costs: Int[np.ndarray, "q n"],
-    budgets: Int[np.ndarray, " q"],
-    k: int,
-    trade_off: float,
-) -> MapResult:
-    """Greedy MAP under a budget (`budgeted.map_within_budget`) for each query.
-
-    Args:
-        queries, items, shortlists: see above.
-        costs: int [q, n], tokens of the shortlists' items, 1 or more; anything in empty places.
-        budgets: int [q], tokens for each query.
-        k: greatest number of items.
-        trade_off: λ, above 0.
-
-    Returns:
-        `MapResult` of [q, k] rows of the bank and gains, on the scale of `greedy_map_shortlists`.
-    """
-    costs, budgets = costs.astype(queries.dtype), budgets.astype(queries.dtype)
-    return _choose_among(_budgeted, queries, items, shortlists, trade_off, costs, budgets, k=k)
 
 
 def mmr_shortlists(
@@ -106,20 +80,6 @@ def _greedy(
 ) -> MapResult:
     r = relevance(query, features, kind, valid)
     return greedy_map_from_features(features, r, k, trade_off, valid, kind)
-
-
-def _budgeted(
-    query: Float[Array, " d"],
-    features: Float[Array, "n d"],
-    valid: Bool[Array, " n"],
-    costs: Float[Array, " n"],
-    budget: Float[Array, ""],
-    trade_off: Float[Array, ""],
-    *,
-    k: int,
-) -> MapResult:
-    r = relevance(query, features, valid=valid)
-    return map_within_budget(features, r, costs, budget, k, trade_off, valid)
 
 
 def _mmr(

@@ -37,6 +37,11 @@ class ScoredSets(NamedTuple):
     """The name of the stage of the scores, which stands for everything that they depend on."""
 
 
+def log_probs(rows: Rows) -> Float[np.ndarray, "q m"]:
+    """Return the LM's scores of the sets: Σ log P of the answer's tokens, in nats."""
+    return np.array([row["log_prob"] for row in rows], np.float32)
+
+
 class TrainingData(NamedTuple):
     """What a retriever is trained on."""
 

@@ -44,9 +44,8 @@ class CEILConfig:
     """k: examples in a set."""
     shortlist: Annotated[int, Range(1)] = 50
     """n: nearest examples that sets are drawn from."""
-    sampler: Literal["random", "tree", "k_dpp", "bank"] = "random"
-    """How sets are drawn. random: uniformly from the shortlist; tree: the same, but several sets share the
-    half that opens their prompts, which the LM then reads once; k_dpp: from the k-DPP over the shortlist; bank:
+    sampler: Literal["random", "k_dpp", "bank"] = "random"
+    """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the shortlist; bank:
     uniformly from the whole bank."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does; training then takes

@@ -22,9 +22,6 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
 
-_STEM_ATTEMPTS = 20
-"""Draws with a shared stem before a uniform draw takes their place, where each repeats an earlier set."""
-
 _DRAWS_A_SET = 4
 """Draws from the k-DPP for each set, of which the first different ones are kept."""
 
@@ -54,8 +51,7 @@ def ceil_candidates(
         return k_dpp_sets(shortlist, vectors()[1], relevance, count, size, config.trade_off, seed)
     if config.sampler == "bank":
         return bank_sets(queries, bank, shortlist, *vectors(), count, size, seed)
-    draw = tree_sets if config.sampler == "tree" else uniform_sets
-    return draw(queries, shortlist, count, size, seed)
+    return uniform_sets(queries, shortlist, count, size, seed)
 
 
 def uniform_sets(
@@ -64,35 +60,7 @@ def uniform_sets(
     """Draw `size` examples uniformly from the shortlist for each of `count` sets (CEIL, section 3.3)."""
 
     def sets(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
-        return _different(np.arange(k), count, math.comb(n, k), lambda m, attempt: _draw(generator, n, k))
-
-    return _for_each_query(sets, queries, shortlist, count, size, seed)
-
-
-def tree_sets(
-    queries: Sequence[Example], shortlist: Int32[np.ndarray, "q n"], count: int, size: int, seed: int
-) -> CandidateSets:
-    """Draw sets that share their less similar half with some others.
-
-    Prompts begin with the least similar examples, so an LM that reads a common prefix once reads the √count shared
-    halves (stems) and each set's own nearer half: 57 % of the examples at count = 50.
-
-    Every draw by itself is uniform, as in `uniform_sets`: a stem is the farther half of a uniform draw, and given its
-    farther half, the nearer half of a uniform draw is uniform among the places nearer still. Only draws of one stem
-    depend on each other. A stem that has no more nearer halves to give makes way for uniform draws.
-    """
-
-    def sets(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
-        near = k - k // 2
-        stems = [_draw(generator, n, k)[near:] for _ in range(round(np.sqrt(count - 1)))]
-
-        def draw(m: int, attempt: int) -> np.ndarray:
-            if attempt > _STEM_ATTEMPTS:
-                return _draw(generator, n, k)
-            stem = stems[m % len(stems)]
-            return np.concatenate([_draw(generator, int(stem[0]) if len(stem) else n, near), stem])
-
-        return _different(np.arange(k), count, math.comb(n, k), draw)
+        return _different(np.arange(k), count, math.comb(n, k), lambda: _draw(generator, n, k))
 
     return _for_each_query(sets, queries, shortlist, count, size, seed)
 
@@ -197,7 +165,7 @@ def _filled_up(
 ) -> np.ndarray:
     """int [count, k]: the top-k, the sets drawn, and where these are too few, uniform draws."""
     draws = itertools.chain(map(np.array, drawn), (_draw(generator, n, size) for _ in itertools.count()))
-    return _different(np.arange(size), count, math.comb(n, size), lambda m, attempt: next(draws))
+    return _different(np.arange(size), count, math.comb(n, size), lambda: next(draws))
 
 
 def _from_others(
@@ -206,7 +174,7 @@ def _from_others(
     """int [count, k]: `first`, then different uniform draws from the bank's n places without `own` (n = none)."""
     others = n - (own < n)
 
-    def draw(m: int, attempt: int) -> np.ndarray:
+    def draw() -> np.ndarray:
         drawn = _draw(generator, others, len(first))
         return drawn + (drawn >= own)
 
@@ -218,23 +186,20 @@ def _draw(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
     return np.sort(generator.choice(n, size=k, replace=False))
 
 
-def _different(
-    first: np.ndarray, count: int, possible: int, draw: Callable[[int, int], np.ndarray]
-) -> np.ndarray:
+def _different(first: np.ndarray, count: int, possible: int, draw: Callable[[], np.ndarray]) -> np.ndarray:
     """Return int [count, k]: `first`, then draws that repeat none before them while other sets are possible.
 
     Args:
         first: ascending.
         count: the number of sets.
         possible: how many different sets there are.
-        draw: (number of the set, number of the attempt) → a set, ascending.
+        draw: gives a set, ascending.
     """
     sets = [first]
     seen = {tuple(first.tolist())}
-    for m in range(1, count):
-        attempt = 0
-        while tuple((one := draw(m, attempt)).tolist()) in seen and len(seen) < possible:
-            attempt += 1
+    for _ in range(1, count):
+        while tuple((one := draw()).tolist()) in seen and len(seen) < possible:
+            pass
         seen.add(tuple(one.tolist()))
         sets.append(one)
     return np.stack(sets)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Int32
 
 from ceil_jax.lm.prompts import Fit
-from ceil_jax.retrieval.shortlists import budgeted_map_shortlists, greedy_map_shortlists
+from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.training.candidates import CandidateSets
 
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
@@ -23,10 +23,10 @@ class PromptBudget(NamedTuple):
     """The token budgets of Q prompts, and what the examples of their shortlists cost."""
 
     fit: Fit
-    """How a set is kept within its budget: see `PromptBuilder.kept` and `dpp.budgeted`."""
+    """How a set is kept within its budget: see `PromptBuilder.kept`."""
     costs: Int[np.ndarray, "q n"]
     """Tokens of each example."""
-    left: Int[np.ndarray, " q"]
+    remaining: Int[np.ndarray, " q"]
     """Tokens that each prompt has for examples."""
 
     def first_that_fit(self, places: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q k"]:
@@ -34,7 +34,7 @@ class PromptBudget(NamedTuple):
         empty = self.costs.shape[1]
         costs = np.pad(self.costs, ((0, 0), (0, 1)))
         spent = np.take_along_axis(costs, places, axis=1).cumsum(axis=1)
-        return np.where(spent <= self.left[:, None], places, empty)
+        return np.where(spent <= self.remaining[:, None], places, empty)
 
 
 def map_sets(
@@ -61,11 +61,7 @@ def map_sets(
     subsets = []
     empty = shortlist.shape[1]
     for trade_off in trade_offs:
-        arguments = (query_vectors, items, shortlist)
-        if budget is not None and budget.fit == "budget":
-            chosen = budgeted_map_shortlists(*arguments, budget.costs, budget.left, size, trade_off).items
-        else:
-            chosen = greedy_map_shortlists(*arguments, size, trade_off).items
+        chosen = greedy_map_shortlists(query_vectors, items, shortlist, size, trade_off).items
         # bank positions back to places in the shortlist; empty places go last
         place = (chosen[:, :, None] == shortlist[:, None, :]).argmax(axis=2)
         place = np.where(chosen < 0, empty, place)

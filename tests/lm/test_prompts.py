@@ -35,7 +35,6 @@ def test_a_prompt_is_its_opening_the_examples_each_with_the_separator_and_the_qu
 
 def test_prompt_order_is_least_relevant_first_and_of_equals_the_first_chosen_is_nearest():
     assert prompt_order([0.5, 0.9, 0.5, 0.1]) == [3, 2, 0, 1]
-    assert prompt_order([0.5, 0.9, 0.5, 0.1], "greedy") == [3, 2, 1, 0]
     assert prompt_order([]) == []
 
 
@@ -60,14 +59,13 @@ def test_of_equally_similar_ones_the_first_chosen_stands_nearest():
         (4 + 3, "greedy", set()),
         (4 + 7 + 6, "similarity", {3, 2}),
         (4 + 7 + 5, "similarity", {3}),
-        (4 + 4 + 5, "budget", {0, 1}),
     ],
 )
 def test_what_is_dropped(context, fit, kept):
     assert set(builder(context).build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], fit).order) == kept
 
 
-@pytest.mark.parametrize("fit", ["greedy", "similarity", "budget"])
+@pytest.mark.parametrize("fit", ["greedy", "similarity"])
 @pytest.mark.parametrize("budget", [2, 8, 13, 24, 30])
 def test_a_prompt_keeps_its_token_budget(budget, fit):
     lm, relevance = Lm(), [0.1, 0.2, 0.3, 0.4]
@@ -76,15 +74,6 @@ def test_a_prompt_keeps_its_token_budget(budget, fit):
     # of the LM's 100 tokens one starts the text and one is the answer's
     assert prompt == builder(budget + 2).build(QUERY, BANK, relevance, fit)
     assert builder(budget + 2, token_budget=100).build(QUERY, BANK, relevance, fit) == prompt
-
-
-def test_the_first_chosen_next_to_the_query():
-    prompt = builder(4 + 4 + 5 + 6).build(QUERY, BANK, [0.2, 0.9, 0.5, 0.7], order="greedy")
-    assert prompt.order == (2, 1, 0)
-    assert prompt.text == "".join(f"{BANK[i].input} => out\n" for i in prompt.order) + "zero =>"
-    # what is kept does not depend on the order
-    prompt = builder(4 + 6 + 5).build(QUERY, BANK, [0.1, 0.9, 0.8, 0.2], "similarity", "greedy")
-    assert prompt.order == (2, 1)
 
 
 def test_what_a_query_leaves_and_examples_take():
@@ -98,20 +87,20 @@ def test_what_a_query_leaves_and_examples_take():
     lm = Counted()
     lm.context_length = 50
     opening = [Example("s", "shot", "out")]
-    room = PromptBuilder(lm, TEMPLATE, 1, opening, 20).room([QUERY, Example("r", "one two", "")], BANK)
+    prompts = PromptBuilder(lm, TEMPLATE, 1, opening, 20)
     # 20 less the 3 of the opening and the query's 2 or 3
-    assert room.left == {"q": 15, "r": 14}
+    assert [prompts.remaining(query) for query in (QUERY, Example("r", "one two", ""))] == [15, 14]
     before = lm.calls
     # 1 repeated word after another, "end", "=>", "out"
     positions = np.array([[0, 3, -1], [2, 0, 1]])
-    assert room.costs(positions).tolist() == [[4, 7, 7], [6, 4, 5]]
-    assert room.costs(positions[:1]).tolist() == [[4, 7, 7]]
+    assert prompts.costs(BANK, positions).tolist() == [[4, 7, 7], [6, 4, 5]]
+    assert prompts.costs(BANK, positions[:1]).tolist() == [[4, 7, 7]]
     assert lm.calls == before + 1
 
 
 def test_a_query_longer_than_the_token_budget_is_named():
     with pytest.raises(UserError, match=r"q'.*has 2 tokens without.*--token-budget leaves 1; .*or raise it"):
-        builder(100, token_budget=1).room([QUERY], BANK)
+        builder(100, token_budget=1).remaining(QUERY)
 
 
 def test_a_query_too_long_by_itself_is_named():

@@ -115,14 +115,12 @@ def test_whose_encoder_the_examples_have(finished, moved_for_trained, train_cont
 def test_k_dpp_subsets_and_base_initialisation(finished):
     pipeline, _ = finished
     ceil = replace(SMALL.ceil, sampler="k_dpp", initial="base", epochs=1)
-    changed = open_run(replace(pipeline.config, signal="choice", ceil=ceil), TASK)
+    changed = open_run(replace(pipeline.config, ceil=ceil), TASK)
     assert len(changed.evaluate("ceil").rows) == 30
     assert "training CEIL" in changed.costs and "training EPR" not in changed.costs
     uniform = open_run(replace(changed.config, ceil=replace(ceil, sampler="random")), TASK)
     ours, theirs = (run.trainer.ceil_scores.candidates for run in (changed, uniform))
     assert (ours.shortlist == theirs.shortlist).all() and (ours.subsets != theirs.subsets).any()
-    [row, *_] = changed.trainer.ceil_scores.rows
-    assert changed.training_data.signal([row])[0].tolist() == pytest.approx(row["choice"])
 
 
 def test_ceil_holds_out_what_epr_did_not_learn_from(finished, monkeypatch):
@@ -191,8 +189,6 @@ def test_generation_tasks_go_the_same_way(tmp_path):
     table = compare(pipeline, ["random", "topk", "epr", "ceil"])
     assert set(table.evaluations["topk"].more) == {"char_bleu"}
     assert all("\n" not in row["prediction"] for row in table.evaluations["topk"].rows)
-    with pytest.raises(UserError, match="--signal choice: commands has no choices"):
-        open_run(replace(SMALL, out=tmp_path, signal="choice"), task).evaluate("epr")
 
 
 def long_and_short(split, i):
@@ -212,55 +208,14 @@ def run_of(out, **changes):
     return open_run(replace(SMALL, out=out, shots=8, shortlist=59, **changes), UNEVEN)
 
 
-def chosen(pipeline, name="dpp"):
-    rows, _ = pipeline.answers(name, UNEVEN.validation)
-    return [row["examples"] for row in rows]
-
-
-@pytest.mark.parametrize("budget", [60, 90])
-def test_map_under_each_prompts_budget(tmp_path, budget):
-    cut = chosen(run_of(tmp_path, token_budget=budget))
-    pipeline = run_of(tmp_path, token_budget=budget, fit="budget")
-    fitted = chosen(pipeline)
-    builder = pipeline.prompts.builder(UNEVEN.validation)
-    by_id = {example.id: example for example in UNEVEN.train}
-    longest = 0
-    # nothing of what was chosen is cut
-    assert list(map(len, fitted)) == list(map(len, pipeline.retrieve("dpp", UNEVEN.validation)))
-    for query, examples in zip(UNEVEN.validation, fitted, strict=True):
-        text = builder.text(query, [by_id[name] for name, *_ in examples])
-        longest = max(longest, int(pipeline.lm.count_tokens([text])[0]))
-    # there is always another film of 11 tokens
-    assert budget - 11 < longest <= budget
-    counts, before = ([len(examples) for examples in sets] for sets in (fitted, cut))
-    assert min(counts) >= 1 and sum(counts) > sum(before)
-
-
-def test_only_methods_that_end_in_map_choose_under_a_budget(tmp_path):
-    cut, fitted = run_of(tmp_path, token_budget=50), run_of(tmp_path, token_budget=50, fit="budget")
-    for method in ("topk", "mmr", "random"):
-        assert cut.answers(method, UNEVEN.validation)[1] == fitted.answers(method, UNEVEN.validation)[1]
-    assert cut.answers("dpp", UNEVEN.validation)[1] != fitted.answers("dpp", UNEVEN.validation)[1]
-
-
 def test_a_token_budget_leaves_training_as_it_is(finished, monkeypatch):
     pipeline, _ = finished
     monkeypatch.setattr(
         "ceil_jax.training.contrastive.train_epr", lambda *a: pytest.fail("EPR was trained again")
     )
     monkeypatch.setattr("ceil_jax.training.ceil.train_ceil", lambda *a: pytest.fail("CEIL was trained again"))
-    for fit in ("greedy", "budget"):
-        run = open_run(replace(pipeline.config, token_budget=35, fit=fit, order="greedy"), TASK)
-        assert all(0 < len(row["examples"]) < 3 for row in run.evaluate("ceil").rows)
-
-
-def test_the_first_chosen_stands_next_to_the_query(finished):
-    pipeline, table = finished
-    run = open_run(replace(pipeline.config, order="greedy"), TASK)
-    rows, picks = run.evaluate("ceil").rows, run.retrieve("ceil", TASK.validation)
-    shown = [[name for name, *_ in row["examples"]] for row in rows]
-    assert shown == [[pick.id for pick in reversed(one)] for one in picks]
-    assert shown != [[name for name, *_ in row["examples"]] for row in table.evaluations["ceil"].rows]
+    run = open_run(replace(pipeline.config, token_budget=35), TASK)
+    assert all(0 < len(row["examples"]) < 3 for row in run.evaluate("ceil").rows)
 
 
 def test_settings_at_their_defaults_are_in_no_key(finished):
@@ -271,7 +226,6 @@ def test_settings_at_their_defaults_are_in_no_key(finished):
         key = json.loads((path / "key.json").read_text())
         settings = key.get("config", key)
         assert ("token_budget" in settings) == (settings.get("token_budget") is not None)
-        assert settings.get("order") != "similarity"
     picks = pipeline.retrieve("topk", TASK.validation)
 
     def name(**changes):
@@ -279,11 +233,11 @@ def test_settings_at_their_defaults_are_in_no_key(finished):
         return run.answers_with(picks, TASK.validation, "keys")[1]
 
     same = name()
-    assert same == name(token_budget=None, order="similarity") == name(fit="budget")
-    assert len({same, name(token_budget=100), name(token_budget=90), name(order="greedy")}) == 4
+    assert same == name(token_budget=None)
+    assert len({same, name(token_budget=100), name(token_budget=90)}) == 3
 
 
-@pytest.mark.parametrize("fit", ["greedy", "similarity", "budget"])
+@pytest.mark.parametrize("fit", ["greedy", "similarity"])
 def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypatch, fit):
     scored = []
     kept = TaskSupervision.scores
@@ -293,9 +247,9 @@ def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypat
     pipeline = run_of(tmp_path, token_budget=60, fit=fit, trade_off="tuned")
     pipeline.tuned_trade_off("base")
     [(queries, proposal)] = scored
-    room = pipeline.prompts.room(queries)
-    costs = np.pad(room.costs(proposal.shortlist), ((0, 0), (0, 1)))
-    left = np.array([room.left[query.id] for query in queries])
+    builder = pipeline.prompts.builder(queries, 60)
+    costs = np.pad(builder.costs(UNEVEN.train, proposal.shortlist), ((0, 0), (0, 1)))
+    left = np.array([builder.remaining(query) for query in queries])
     spent = np.take_along_axis(costs[:, None], proposal.subsets, axis=2).sum(axis=2)
     # a subset's −1 is the last column: an example that costs nothing
     assert (spent <= left[:, None]).all() and (left[:, None] - spent < 26).all()

@@ -25,7 +25,7 @@ from ceil_jax.tasks.example import Example
 FOLDER = Path(__file__).parents[2] / "experiments"
 EXPERIMENTS = [
     *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
-    *(FOLDER / f"{name}.py" for name in ("budget", "diagnosis", "ideas", "one_for_all")),
+    *(FOLDER / f"{name}.py" for name in ("diagnosis", "ideas", "one_for_all")),
 ]
 
 
@@ -353,7 +353,6 @@ def test_mistakes_are_one_line(arguments, message, capsys):
     ("name", "methods", "rows", "besides"),
     [
         ("table2", ["topk", "random"], ["random", "dense top-k"], "Cost, means over tasks"),
-        ("budget", ["dpp"], ["DPP-MAP, cut", "DPP-MAP, budget-aware"], "Examples and tokens per prompt"),
     ],
 )
 def test_a_table_of_some_of_its_methods(name, methods, rows, besides, runs, monkeypatch, capsys):
@@ -365,14 +364,13 @@ def test_a_table_of_some_of_its_methods(name, methods, rows, besides, runs, monk
     experiment = script(path)
     for constant, value in {
         "task_spec": lambda name: type("Spec", (), {"paper": {}}),
-        "BUDGETS": (40, 60),
     }.items():
         monkeypatch.setitem(experiment.entries.__globals__, constant, value)
     arguments = [*experiment_arguments(config, ["films"]), "--retriever", *methods]
     assert experiment.main(arguments) == 0
     text = capsys.readouterr().out
     assert all(f"| {row} |" in text for row in rows)
-    assert not any(f"| {row} |" in text for row in ("EPR", "CEIL", "CEIL, cut", "CEIL, budget-aware"))
+    assert not any(f"| {row} |" in text for row in ("EPR", "CEIL"))
     assert besides in text and "nan" not in text
 
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.prompts import Room
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example
@@ -137,19 +136,3 @@ def test_unknown_name_and_missing_encoder():
         build_retriever("bm52", BANK)
     with pytest.raises(UserError, match="give it an encoder"):
         build_retriever("dpp", BANK)
-
-
-@pytest.mark.parametrize("name", ["dense", "mmr", "dpp"])
-def test_room_limits_map_alone(name):
-    costs = np.array([4, 1, 1, 1, 4, 1])
-    room = Room({"q": 5, "r": 1}, lambda positions: costs[positions])
-    queries = [Example("q", "the cat sat down", ""), Example("r", "the cat sat", "")]
-    limited, free = (build_retriever(name, BANK, encoder=Words(), room=r) for r in (room, None))
-    for query, picks, others in zip(
-        queries, limited.retrieve(queries, 4), free.retrieve(queries, 4), strict=True
-    ):
-        spent = sum(costs[pick.position] for pick in picks)
-        if name == "dpp":
-            assert len(picks) > 0 and spent <= room.left[query.id]
-        else:
-            assert picks == others and spent > room.left[query.id]

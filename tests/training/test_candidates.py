@@ -9,7 +9,7 @@ from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import epr_candidates
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.samplers import bank_sets, ceil_candidates, k_dpp_sets, tree_sets, uniform_sets
+from ceil_jax.training.samplers import bank_sets, ceil_candidates, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets
 from ceil_jax.training.tuning import best_trade_off
 
@@ -51,42 +51,6 @@ def test_random_subsets_begin_with_the_top_k_and_are_sorted_sets():
     assert (again.subsets[0] == candidates.subsets[1]).all()
 
 
-def test_tree_subsets_share_their_farther_halves():
-    shortlist = np.tile(np.arange(12, dtype=np.int32), (2, 1))
-    candidates = tree_sets(BANK[:2], shortlist, count=10, size=5, seed=0)
-    assert (candidates.subsets[:, 0] == np.arange(5)).all()
-    assert (np.diff(candidates.subsets, axis=2) > 0).all()
-    for subsets in candidates.subsets:
-        # √9 stems of ⌊5/2⌋ examples, three subsets each
-        stems, counts = np.unique(subsets[1:, 3:], axis=0, return_counts=True)
-        assert stems.shape == (3, 2) and counts.tolist() == [3, 3, 3]
-    assert (candidates.subsets[0] != candidates.subsets[1]).any()
-    again = tree_sets(BANK[1:2], shortlist[1:], count=10, size=5, seed=0)
-    assert (again.subsets[0] == candidates.subsets[1]).all()
-
-
-def test_a_tree_subset_by_itself_is_a_uniform_draw():
-    # 500 queries × 2: each of the C(9, 3) − 1 = 83 sets that are not the top-k is expected 12 times; few draws repeat
-    queries = [labelled(i) for i in range(500)]
-    shortlist = np.tile(np.arange(9, dtype=np.int32), (500, 1))
-    drawn = tree_sets(queries, shortlist, count=3, size=3, seed=0).subsets[:, 1:].reshape(-1, 3)
-    times = np.bincount(drawn.ravel(), minlength=9) / 1000
-    # places 0, 1 and 2 are in C(8, 2) − 1 of the 83 sets, the others in C(8, 2)
-    expected = np.where(np.arange(9) < 3, 27 / 83, 28 / 83)
-    # two draws of a query share a stem of one: a share's standard deviation is at most √2 · √(0.34 · 0.66 / 1000)
-    assert np.abs(times - expected).max() < 4 * 0.021
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_tree_subsets_of_a_short_shortlist(size):
-    shortlist = np.array([[3, 4, -1, -1]], np.int32)
-    candidates = tree_sets(BANK[:1], shortlist, count=6, size=size, seed=0)
-    assert candidates.subsets.shape == (1, 6, size)
-    assert (candidates.subsets >= 0).all() and (candidates.subsets < 2).all()
-    wide = tree_sets(BANK[:1], shortlist, count=3, size=3, seed=0)
-    assert (wide.subsets[0] == [[0, 1, -1]] * 3).all()
-
-
 def test_short_shortlists_leave_places_empty():
     shortlist = np.array([[3, 4, -1, -1]], np.int32)
     candidates = uniform_sets(BANK[:1], shortlist, count=2, size=3, seed=0)
@@ -117,7 +81,7 @@ def test_uniform_draws_fill_up_what_a_kernel_of_low_rank_cannot_give():
     assert len(np.unique(subsets, axis=0)) == 5
 
 
-@pytest.mark.parametrize("sampler", ["random", "tree", "bank", "k_dpp"])
+@pytest.mark.parametrize("sampler", ["random", "bank", "k_dpp"])
 def test_a_querys_sets_are_all_different(sampler):
     # of the C(5, 2) = 10 sets of the shortlist all are asked for; of the bank's C(5, 2) the same
     bank = BANK[:6]
