@@ -15,8 +15,8 @@ MODULES: dict[str, Path] = DRAWN["modules"]()
 GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
 ROOMS = [
-    *("errors", "dpp", "distributed", "store", "tasks", "metrics", "lm", "encoders", "retrieval", "skills"),
-    *("training", "selector", "pipeline", "report", "cli"),
+    *("errors", "dpp", "distributed", "store", "tasks", "metrics", "racing", "lm", "encoders", "retrieval"),
+    *("skills", "training", "selector", "pipeline", "report", "cli"),
 ]
 """From the bottom up: a room imports only rooms that stand before it."""
 

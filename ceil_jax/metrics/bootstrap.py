@@ -67,7 +67,7 @@ def bootstrap_interval(
     return _percentile(here, found)
 
 
-def metric_interval(sample: Sample) -> Interval:
+def metric_interval(sample: Sample, *, resamples: int = RESAMPLES) -> Interval:
     """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
 
     Resamples of equal values are equal, so that a bootstrap interval of 0 of n would have no width. Wilson (1927)
@@ -75,9 +75,10 @@ def metric_interval(sample: Sample) -> Interval:
 
     Args:
         sample: examples and their metric.
+        resamples: how often the examples are drawn, 10,000 by default.
     """
     values = np.asarray(sample.values, np.float64)
-    here = bootstrap_interval(values, sample.statistic)
+    here = bootstrap_interval(values, sample.statistic, resamples=resamples)
     right = values.size == len(values) and here.mean in (0.0, 1.0) and (values == here.mean).all()
     if not right:
         return here

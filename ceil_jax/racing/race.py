@@ -1,0 +1,207 @@
+"""The race: every candidate answers a few rows, what is clearly worse is dropped, the rest answers more.
+
+A race is pure: it says which candidates should answer which rows next, and is told their scores. Nothing in it knows
+of language models, so that simulated candidates with a known truth race in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ceil_jax.racing.paired import DRAWS, chances
+
+FIRST = 16
+"""Rows of the first round; each later one doubles the number of rows that are answered."""
+
+MISTAKES = 0.05
+"""The largest probability with which the best candidate is called clearly worse, over all tests of a race."""
+
+State = Literal["racing", "worse", "aside"]
+"""Still in the race; clearly worse than another; or set aside because the budget pays for fewer candidates."""
+
+
+class Step(NamedTuple):
+    """Who answers which rows next."""
+
+    racers: tuple[int, ...]
+    start: int
+    stop: int
+
+
+class Race:
+    """Candidates that answer the same rows, in rounds of 16, 32, 64, … rows up to all.
+
+    Of two candidates the one is clearly worse whose paired test says so at MISTAKES / (tests that could drop the best
+    one): Bonferroni over rounds and rivals, so that the best candidate is dropped with a probability of at most
+    MISTAKES, however many there are. Where the budget does not pay for all that are left, each remaining round gets
+    an equal share of it, and the best-ranked candidates that fit the share go on (sequential halving; Karnin, Koren
+    and Somekh, 2013). The others are set aside, which is not a statement about them.
+
+    Args:
+        tokens: float [A, N], the largest number of LM tokens that each candidate takes for each row.
+        rivals: how many candidates there may be in all, those that join later included; A by default.
+        first: rows of the first round.
+        mistakes: see MISTAKES.
+    """
+
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        *,
+        rivals: int | None = None,
+        first: int = FIRST,
+        mistakes: float = MISTAKES,
+    ) -> None:
+        self.tokens = np.asarray(tokens, np.float64)
+        self.rows = self.tokens.shape[1]
+        self.stops = checkpoints(self.rows, first)
+        self.scores: list[np.ndarray] = [np.zeros(0) for _ in self.tokens]
+        self.states: list[State] = ["racing" for _ in self.tokens]
+        self.level = mistakes / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
+
+    def join(self, tokens: np.ndarray) -> int:
+        """Add a candidate, which answers the rows of the earlier rounds first, and return its number.
+
+        Args:
+            tokens: float [N], as above.
+        """
+        self.tokens = np.concatenate([self.tokens, np.asarray(tokens, np.float64)[None]])
+        self.scores.append(np.zeros(0))
+        self.states.append("racing")
+        return len(self.scores) - 1
+
+    def first_cost(self) -> float:
+        """Return the largest number of LM tokens that the first round takes."""
+        return float(self.tokens[:, : self.stops[0]].sum())
+
+    def step(self, affordable: float) -> Step | None:
+        """Return who answers which rows next; None when the race is over.
+
+        Args:
+            affordable: LM tokens that the rest of the race may take.
+        """
+        racing = self.racing
+        start = min(len(self.scores[i]) for i in racing)
+        if len(racing) < 2 or start == self.rows:
+            return None
+        stop = next(stop for stop in self.stops if stop > start)
+        left = sum(stop > start for stop in self.stops)
+        behind = [i for i in self.ranked(start) if len(self.scores[i]) == start]
+        costs = {i: self.tokens[i, start:stop].sum() for i in behind}
+        # the first round is for all of them
+        share = affordable if start == 0 or left == 1 else max(affordable / left, costs[behind[0]])
+        taken: list[int] = []
+        for i in behind:
+            if costs[i] <= min(share, affordable):
+                taken.append(i)
+                share -= costs[i]
+                affordable -= costs[i]
+        alone = len(taken) == 1 and all(len(self.scores[i]) == start for i in racing)
+        if not taken or alone:
+            return None
+        for i in set(behind) - set(taken):
+            self.states[i] = "aside"
+        return Step(tuple(sorted(taken)), start, stop)
+
+    def tell(self, scores: Mapping[int, np.ndarray]) -> list[int]:
+        """Take the scores of a step, float [stop − start] each, and return who is clearly worse since then."""
+        for i, values in scores.items():
+            self.scores[i] = np.concatenate([self.scores[i], np.asarray(values, np.float64)])
+        asked = [i for i in scores if self.states[i] == "racing"]
+        if not asked:
+            return []
+        count = min(len(self.scores[i]) for i in asked)
+        best = self.ranked(count)[0]
+        others = [i for i in asked if i != best]
+        if not others:
+            return []
+        ahead = np.stack([self.scores[best][:count] - self.scores[i][:count] for i in others])
+        # random swaps must be able to give a p-value below the level
+        found = chances(ahead, draws=max(DRAWS, int(4 / self.level)))
+        dropped = [i for i, p in zip(others, found, strict=True) if p <= self.level]
+        for i in dropped:
+            self.states[i] = "worse"
+        return dropped
+
+    @property
+    def racing(self) -> list[int]:
+        """The candidates that are still in the race."""
+        return [i for i, state in enumerate(self.states) if state == "racing"]
+
+    def ranked(self, count: int | None = None) -> list[int]:
+        """Return the candidates in the race by their mean score, equal ones by their tokens, best first.
+
+        Args:
+            count: take those with that many rows at least, by the mean of these rows; by default all rows that the
+                candidate furthest ahead has answered.
+        """
+        racing = self.racing
+        furthest = max(len(self.scores[i]) for i in racing)
+        count = furthest if count is None else count
+        there = [i for i in racing if len(self.scores[i]) >= count]
+        means = {i: self.scores[i][:count].mean() if count else 0.0 for i in there}
+        return sorted(there, key=lambda i: (-means[i], self.mean_tokens(i), i))
+
+    def winner(self) -> int:
+        """Return the best of the candidates that have answered the most rows."""
+        return self.ranked()[0]
+
+    def near(self, doubt: float = 0.05, points: float = 1.0) -> list[int]:
+        """Return the candidates that are within noise of the winner, the cheapest first; the winner is one of them.
+
+        Args:
+            doubt: the p-value below which a candidate is worse than the winner, not corrected for many.
+            points: the largest difference of the means, in units of the score.
+        """
+        winner = self.winner()
+        count = len(self.scores[winner])
+        found = [winner]
+        for i, values in enumerate(self.scores):
+            if i == winner or len(values) < count or self.states[i] == "worse":
+                continue
+            ahead = self.scores[winner] - values[:count]
+            if ahead.mean() <= points and chances(ahead[None])[0] > doubt:
+                found.append(i)
+        return sorted(found, key=lambda i: (self.mean_tokens(i), i))
+
+    def mean_tokens(self, racer: int) -> float:
+        """Return the mean LM tokens of a row."""
+        return float(self.tokens[racer].mean())
+
+
+def checkpoints(rows: int, first: int = FIRST) -> list[int]:
+    """Return the number of rows answered after each round; a last round of few rows is part of the one before.
+
+    >>> checkpoints(100), checkpoints(70), checkpoints(10)
+    ([16, 32, 64, 100], [16, 32, 70], [10])
+    """
+    stops = [min(first, rows)]
+    while stops[-1] < rows:
+        stops.append(min(2 * stops[-1], rows))
+    if len(stops) > 2 and 4 * (stops[-1] - stops[-2]) < stops[-2]:
+        del stops[-2]
+    return stops
+
+
+def hold(
+    race: Race,
+    ask: Callable[[Step], Mapping[int, np.ndarray]],
+    left: Callable[[], float],
+    tell: Callable[[Step, Sequence[int]], None] = lambda step, dropped: None,
+) -> None:
+    """Run a race to its end.
+
+    Args:
+        race: the race.
+        ask: answers a step: the scores of some of its candidates, or of all.
+        left: the LM tokens that the rest of the race may take.
+        tell: is called after each round with the step and who was clearly worse.
+    """
+    while (step := race.step(left())) is not None:
+        scores = ask(step)
+        tell(step, race.tell(scores))
+        if len(scores) < len(step.racers):
+            return

@@ -1,0 +1,95 @@
+"""What the final rows say: scores with intervals, which differences are certain, and what to recommend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from ceil_jax.metrics.bootstrap import (
+    RESAMPLES,
+    Interval,
+    Sample,
+    bootstrap_interval,
+    metric_interval,
+    paired,
+)
+from ceil_jax.racing.paired import chance, holm
+
+DOUBT = 0.05
+"""The probability that any difference is called certain where there is none."""
+
+
+class Finalist(NamedTuple):
+    """One prompt on the final rows."""
+
+    name: str
+    tokens: float
+    """Mean LM tokens of its prompts: what it costs to use."""
+    sample: Sample
+    """The final rows and their metric, from 0 to 1."""
+
+
+class Difference(NamedTuple):
+    """Two finalists on the same rows."""
+
+    better: int
+    """The number of the one with the higher score."""
+    worse: int
+    interval: Interval
+    """The difference with its 95 % bootstrap interval."""
+    p: float
+    """The two-sided p-value of a paired test, adjusted for the number of comparisons (Holm)."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the difference is real with 95 % confidence, together with all others that are called so."""
+        return self.p <= DOUBT
+
+
+class Verdict(NamedTuple):
+    """What the final rows say of the finalists."""
+
+    scores: tuple[Interval, ...]
+    """The metric of each, with its 95 % interval."""
+    differences: tuple[Difference, ...]
+    """All pairs of finalists."""
+    recommended: int
+    """The number of the cheapest finalist that is not certainly worse than another and, by what was measured, no more
+    than `tolerance` worse than the winner."""
+
+    def difference(self, one: int, other: int) -> Difference | None:
+        """Return the difference of two finalists; None of one and itself."""
+        return next((d for d in self.differences if {d.better, d.worse} == {one, other}), None)
+
+    def certainly_better(self, one: int, other: int) -> bool:
+        """Return whether one finalist is better than another beyond doubt."""
+        found = self.difference(one, other)
+        return found is not None and found.better == one and found.certain
+
+
+def judge(
+    finalists: Sequence[Finalist], winner: int = 0, tolerance: float = 0.02, *, resamples: int = RESAMPLES
+) -> Verdict:
+    """Compare finalists on rows that nothing was chosen by.
+
+    Args:
+        finalists: at least one; all on the same rows.
+        winner: the number of the one that won the race.
+        tolerance: how much worse than the winner, in units of the metric, a cheaper one may look and still be
+            recommended. Nothing that is certainly worse is.
+        resamples: how often rows are drawn for an interval; 10,000 by default.
+    """
+    scores = tuple(metric_interval(one.sample, resamples=resamples) for one in finalists)
+    pairs, p_values = [], []
+    for one, other in combinations(range(len(finalists)), 2):
+        better, worse = (one, other) if scores[one].mean >= scores[other].mean else (other, one)
+        samples = finalists[better].sample, finalists[worse].sample
+        pairs.append((better, worse, bootstrap_interval(*paired(*samples), resamples=resamples)))
+        p_values.append(min(1.0, 2 * chance(*samples)))
+    differences = tuple(Difference(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))
+    losing = {difference.worse for difference in differences if difference.certain}
+    standing = [i for i in range(len(finalists)) if i not in losing]
+    close = [i for i in standing if scores[winner].mean - scores[i].mean <= tolerance + 1e-12]
+    recommended = min(close or standing, key=lambda i: (finalists[i].tokens, i))
+    return Verdict(scores, differences, recommended)

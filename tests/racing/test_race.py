@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics.bootstrap import Sample, mean
+from ceil_jax.racing.budget import LM_TOKENS, Limits, Meter
+from ceil_jax.racing.paired import chance, chances, holm
+from ceil_jax.racing.race import Race, hold
+from ceil_jax.racing.split import sizes
+from ceil_jax.racing.verdict import Finalist, judge
+
+
+def sample(values):
+    return Sample(np.asarray(values, float)[:, None], mean)
+
+
+def test_the_exact_test_is_that_of_coins():
+    """Better on 4 rows and worse on 1 of 5 that differ: (5 + 1) / 2⁵ of all swaps give as much."""
+    ours, theirs = [1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 1, 1]
+    assert chance(sample(ours), sample(theirs)) == pytest.approx(6 / 32)
+    # with differences of two sizes swaps are drawn; losing the larger one gives less than what was measured
+    unequal = np.array(ours) * np.array([1, 1, 1, 1.1, 1, 1])
+    assert chance(sample(unequal), sample(theirs)) == pytest.approx(5 / 32, abs=0.01)
+
+
+def test_swaps_of_a_corpus_metric_use_its_sums():
+    """A ratio of sums, as BLEU is one; both statistics of a row are swapped together."""
+
+    def ratio(sums, count):
+        return sums[..., 0] / sums[..., 1]
+
+    rng = np.random.default_rng(0)
+    theirs = np.stack([rng.uniform(size=40), rng.uniform(1, 2, 40)], axis=1)
+    better = theirs + np.array([0.5, 0])
+    assert chance(Sample(better, ratio), Sample(theirs, ratio)) < 0.001
+    assert chance(Sample(theirs, ratio), Sample(theirs, ratio)) > 0.9
+
+
+def test_many_tests_at_once_are_each_one():
+    rng = np.random.default_rng(0)
+    differences = rng.integers(-1, 2, size=(3, 30)).astype(float)
+    alone = [chances(row[None])[0] for row in differences]
+    assert chances(differences) == pytest.approx(alone)
+
+
+def test_holm_by_hand():
+    assert holm([0.02, 0.01, 0.5]) == pytest.approx([0.04, 0.03, 0.5])
+
+
+def test_what_is_clearly_worse_answers_no_more():
+    rows = 64
+    race = Race(np.ones((3, rows)))
+    asked = []
+
+    def ask(step):
+        asked.append(step.racers)
+        right = {0: np.ones(rows), 1: np.arange(rows) % 8 > 0, 2: np.zeros(rows)}
+        return {i: right[i][step.start : step.stop].astype(float) for i in step.racers}
+
+    hold(race, ask, lambda: 1e9)
+    assert asked == [(0, 1, 2), (0, 1), (0, 1)]
+    assert race.states[2] == "worse"
+    assert race.winner() == 0
+
+
+def test_a_late_candidate_catches_up_and_can_win():
+    race = Race(np.ones((2, 32)), rivals=3)
+    answers = {0: np.tile([1.0, 0], 16), 1: np.tile([0, 1.0], 16), 2: np.ones(32)}
+    hold(race, lambda step: {i: answers[i][step.start : step.stop] for i in step.racers}, lambda: 1e9)
+    late = race.join(np.ones(32))
+    steps = []
+
+    def ask(step):
+        steps.append(step)
+        return {i: answers[i][step.start : step.stop] for i in step.racers}
+
+    hold(race, ask, lambda: 1e9)
+    assert [(s.racers, s.start, s.stop) for s in steps] == [((late,), 0, 16), ((late,), 16, 32)]
+    assert race.winner() == late
+
+
+def test_a_small_budget_sets_candidates_aside_by_rank():
+    rng = np.random.default_rng(0)
+    answers = rng.integers(2, size=(8, 64)).astype(float)
+    race = Race(np.ones((8, 64)))
+    spent = []
+
+    def ask(step):
+        spent.append(len(step.racers) * (step.stop - step.start))
+        return {i: answers[i, step.start : step.stop] for i in step.racers}
+
+    hold(race, ask, lambda: 8 * 16 + 150 - sum(spent))
+    assert sum(spent) <= 8 * 16 + 150
+    assert "aside" in race.states
+    kept = [answers[i, :16].mean() for i in range(8) if race.states[i] != "aside"]
+    assert min(kept) >= max(answers[i, :16].mean() for i in range(8) if race.states[i] == "aside") - 0.2
+
+
+def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
+    right = np.arange(200) % 10 < 7
+    finalists = [
+        Finalist("winner", 900, sample(right)),
+        Finalist("as good", 300, sample(np.roll(right, 1))),
+        Finalist("zero", 40, sample(np.arange(200) % 10 < 2)),
+    ]
+    found = judge(finalists)
+    assert finalists[found.recommended].name == "as good"
+    assert found.certainly_better(0, 2)
+    assert not found.certainly_better(2, 0)
+    difference = found.difference(0, 1)
+    assert difference is not None
+    assert not difference.certain
+    # all equally good: nothing is certain, and the cheapest will do
+    same = [one._replace(sample=finalists[0].sample) for one in finalists]
+    assert same[judge(same).recommended].name == "zero"
+
+
+def test_limits_in_money_are_limits_of_tokens():
+    assert Limits().tokens == LM_TOKENS
+    assert Limits(money=3.0, price_per_million=2.0).tokens == 1_500_000
+    assert Limits(seconds=60).tokens == float("inf")
+    with pytest.raises(UserError, match="--price-per-million"):
+        Limits(money=3.0)
+    with pytest.raises(UserError, match="lm-tokens"):
+        Limits(lm_tokens=0)
+
+
+def test_a_meter_learns_what_estimates_are_worth():
+    meter = Meter(Limits(lm_tokens=1000, seconds=50))
+    meter.spend(200, 2, 5.0, estimated=100)
+    assert meter.ratio == 2
+    assert meter.left() == (1000 - 200) / 2
+    meter.spend(0, 0, 30.0)  # training: it takes time and no tokens
+    assert meter.left() == pytest.approx((50 - 35) / (5 / 100))
+
+
+def test_rows_for_three_uses():
+    assert sizes(500) == (300, 100, 100)
+    assert sizes(5000) == (4200, 300, 500)
+    assert sizes(400, apart=1000) == (320, 80, 500)
+    with pytest.raises(UserError, match="at least 20 of each"):
+        sizes(59)
+    with pytest.raises(UserError, match="for the bank"):
+        sizes(100, tuning=90)
