@@ -32,6 +32,7 @@ LABELS = {
     "selector": "for applications",
     "pipeline": "one run",
     "report": "tables, figures",
+    "tuning": "the best prompt",
     "cli": "commands",
 }
 """Two or three words below a room's name."""

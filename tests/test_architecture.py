@@ -16,7 +16,7 @@ GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
 ROOMS = [
     *("errors", "dpp", "distributed", "store", "tasks", "metrics", "racing", "lm", "encoders", "retrieval"),
-    *("skills", "training", "selector", "pipeline", "report", "cli"),
+    *("skills", "training", "selector", "pipeline", "report", "tuning", "cli"),
 ]
 """From the bottom up: a room imports only rooms that stand before it."""
 

@@ -1,6 +1,7 @@
 """The commands, and the runner of the scripts in `experiments/`; what they compute lives in the other rooms.
 
 - `main`: the command `ceil-jax`, and what all commands share (`command`)
+- `tune`: the command `tune`.
 - `commands`: its sub-commands
 - `doctor`: what is installed, detected and cached on this machine
 - `serve_lm`: an LM and an encoder behind an OpenAI-compatible interface; `server`: how it answers

@@ -141,7 +141,7 @@ def export(
 
     Args:
         folder: The folder to write; an existing selector is replaced.
-        method: ceil, epr_map, or dpp (the untrained encoder).
+        method: ceil, epr_map, epr, or with the untrained encoder dpp or topk.
         license: The license of your examples as an SPDX name, for the card.
     """
     from ceil_jax.pipeline.compose import open_run

@@ -36,12 +36,13 @@ NO_FILE = OwnData()
 """No file: use the task that `--task` names."""
 
 
-def load(config: RunConfig, own: OwnData) -> Task:
+def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output folder.
 
     Args:
         config: names the task, its limits and the output folder.
         own: the flags of `--data`.
+        held_out: the share of the file's inputs that are held out as queries; a tenth by default.
 
     Raises:
         UserError: flags of `--data` without it, `--task` beside it, or data that cannot be read.
@@ -76,7 +77,7 @@ def load(config: RunConfig, own: OwnData) -> Task:
         template=renamed(pattern, own.output, "output"),
         metric=own.metric,
         seed=config.data_seed,
-        validation=own.validation or 0.1,
+        validation=own.validation or held_out,
     )
     task = replace(
         task,

@@ -33,11 +33,15 @@ COMMON = frozenset(
         "output",
         "template",
         "metric",
+        "methods",
+        "ks",
+        "lm_tokens",
+        "seconds",
     )
 )
 """The settings of a run and of a file of one's own that most people need."""
 
-SHORTENED = ("RunConfig", "OwnData", "Hosts")
+SHORTENED = ("RunConfig", "OwnData", "Hosts", "Space", "Limits", "Rows")
 """The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside them."""
 
 

@@ -14,9 +14,10 @@ import tyro
 from ceil_jax.cli.commands import compare, demo, doctor, export, report, results, score, tasks
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.serve_lm import serve_lm
+from ceil_jax.cli.tune import tune
 from ceil_jax.distributed.processes import HostLost
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import SCALES, RunConfig
+from ceil_jax.pipeline.config import SCALES, TUNE, RunConfig
 from ceil_jax.store.compiled import use_compiled
 from ceil_jax.tasks.assets import cache_path
 
@@ -25,8 +26,10 @@ DESCRIPTION = """Choose the examples in a prompt: the set from your bank that he
 The commands compare CEIL, EPR, Skill-KNN and baselines, and export one as a selector for an application. All take
 --quiet, which prints results and warnings only; --help shows the flags that most people need, --help-all the rest.
 
-On a file with the columns text and label (export finds what compare trained in the folder runs):
+On a file with the columns text and label (tune searches within a budget and exports what it finds; export finds what
+compare trained in the folder runs):
 
+  ceil-jax tune --data reviews.csv --input text --output label --metric accuracy --lm-tokens 1000000
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
@@ -45,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "tasks": tasks,
             "compare": functools.partial(compare, config=config),
             "score": functools.partial(score, config=config),
+            "tune": functools.partial(tune, config=TUNE),
             "report": report,
             "results": results,
             "export": functools.partial(export, config=config),

@@ -148,4 +148,7 @@ DEMO = RunConfig(
 """λ of DPP-MAP and the training signal were compared on 300 sentences of the bank, never on those reported;
 sizes and epochs are what 15 minutes on 2 cores allow (README, "The demo")."""
 
+TUNE = RunConfig(epr=DEMO.epr, ceil=DEMO.ceil)
+"""The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
+
 DEMO_RETRIEVERS = ("random", "bm25", "topk", "dpp", "epr", "ceil")

@@ -12,26 +12,29 @@ from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder.manifest import MANIFEST
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
+NEAREST = 1e-9
+"""λ of a selector that takes the nearest examples: relevance that differs in its last digit outweighs diversity."""
+
+
+def exports(method: Method) -> bool:
+    """Return whether a method can be written as a selector."""
+    return method.needs.ends_in_map or method.needs.ends_in_nearest
+
 
 def export(run: Run, method: str, folder: Path, license: str = "") -> str:
     """Write a method as a selector into a folder, and return what to tell the user.
 
     Args:
         run: trains what the method needs and is not on disk.
-        method: a row of METHODS that ends in DPP-MAP.
+        method: a row of METHODS that ends in DPP-MAP or takes the nearest.
         folder: where to; a selector that is there already is replaced.
         license: of the examples, as an SPDX name, for the card.
 
     Raises:
-        UserError: the folder holds something else, or the method does not end in DPP-MAP. Both are said before
+        UserError: the folder holds something else, or the method is of another kind. Both are said before
             anything is trained.
     """
-    if (
-        folder.exists()
-        and (not folder.is_dir() or any(folder.iterdir()))
-        and not (folder / MANIFEST).exists()
-    ):
-        raise UserError(f"{folder} is there already and is no selector; choose another folder")
+    check_folder(folder)
     selector = selector_of(run, method)
     selector.card = replace(selector.card, license=license)
     selector.save_pretrained(folder)
@@ -43,19 +46,33 @@ def export(run: Run, method: str, folder: Path, license: str = "") -> str:
     )
 
 
+def check_folder(folder: Path) -> None:
+    """Check that a selector may be written into a folder.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    if (
+        folder.exists()
+        and (not folder.is_dir() or any(folder.iterdir()))
+        and not (folder / MANIFEST).exists()
+    ):
+        raise UserError(f"{folder} is there already and is no selector; choose another folder")
+
+
 def selector_of(run: Run, name: str = "ceil") -> CeilSelector:
-    """Return a method that ends in DPP-MAP, trained if need be, as a selector.
+    """Return a method that ends in DPP-MAP, or takes the nearest, trained if need be, as a selector.
 
     Args:
         run: trains what the method needs and is not on disk.
-        name: a row of METHODS such as dpp, tst_map, epr_map or ceil.
+        name: a row of METHODS such as topk, dpp, epr, epr_map or ceil.
 
     Raises:
         UserError: any other method, or --text skill.
     """
     method = METHODS.get(name)
-    if method is None or not method.needs.ends_in_map:
-        raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.needs.ends_in_map])
+    if method is None or not exports(method):
+        raise unknown_name("selector", name, [n for n, m in METHODS.items() if exports(m)])
     if run.config.text != "input":
         raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
     assert method.encoder is not None
@@ -66,7 +83,7 @@ def selector_of(run: Run, name: str = "ceil") -> CeilSelector:
         encoder=encoders.context,
         query_encoder=encoders.query,
         vectors=run.embed(encoders.context, [example.input for example in run.bank_of(method)]),
-        trade_off=run.trade_off_of(method),
+        trade_off=run.trade_off_of(method) if method.needs.ends_in_map else NEAREST,
         near_duplicate=None,  # what was evaluated passes over nothing
         shortlist=config.shortlist,
         template=task.template,

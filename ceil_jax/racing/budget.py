@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -66,25 +67,31 @@ class Meter:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.tokens = self.requests = 0
-        self.seconds = 0.0
-        self._estimated = 0.0
-        self._worked = 0.0
+        self._estimated = self._worked = self._inside = 0.0
+        self._began = time.perf_counter()
 
-    def spend(self, tokens: int, requests: int, seconds: float, estimated: float = 0.0) -> None:
+    @property
+    def seconds(self) -> float:
+        """The time of all work: what the LM took, whenever it was, and all other time since the search began."""
+        return self._worked + time.perf_counter() - self._began - self._inside
+
+    def spend(
+        self, tokens: int, requests: int, seconds: float, estimated: float, inside: float | None = None
+    ) -> None:
         """Enter work that was done.
 
         Args:
             tokens: LM tokens that were read and written.
             requests: prompts.
-            seconds: the time it took.
+            seconds: the time it took, in an earlier process perhaps.
             estimated: the LM tokens that were expected.
+            inside: the part of it that passed in this process; all by default.
         """
         self.tokens += tokens
         self.requests += requests
-        self.seconds += seconds
-        if estimated:
-            self._estimated += estimated
-            self._worked += seconds
+        self._worked += seconds
+        self._inside += seconds if inside is None else inside
+        self._estimated += estimated
 
     @property
     def ratio(self) -> float:
@@ -97,19 +104,15 @@ class Meter:
         return self._worked / self._estimated if self._estimated else 0.0
 
     @property
-    def requests_per_token(self) -> float:
-        """The prompts of an estimated token so far; 0 while nothing is known."""
-        return self.requests / self._estimated if self._estimated else 0.0
+    def requests_left(self) -> float:
+        """The prompts that may still be asked; infinite without a limit."""
+        return math.inf if self.limits.requests is None else self.limits.requests - self.requests
 
     def left(self) -> float:
-        """Return the estimated LM tokens that the rest of the budget pays for."""
+        """Return the estimated LM tokens that the rest of the budget pays for, prompts apart."""
         rest = [(self.limits.tokens - self.tokens) / self.ratio]
         if self.limits.seconds is not None and self.seconds_per_token:
             rest.append((self.limits.seconds - self.seconds) / self.seconds_per_token)
-        if self.limits.requests is not None and self.requests_per_token:
-            rest.append((self.limits.requests - self.requests) / self.requests_per_token)
-        if self.limits.requests is not None and self.limits.requests <= self.requests:
-            rest.append(0.0)
         return max(0.0, min(rest))
 
     @property

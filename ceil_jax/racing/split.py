@@ -49,8 +49,8 @@ def sizes(
     found = Sizes(bank, tuning, final)
     if min(found) < FEWEST:
         raise UserError(
-            f"{what}: {rows + apart:,} rows make {max(bank, 0):,} for the bank, {tuning:,} to tune on and {final:,} "
-            f"for the end; at least {FEWEST} of each are needed, so give at least {3 * FEWEST} different rows, and "
-            "some hundreds for certain answers"
+            f"{what}: {rows + apart:,} rows make {max(bank, 0):,} for the bank, {tuning:,} to tune on and "
+            f"{final:,} for the end; at least {FEWEST} of each are needed: give {(5 if apart else 3) * FEWEST} "
+            "different rows or more, some hundreds for certain answers"
         )
     return found

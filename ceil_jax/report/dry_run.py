@@ -49,6 +49,23 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
     return found
 
 
+def preparation(config: RunConfig, task: Task, method: str) -> Plan:
+    """Return the stages that a method needs before its first query is answered. Nothing is written.
+
+    Args:
+        config: the run.
+        task: its task.
+        method: a row of METHODS.
+
+    Raises:
+        UserError: an LM or an encoder behind an endpoint, whose tokens cannot be counted here.
+    """
+    found = Plan()
+    run = _open_dry_run(found, config, task, CountingModels(), None)
+    run.retrieve(method, task.validation)
+    return found
+
+
 def _open_dry_run(
     found: Plan, config: RunConfig, task: Task, models: CountingModels, trainer: Trainer | None
 ) -> Run:

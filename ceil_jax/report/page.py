@@ -72,6 +72,11 @@ def render(
     )
 
 
+def stylesheet() -> str:
+    """Return the style of all pages."""
+    return _beside("page.css")
+
+
 def _beside(file: str) -> str:
     return resources.files(__package__).joinpath(file).read_text("utf-8")
 

@@ -87,6 +87,8 @@ class Needs:
     """It compares inputs, so that --text says whether it sees them as they are or rewritten as skills."""
     ends_in_map: bool = False
     """Its choice is DPP-MAP with the run's n and its λ, so that it can be exported as a selector."""
+    ends_in_nearest: bool = False
+    """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be exported too."""
 
 
 @dataclass(frozen=True)

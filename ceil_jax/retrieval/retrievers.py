@@ -156,7 +156,9 @@ def build_mmr(bank: Sequence[Example], given: Given) -> GreedyRetriever:
 RETRIEVERS = {
     "random": Registered(RandomRetriever, Needs(text=False), "random"),
     "bm25": Registered(BM25Retriever, Needs(), "BM25"),
-    "dense": Registered(partial(DenseRetriever, "dense"), Needs(encoder=True), "dense top-k"),
+    "dense": Registered(
+        partial(DenseRetriever, "dense"), Needs(encoder=True, ends_in_nearest=True), "dense top-k"
+    ),
     "mmr": Registered(build_mmr, Needs(encoder=True, trade_off=MMR_TRADE_OFF, shortlist=True), "MMR"),
     "dpp": Registered(
         build_dpp,

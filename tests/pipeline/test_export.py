@@ -102,8 +102,10 @@ def test_what_cannot_be_exported(tmp_path):
     for folder in (tmp_path / "letter", tmp_path / "letters"):
         with pytest.raises(UserError, match="is there already and is no selector; choose another folder"):
             export(pipeline, "dpp", folder)
-    with pytest.raises(UserError, match=r"unknown selector 'topk'.* Known: ceil, dpp, epr_map"):
-        export(pipeline, "topk", tmp_path / "new")
+    with pytest.raises(
+        UserError, match=r"unknown selector 'bm25'.* Known: ceil, ceil_topk, dpp, epr, epr_map"
+    ):
+        export(pipeline, "bm25", tmp_path / "new")
     skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), TASK)
     with pytest.raises(UserError, match="a selector embeds inputs as they are"):
         export(skills, "dpp", tmp_path / "new")

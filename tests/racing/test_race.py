@@ -127,11 +127,13 @@ def test_limits_in_money_are_limits_of_tokens():
 
 def test_a_meter_learns_what_estimates_are_worth():
     meter = Meter(Limits(lm_tokens=1000, seconds=50))
-    meter.spend(200, 2, 5.0, estimated=100)
+    meter.spend(200, 2, 5.0, estimated=100, inside=0.0)
     assert meter.ratio == 2
     assert meter.left() == (1000 - 200) / 2
-    meter.spend(0, 0, 30.0)  # training: it takes time and no tokens
-    assert meter.left() == pytest.approx((50 - 35) / (5 / 100))
+    meter.spend(0, 0, 15.0, estimated=100, inside=0.0)  # what an earlier process did
+    assert meter.ratio == 1
+    assert meter.left() == pytest.approx((50 - 20) / (20 / 200), rel=0.01)
+    assert meter.requests_left == float("inf")
 
 
 def test_rows_for_three_uses():

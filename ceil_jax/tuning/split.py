@@ -1,0 +1,65 @@
+"""A task's rows for three uses: the bank, the rows that candidates race on, and the final rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.racing.split import Sizes, sizes
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.store import Store
+from ceil_jax.tasks.draws import draw
+from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tuning.options import Rows
+
+
+class Split:
+    """A task with its bank, its tuning rows and its final rows, no row twice.
+
+    Args:
+        task: its bank, of which tuning rows are taken, and its held-out queries, which are the final rows.
+        rows: how many.
+        seed: draws them.
+
+    Raises:
+        UserError: too few rows, or a single label.
+    """
+
+    def __init__(self, task: Task, rows: Rows, seed: int) -> None:
+        queries = list(task.validation)
+        if queries[0].choices and len({example.output for example in task.train}) < 2:
+            raise UserError(
+                f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give rows of at least "
+                "two labels, or --metric exact_match to generate answers"
+            )
+        self.sizes: Sizes = sizes(
+            len(task.train), rows.tuning_rows, rows.final_rows, apart=len(queries), what=task.name
+        )
+        self.tuning = list(draw(task.train, self.sizes.tuning, seed + 1))
+        held = {example.id for example in self.tuning}
+        order = np.random.default_rng([seed, 7]).permutation(len(self.tuning))
+        # in random order: a round's rows are then rows like any other
+        self.tuning = [self.tuning[i] for i in order]
+        self.final = list(draw(queries, self.sizes.final, seed + 2))
+        bank = [example for example in task.train if example.id not in held]
+        self.task = replace(task, train=bank, validation=self.final)
+
+
+def looks(store: Store, rows: Sequence[Example], lm: str, search: str) -> int:
+    """Keep that a search looked at these final rows, and return how many other searches had done so before.
+
+    Args:
+        store: where searches are kept.
+        rows: the final rows.
+        lm: the name of the LM that answered them.
+        search: the hash of the search's settings.
+    """
+    with store.stage("final", {"rows": digest(list(rows)), "lm": lm}) as stage:
+        seen = list((stage.summary or {}).get("searches", []))
+        if search not in seen:
+            stage.finish({"searches": [*seen, search]})
+            return len(seen)
+        return seen.index(search)

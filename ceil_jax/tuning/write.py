@@ -1,0 +1,132 @@
+"""Writes what a search found: the page, the frontier, the numbers, and the recommended selector."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ceil_jax.pipeline.export import check_folder, selector_of
+from ceil_jax.report.page import stylesheet
+from ceil_jax.report.table import Table, typeset
+from ceil_jax.store.locking import held
+from ceil_jax.store.stage import Stage
+from ceil_jax.tuning.frontier import draw
+from ceil_jax.tuning.outcome import Finished, Outcome
+from ceil_jax.tuning.tune import Search
+from ceil_jax.tuning.usage import BANK, SELECTOR, selects, usage
+
+
+class Files(NamedTuple):
+    """What `write` wrote."""
+
+    page: Path
+    selector: Path
+    """A selector: the recommended choice, or the best on the final rows that can be one."""
+    note: str
+    """Which choice the selector is, if it is not the recommended one; else ""."""
+    programs: dict[str, str]
+    """Python programs that use what is recommended."""
+
+
+def write(search: Search, outcome: Outcome, folder: Path) -> Files:
+    """Write tune.html, frontier.svg, tune.json, tune.csv, and the selector with its model card.
+
+    Args:
+        search: it has been run.
+        outcome: what it found.
+        folder: where to write.
+    """
+    chosen = outcome.recommended
+    exported = chosen if selects(chosen.candidate) else _best_selector(outcome)
+    note = ""
+    if exported is not chosen:
+        note = (
+            f"{chosen.label} is no selector; {SELECTOR}/ holds {exported.label}, the best here that is one."
+        )
+    programs = usage(chosen.candidate, chosen.candidate.config(search.config), search.task, folder)
+    page = _page(outcome, programs, note)
+    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder):
+        stage = Stage(folder)
+        stage.write("frontier.svg", draw(outcome).encode())
+        stage.write("tune.json", (json.dumps(outcome.data(), indent=2, ensure_ascii=False) + "\n").encode())
+        stage.write("tune.csv", outcome.race_table().csv().encode())
+        stage.write(BANK, _bank(search).encode())
+        stage.write("tune.html", page.encode())
+    _export(search, outcome, exported, folder / SELECTOR)
+    return Files(folder / "tune.html", folder / SELECTOR, note, programs)
+
+
+def _best_selector(outcome: Outcome) -> Finished:
+    """The best on the final rows that can be written as a selector; plain top-k is one of them."""
+    able = [i for i, one in enumerate(outcome.finals) if selects(one.candidate)]
+    return outcome.finals[max(able, key=lambda i: outcome.verdict.scores[i].mean)]
+
+
+def _export(search: Search, outcome: Outcome, one: Finished, folder: Path) -> None:
+    selector = selector_of(search.field.run(one.candidate), one.candidate.method)
+    score = outcome.verdict.scores[outcome.finals.index(one)].percent()
+    metric = f"{outcome.metric} (percent of {outcome.final:,} final rows, {one.label}, {outcome.lm})"
+    notes = (
+        f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval {score.low:.1f} to "
+        f"{score.high:.1f}. Use it with `k={one.candidate.shots}`. {' '.join(outcome.advice())}"
+    )
+    selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
+    check_folder(folder)
+    selector.save_pretrained(folder)
+
+
+def _bank(search: Search) -> str:
+    rows = (
+        {"id": e.id, "input": e.input, "output": e.output, "fields": dict(e.fields)}
+        for e in search.task.train
+    )
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _page(outcome: Outcome, programs: dict[str, str], note: str) -> str:
+    escape = html.escape
+    notes = "".join(f'<p class="note">{escape(text)}</p>' for text in (*outcome.notes, note) if text)
+    advice = "".join(f"<p>{escape(typeset(text))}</p>" for text in outcome.advice())
+    numbered = outcome.table()
+    table = Table(["", *numbered.header], [[str(i), *row] for i, row in enumerate(numbered.rows, 1)])
+    differences = "".join(f"<li>{escape(typeset(text))}</li>" for text in outcome.differences())
+    code = "".join(
+        f"<h3>{escape(name)}</h3><pre class='wide'>{escape(text)}</pre>" for name, text in programs.items()
+    )
+    title = escape(f"{outcome.task}: the best prompt for {outcome.lm}")
+    lead = (
+        f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
+        f"{len(outcome.runners)} candidates raced on {outcome.tuning:,} other rows, with {outcome.bank:,} examples "
+        f"to choose from. Spent: {outcome.spent}."
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+{stylesheet()}pre {{ padding: .6rem; background: var(--soft); overflow-x: auto; }}
+</style></head><body>
+<h1>{title}</h1>
+<p>{escape(lead)}</p>
+{advice}{notes}
+<h2>On the final rows</h2>
+<div class="wide">{table.html()}</div>
+<figure>{draw(outcome)}<figcaption>Score with its 95 % interval on the final rows against the tokens of a prompt; the
+numbers are the table's, the square is recommended. Grey rings: candidates that answered as many tuning rows as the
+winner, on those rows; the best of them look better than they are. The dashed line joins prompts that no cheaper one
+beats.</figcaption></figure>
+<details open><summary>Differences on the same rows, with 95 % intervals; certain: by paired tests, corrected for
+their number</summary><ul>{differences}</ul></details>
+<h2>In Python</h2>
+{code}
+<h2>The race</h2>
+<p>Scores on the tuning rows. Those that stayed to the end were chosen by them and look better than they are; “clearly
+worse” is said with 95 % confidence for the whole race; those set aside answered too few rows to say more.</p>
+<div class="wide">{outcome.race_table().html()}</div>
+</body></html>
+"""

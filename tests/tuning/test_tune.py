@@ -1,0 +1,282 @@
+"""The whole search on the test LM and the test encoder: what it finds, spends, writes and refuses."""
+
+import io
+import json
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from films import SMALL
+
+from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
+from ceil_jax.cli.main import main
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.pipeline.models import Models
+from ceil_jax.racing.budget import Limits
+from ceil_jax.retrieval.retrievers import BM25Retriever
+from ceil_jax.tuning import learned
+from ceil_jax.tuning.candidates import NOTHING, Candidate, candidates
+from ceil_jax.tuning.options import Rows, Space
+from ceil_jax.tuning.tune import Search
+from ceil_jax.tuning.write import write
+
+GOOD = ["bright", "warm", "clever", "funny", "lively", "tender"]
+BAD = ["dull", "slow", "empty", "loud", "messy", "cold"]
+THINGS = ["film", "plot", "cast", "score", "ending", "story"]
+
+
+def film(i):
+    words, label = (GOOD, "good") if i % 2 else (BAD, "bad")
+    text = f"the {THINGS[i // 12 % 6]} of number{i} was {words[i // 2 % 6]} and {words[(i // 2 + 1 + i // 12) % 6]}"
+    return Example(f"train-{i}", text, label, ("bad", "good"))
+
+
+ROWS = [film(i) for i in range(200)]
+TASK = Task("films", ROWS[:160], ROWS[160:], Template("{input} It is {output}"), "accuracy")
+SPACE = Space(methods=("zero", "random", "bm25", "topk", "dpp"), ks=(2, 8))
+
+
+def search(out, *, task=TASK, space=SPACE, tokens=2_000_000, models=None, **more):
+    limits = more.pop("limits", Limits(lm_tokens=tokens))
+    return Search(replace(SMALL, out=out), task, space, limits, Rows(), models, **more)
+
+
+class Recording(TinyLM):
+    """Notes the prompts, and stops after some calls."""
+
+    def __init__(self, calls=10**9):
+        super().__init__()
+        self.asked, self.calls = [], calls
+
+    def choose(self, prompts, choices, *, per_token=False):
+        if not self.calls:
+            raise KeyboardInterrupt
+        self.calls -= 1
+        self.asked += prompts
+        return super().choose(prompts, choices, per_token=per_token)
+
+
+class One(Models):
+    """Models with an LM of the test's own."""
+
+    def __init__(self, lm):
+        super().__init__()
+        self.own = lm
+
+    def lm(self, *given):
+        return self.own
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("tune")
+    lm = Recording()
+    made = search(out, models=One(lm))
+    return made, made.run(), lm
+
+
+def test_it_finds_what_helps_and_says_what_is_certain(finished):
+    _, outcome, _ = finished
+    assert outcome.recommended.candidate.method != "zero"
+    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == NOTHING)
+    assert outcome.verdict.certainly_better(outcome.verdict.recommended, zero)
+    assert "It is certainly better than zero examples." in outcome.advice()
+    cheaper = [i for i, one in enumerate(outcome.finals) if one.tokens < outcome.recommended.tokens]
+    scores = [score.mean for score in outcome.verdict.scores]
+    losing = {one.worse for one in outcome.verdict.differences if one.certain}
+    assert all(i in losing or scores[0] - scores[i] > 0.02 for i in cheaper)
+
+
+def test_final_rows_are_looked_at_once_and_last(finished):
+    made, outcome, lm = finished
+    final = {TASK.template.query(row) for row in made.split.final}
+    queries = [prompt.rsplit("\n", 1)[-1] for prompt in lm.asked]
+    first = next(i for i, query in enumerate(queries) if query in final)
+    assert all(query in final for query in queries[first:])
+    assert len(queries) - first <= len(outcome.finals) * len(final)
+    # and no row has two uses
+    ids = [{row.id for row in rows} for rows in (made.task.train, made.split.tuning, made.split.final)]
+    assert not (ids[0] & ids[1] or ids[0] & ids[2] or ids[1] & ids[2])
+
+
+def test_a_stopped_search_goes_on_to_the_same_end(finished, tmp_path):
+    _, outcome, lm = finished
+    stopped = Recording(calls=7)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, models=One(stopped)).run()
+    rest = Recording()
+    again = search(tmp_path, models=One(rest)).run()
+    assert len(stopped.asked) + len(rest.asked) == len(lm.asked)
+    assert again.tokens == outcome.tokens
+    assert {**again.data(), "spent": ""} == {**outcome.data(), "spent": ""}
+
+
+@pytest.mark.parametrize("tokens", [60_000, 100_000])
+def test_the_budget_is_never_exceeded(tmp_path, tokens):
+    lm = Recording()
+    try:
+        outcome = search(tmp_path, tokens=tokens, models=One(lm)).run()
+    except UserError as error:
+        assert "first round" in str(error)
+    else:
+        assert outcome.tokens == lm.tokens_read
+    assert lm.tokens_read <= tokens
+
+
+def test_a_budget_that_is_too_small_says_what_is_needed(tmp_path):
+    with pytest.raises(
+        UserError, match="--lm-tokens 9,000: the first round, 13 candidates on 16 rows"
+    ) as said:
+        search(tmp_path, tokens=9_000).run()
+    needed = int(str(said.value).partition("final rows take ")[2].partition(" LM tokens")[0].replace(",", ""))
+    outcome = search(tmp_path, tokens=needed).run()
+    assert outcome.tokens <= needed
+
+
+def test_requests_and_seconds_are_limits_too(tmp_path):
+    outcome = search(tmp_path / "a", limits=Limits(requests=600)).run()
+    assert int(outcome.spent.partition("LM tokens, ")[2].split()[0]) <= 600
+    with pytest.raises(UserError, match=r"--seconds 1e-06"):
+        search(tmp_path / "b", limits=Limits(seconds=1e-6)).run()
+
+
+def test_a_second_look_at_the_final_rows_is_reported(finished):
+    made, _, _ = finished
+    other = search(made.config.out, space=replace(SPACE, ks=(4,)), models=made.field.models).run()
+    assert any("looked at by 1 other search before" in note for note in other.notes)
+    assert not any(
+        "looked at" in note for note in search(made.config.out, models=made.field.models).run().notes
+    )
+
+
+def test_where_nothing_helps_it_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(["bad", "good"] * 100)
+    rows = [replace(row, output=str(label)) for row, label in zip(ROWS, labels, strict=True)]
+    outcome = search(tmp_path, task=replace(TASK, train=rows[:160], validation=rows[160:])).run()
+    assert any("Nothing helps for certain" in text for text in outcome.advice())
+    assert not any(one.certain for one in outcome.verdict.differences)
+
+
+def test_trained_methods_join_when_they_can_win(tmp_path, monkeypatch):
+    space = Space(methods=("zero", "topk", "epr", "ceil"), ks=(3,))
+    poor = search(tmp_path / "poor", space=space, tokens=30_000).run()
+    assert any("EPR, K = 3 was not tried: it takes" in note for note in poor.notes)
+    for gain, joins in ((Interval(1, 0.5, 2), True), (Interval(1, -0.5, 2), False)):
+        monkeypatch.setattr(learned, "prospect", lambda *_, gain=gain: learned.Prospect(gain))
+        made = search(tmp_path / "rich", space=space)
+        outcome = made.run()
+        raced = {one.candidate.method for one in outcome.runners}
+        assert raced == ({"zero", "topk", "epr", "ceil"} if joins else {"zero", "topk"})
+        assert any("not tried: even the best" in note for note in outcome.notes) is not joins
+        if joins:
+            scored = sum(cost.tokens for cost in made.field.run(Candidate("ceil", 3, "tiny")).costs.values())
+            assert outcome.tokens > scored > 0
+
+
+def test_what_could_be_won_is_measured_in_two_orders(tmp_path):
+    made = search(tmp_path, space=Space(methods=("zero", "topk", "epr"), ks=(3,)))
+    before = made.meter.tokens
+    found = learned.prospect(made.field, Candidate("epr", 3, "tiny"))
+    assert found.gain.low <= found.gain.mean <= found.gain.high
+    tokens = float(made.field.enter(Candidate("topk", 3, "tiny"), made.split.tuning).tokens.mean())
+    assert 0 < made.meter.tokens - before <= learned.prospect_cost(tokens)
+
+
+def test_registered_retrievers_join_by_themselves(monkeypatch):
+    monkeypatch.setattr("ceil_jax.retrieval.registry._OUTSIDE", {})
+    register_retriever("mine", BM25Retriever, Needs(trade_off="tunable"), label="Mine")
+    register_retriever("oracle", BM25Retriever, Needs(gold_outputs=True))
+    found = candidates(Space(ks=(2, 400), trade_offs=(0.1,)), SMALL, TASK)
+    assert Candidate("mine", 2, "", 0.1) in found
+    assert {one.method for one in found} == {"zero", "random", "bm25", "topk", "mmr", "dpp", "mine"}
+    assert all(one.shots in (0, 2) for one in found)
+    with pytest.raises(UserError, match="did you mean 'topk'"):
+        candidates(Space(methods=("topp",)), SMALL, TASK)
+
+
+def test_bad_input_is_named(tmp_path):
+    alike = [replace(row, output="good") for row in ROWS]
+    with pytest.raises(UserError, match="every row of the bank has the output 'good'"):
+        search(tmp_path, task=replace(TASK, train=alike))
+    with pytest.raises(UserError, match="at least 20 of each"):
+        search(tmp_path, task=replace(TASK, train=ROWS[:30]))
+
+    class Silent(TinyLM):
+        def generate(self, prompts, *_, **__):
+            return ["nothing"] * len(prompts)
+
+    free = [replace(row, choices=()) for row in ROWS]
+    task = replace(TASK, train=free[:160], validation=free[160:], metric="exact_match")
+    with pytest.raises(UserError, match="it answered 'nothing'"):
+        search(tmp_path, task=task, models=One(Silent())).run()
+
+
+def test_what_is_written_works(finished, tmp_path):
+    """The page holds what was found; the programs print a prompt; the selector chooses as the run does."""
+    made, outcome, _ = finished
+    files = write(made, outcome, tmp_path / "tune")
+    page = files.page.read_text()
+    assert outcome.recommended.label in page
+    assert page.count('class="raced"') >= 2
+    assert (
+        json.loads((tmp_path / "tune" / "tune.json").read_text())["recommended"] == outcome.recommended.label
+    )
+    for number, method in enumerate(("topk", "dpp", "bm25", "zero")):
+        one = next(r.candidate for r in outcome.runners if r.candidate.method == method)
+        place = replace(
+            outcome,
+            finals=(outcome.finals[0]._replace(candidate=one), *outcome.finals[1:]),
+            verdict=outcome.verdict._replace(recommended=0),
+        )
+        files = write(made, place, tmp_path / str(number))
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(files.programs["Plain"], {})
+        assert out.getvalue().rstrip("\n").endswith("a new text It is")
+        assert out.getvalue().count(" It is ") == one.shots
+        assert bool(files.note) == (method in ("bm25", "zero"))
+    selector = CeilSelector.from_pretrained(tmp_path / "0" / "selector")
+    shots = next(r.candidate for r in outcome.runners if r.candidate.method == "topk").shots
+    expected = made.field.run(Candidate("topk", shots, "tiny")).retrieve("topk", made.split.final)
+    for query, picks in zip(made.split.final, expected, strict=True):
+        chosen = {example.id for example in selector.select(query, k=shots)}
+        assert len(chosen & {pick.id for pick in picks}) >= shots - 1  # copies and ties apart
+    assert "ceil-jax tune" in selector.card.notes
+    assert f"(percent of {outcome.final} final rows" in next(iter(selector.card.metrics))
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["ticket,team", *(f"{row.input},{row.output}" for row in ROWS)]
+    Path("tickets.csv").write_text("\n".join(lines))
+    arguments = [
+        "tune",
+        "--data",
+        "tickets.csv",
+        "--input",
+        "ticket",
+        "--output",
+        "team",
+        "--metric",
+        "accuracy",
+    ]
+    arguments += ["--template", "{ticket} Team: {team}", "--lm", "tiny", "--encoder", "tiny", "--quiet"]
+    arguments += ["--methods", "zero", "topk", "bm25", "--ks", "2", "4", "--prompt-tokens", "100"]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert Path(found["page"]).is_file()
+    assert Path(found["selector"], "README.md").is_file()
+    assert max(one["tokens"] for one in found["race"]) <= 100
+    for wrong, said in (
+        (["--lm-tokens", "500"], "--lm-tokens 500: the first round"),
+        (["--methods", "topq"], "unknown method 'topq'"),
+        (["--shots", "4"], "--ks"),
+        (["--money", "3"], "--price-per-million"),
+        (["--tuning-rows", "150"], "rows make"),
+    ):
+        assert main([*arguments, *wrong]) == 2
+        assert said in capsys.readouterr().err.strip().splitlines()[-1]
