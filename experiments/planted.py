@@ -9,9 +9,10 @@ them before training, plus Gaussian noise. `--noise 1` is noise as large as the 
 Training starts from the encoder itself, not from EPR.
 
 A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
-held-out queries that choose the checkpoint and on independent queries (with the noise, and without it), the planted
-score of the sets that greedy MAP chooses for the independent queries, and the seconds of training. The sets of
-independent queries are all uniform draws from the untrained encoder's shortlist; its own top-k is not among them.
+held-out queries and on independent queries, the planted score of the sets that greedy MAP chooses for the independent
+queries, and the seconds of training. Independent queries are judged on the same sets whatever training ranks:
+`--judged` sets of `--shots` examples, drawn uniformly from the untrained encoder's shortlist (τ with the noise, and
+without it) and from its k-DPP, near what MAP chooses; its own top-k is not among them.
 """
 
 from __future__ import annotations
@@ -21,27 +22,28 @@ import json
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ceil_jax.dpp.greedy import greedy_map
-from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
+from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity, similarity_from_features
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.store.store import Store
-from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
-from ceil_jax.training.candidates import CandidateSets, TrainingData
+from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.ceil import set_log_probs, train_ceil
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.contrastive import output_similarity
+from ceil_jax.training.loop import QUALITY
 from ceil_jax.training.losses import ranking_quality
-from ceil_jax.training.samplers import uniform_sets
+from ceil_jax.training.samplers import ceil_candidates, k_dpp_sets, uniform_sets
 
 CHUNK = 16
 """Queries whose sets are scored at a time."""
@@ -62,6 +64,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--queries", type=int, default=default.instances, help="training queries, held-out ones too"
     )
     parser.add_argument("--independent", type=int, default=300, help="queries that training never sees")
+    parser.add_argument("--judged", type=int, default=20, help="sets of an independent query")
+    parser.add_argument("--shots", type=int, default=8, help="examples in the sets of independent queries")
     parser.add_argument("--sets", type=int, default=default.subsets, help="candidate sets a query")
     parser.add_argument("--size", type=int, default=default.size, help="examples a set")
     parser.add_argument(
@@ -70,6 +74,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--noise", type=float, default=0.0, help="relative to the score's spread within a query"
     )
+    parser.add_argument("--sampler", choices=("random", "k_dpp"), default=default.sampler)
     parser.add_argument("--learning-rate", type=float, default=default.learning_rate)
     parser.add_argument("--epochs", type=int, default=default.epochs)
     parser.add_argument("--batch-size", type=int, default=default.batch_size)
@@ -100,6 +105,20 @@ def planted_scores(
     return (clean + noise * clean.std(axis=1).mean() * drawn).astype(np.float32), clean
 
 
+def judged_sets(
+    options: argparse.Namespace,
+    queries: list[Example],
+    shortlist: np.ndarray,
+    vectors: np.ndarray,
+    cosines: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return the sets that independent queries are judged on, int [Q, M, k] each, without the top-k."""
+    count, size, seed = options.judged + 1, options.shots, options.seed
+    uniform = uniform_sets(queries, shortlist, count, size, seed)
+    near = k_dpp_sets(shortlist, vectors, similarity(cosines), count, size, options.trade_off, seed)
+    return {"uniform": uniform.subsets[:, 1:], "near_map": near.subsets[:, 1:]}
+
+
 def map_score(
     queries: np.ndarray, examples: np.ndarray, similar: np.ndarray, size: int, trade_off: float
 ) -> float:
@@ -115,7 +134,7 @@ def map_score(
     return float(np.where(items < 0, np.nan, np.take_along_axis(similar, items, axis=1)).mean())
 
 
-def run(options: argparse.Namespace, task: Task) -> dict[str, float]:
+def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     """Train once and return what was measured."""
     encoder, bank, size = load_encoder(options.encoder), task.train, options.size
     asked = options.queries + options.independent
@@ -129,33 +148,44 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, float]:
     texts = [one.input for one in bank]
     vectors = unit_rows(encoder.encode(texts, progress=True))
     outputs = unit_rows(encoder.encode([one.output for one in bank], progress=True))
-    _, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)
+    cosines, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)
     shortlist = np.asarray(nearest, np.int32)
-    # set 0 is the top-k, which only training sees, as in CEIL
-    subsets = uniform_sets(queries, shortlist, options.sets + 1, size, options.seed).subsets
     similar = output_similarity(outputs[positions], outputs, shortlist)
-    noisy, clean = planted_scores(similar, subsets, options.noise, options.seed)
     first, rest = slice(options.queries), slice(options.queries, None)
+    judged = judged_sets(options, queries[rest], shortlist[rest], vectors, np.asarray(cosines)[rest])
+    with_noise, clean = planted_scores(similar[rest], judged["uniform"], options.noise, options.seed)
+    near, _ = planted_scores(similar[rest], judged["near_map"], 0, options.seed)
+    scores = {
+        "": ("uniform", with_noise),
+        "_without_noise": ("uniform", clean),
+        "_near_map": ("near_map", near),
+    }
 
     def measured(query: Encoder, context: Encoder) -> dict[str, float]:
         asked_vectors = unit_rows(query.encode([one.input for one in queries[rest]]))
-        examples = unit_rows(context.encode(texts, progress=True))[shortlist[rest]]
+        bank = vectors if context is encoder else unit_rows(context.encode(texts, progress=True))
+        examples = bank[shortlist[rest]]
         score = jax.jit(lambda *rows: set_log_probs(*rows, None, options.trade_off))
-        ours = [
-            np.asarray(
-                score(*(jnp.asarray(part[i : i + CHUNK]) for part in (asked_vectors, examples, drawn)))
+        ours = {
+            name: np.concatenate(
+                [
+                    np.asarray(score(*(part[i : i + CHUNK] for part in (asked_vectors, examples, subsets))))
+                    for i in range(0, options.independent, CHUNK)
+                ]
             )
-            for drawn in [subsets[rest, 1:]]
-            for i in range(0, options.independent, CHUNK)
-        ]
-        log_probs = np.concatenate(ours)
-        return {
-            "tau": ranking_quality(log_probs, noisy[rest, 1:])["kendall_tau"],
-            "tau_without_noise": ranking_quality(log_probs, clean[rest, 1:])["kendall_tau"],
-            "map_score": map_score(asked_vectors, examples, similar[rest], size, options.trade_off),
+            for name, subsets in judged.items()
         }
+        taus = {
+            f"tau{name}": float(ranking_quality(ours[sets], planted)[QUALITY].mean())
+            for name, (sets, planted) in scores.items()
+        }
+        found = map_score(asked_vectors, examples, similar[rest], options.shots, options.trade_off)
+        return {**taus, "map_score": found}
 
     config = CEILConfig(
+        subsets=options.sets,
+        size=size,
+        sampler=options.sampler,
         trade_off=options.trade_off,
         train_context=options.train_context,
         loss=options.loss,
@@ -164,8 +194,17 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, float]:
         batch_size=options.batch_size,
         learning_rate=options.learning_rate,
     )
-    candidates = CandidateSets(shortlist[first], subsets[first, : options.sets])
-    data = TrainingData(queries[first], bank, candidates, noisy[first, : options.sets])
+    candidates = ceil_candidates(
+        queries[first],
+        bank,
+        shortlist[first],
+        similarity(np.asarray(cosines)[first]),
+        lambda: (vectors[positions[first]], vectors),
+        config,
+        options.seed,
+    )
+    noisy, _ = planted_scores(similar[first], candidates.subsets, options.noise, options.seed)
+    data = TrainingData(queries[first], bank, candidates, noisy)
     before = measured(encoder, encoder)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:
@@ -175,10 +214,11 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, float]:
     kept = {"frozen": encoder, "shared": query}.get(options.train_context)
     context = encoder.with_params(trained.params["context"]) if kept is None else kept
     after = measured(query, context)
-    held_out = [row["kendall_tau"] for row in trained.history]
+    held_out_before, held_out_after = trained.ending.learnt
     return {
-        "held_out_before": held_out[0],
-        "held_out_after": max(held_out),
+        "kept": trained.ending.kept,
+        "held_out_before": held_out_before,
+        "held_out_after": held_out_after,
         **{
             f"{name}_{when}": found[name]
             for name in before
@@ -191,11 +231,15 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, float]:
 def main(argv: list[str] | None = None) -> None:
     options = arguments(argv)
     task = load_task(options.task, options.data_dir, bank_limit=options.bank_limit)
-    found = {name: round(value, 4) for name, value in run(options, task).items()}
+    found = {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in run(options, task).items()
+    }
     print(
         f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, "
         f"independent {found['tau_before']:.3f} → {found['tau_after']:.3f} "
-        f"(without noise {found['tau_without_noise_before']:.3f} → {found['tau_without_noise_after']:.3f}), "
+        f"(without noise {found['tau_without_noise_before']:.3f} → {found['tau_without_noise_after']:.3f}, "
+        f"near MAP {found['tau_near_map_before']:.3f} → {found['tau_near_map_after']:.3f}), "
         f"MAP sets {found['map_score_before']:.3f} → {found['map_score_after']:.3f}, {found['seconds']:.0f} s"
     )
     settings = {name: value for name, value in vars(options).items() if name not in ("out", "data_dir")}

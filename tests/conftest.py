@@ -48,13 +48,14 @@ def moved_for_trained(monkeypatch):
     """Training only moves the weights a little: for tests of what is done with encoders once they are trained."""
     import numpy as np
 
-    from ceil_jax.training.loop import Trained
+    from ceil_jax.training.loop import Ending, Trained
 
     def fit(stage, params, loss, batches, held_out, *, seed, **_):
         rng = np.random.default_rng(seed)
         moved = jax.tree.map(lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), params)
         before, after = ({"kendall_tau": t, "pairwise_accuracy": (1 + t) / 2} for t in (0.1, 0.2))
-        return Trained(moved, [{"step": 0, **before}, {"step": 1, "loss": 1.0, **after}])
+        history = [{"step": 0, **before}, {"step": 1, "loss": 1.0, **after}]
+        return Trained(moved, history, Ending("average", {"start": 0.1, "best": 0.2, "average": 0.2}))
 
     monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
     monkeypatch.setattr("ceil_jax.training.ceil.fit", fit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,36 +25,10 @@ from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
 from ceil_jax.training.candidates import ScoredSets, TrainingData, log_probs
-from ceil_jax.training.config import CEILConfig, EPRConfig
-from ceil_jax.training.loop import QUALITY, Trained, split_held_out
+from ceil_jax.training.config import BASELINE, CEILConfig, EPRConfig
+from ceil_jax.training.loop import Ending, Trained, split_held_out
 
 log = logging.getLogger(__name__)
-
-BASELINE: dict[str, dict[str, Any]] = {
-    "EPRConfig": {
-        "candidates": 20,
-        "positives": 5,
-        "epochs": 6,
-        "batch_size": 16,
-        "learning_rate": 3e-5,
-        "temperature": 0.05,
-    },
-    "CEILConfig": {
-        "subsets": 20,
-        "size": 8,
-        "shortlist": 50,
-        "sampler": "random",
-        "trade_off": 0.05,
-        "initial": "epr",
-        "train_context": "frozen",
-        "loss": "pairwise",
-        "reduction": "pairs",
-        "epochs": 6,
-        "batch_size": 16,
-        "learning_rate": 1e-5,
-    },
-}
-"""The value that each field had by default when this layout began."""
 
 
 class Lesson(NamedTuple):
@@ -81,16 +55,8 @@ class Learned(NamedTuple):
     history: list[dict[str, float]]
     """One row for each evaluation: the step, the loss and the held-out ranking."""
     cost: Cost
-
-
-def kept_start(history: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether training kept its starting weights, because no step ranked held-out sets better.
-
-    Args:
-        history: one row for each evaluation, the first before any step.
-    """
-    first, *later = [row[QUALITY] for row in history] or [0.0]
-    return bool(later) and first >= max(later)
+    ending: Ending | None
+    """Which weights training ended with; None in a dry run."""
 
 
 Learn = Callable[[Lesson], Learned]
@@ -117,21 +83,24 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
                     encoder.save_pretrained(stage.folder / part)
             files = [f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()]
             # with that the checkpoints it was picked from are gone
+            found = {"history": trained.history, "ending": trained.ending._asdict()}
             stage.finish(
-                {"seconds": time.perf_counter() - began, "history": trained.history},
+                {"seconds": time.perf_counter() - began, **found},
                 tuple(str(file.relative_to(stage.folder)) for file in files),
             )
         summary = stage.summary
         assert summary is not None
-        if kept_start(summary["history"]):
+        ending = Ending(**summary["ending"])
+        if ending.kept == "start":
             log.warning(
-                "training %s: no step ranked held-out sets better; the starting weights are kept", name
+                "training %s: the starting weights rank held-out sets better, beyond noise; they are kept",
+                name,
             )
         loaded = [
             models.trained(stage.folder / part, start, name if i == 0 else f"{name} {part}")
             for i, part in enumerate(lesson.parts)
         ]
-        return Learned(loaded, summary["history"], Cost(summary["seconds"]))
+        return Learned(loaded, summary["history"], Cost(summary["seconds"]), ending)
 
 
 class Trainer:
@@ -149,7 +118,7 @@ class Trainer:
         self, config: RunConfig, data: Supervision, models: RunModels, learn: Learn, costs: dict[str, Cost]
     ) -> None:
         self.config, self.data, self.models, self.learn, self.costs = config, data, models, learn, costs
-        self._histories: dict[str, list[dict[str, float]]] = {}
+        self._learned: dict[str, Learned] = {}
 
     @cached_property
     def first(self) -> Trainer:
@@ -171,7 +140,12 @@ class Trainer:
     def history(self, source: str) -> list[dict[str, float]]:
         """Return the loss and the held-out ranking of training `tst`, `epr` or `ceil`, one row an evaluation."""
         self.encoders(source)
-        return self._histories[source]
+        return self._learned[source].history
+
+    def ending(self, source: str) -> Ending | None:
+        """Return which weights training `tst`, `epr` or `ceil` ended with; None in a dry run."""
+        self.encoders(source)
+        return self._learned[source].ending
 
     def kept(self, source: str) -> str:
         """Return a remark if training kept its starting weights, such as "training kept EPR's encoder"; else "".
@@ -179,7 +153,8 @@ class Trainer:
         Args:
             source: `base`, `tst`, `epr` or `ceil`.
         """
-        if source not in TRAINED or not kept_start(self.history(source)):
+        ending = self.ending(source) if source in TRAINED else None
+        if ending is None or ending.kept != "start":
             return ""
         start = self.config.ceil.initial if source == "ceil" else "base"
         whose = "the untrained" if start == "base" else f"{start.upper()}'s"
@@ -259,7 +234,7 @@ class Trainer:
             return {"encoder": encoder.with_params(trained.params)}, trained
 
         key = self._key(scored.stage, signal, encoder, config)
-        [query] = self._learned(name, key, ("encoder",), train, config, len(scored.instances))
+        [query] = self._learn(name, key, ("encoder",), train, config, len(scored.instances))
         return Encoders(query, query)
 
     @cached_property
@@ -281,7 +256,7 @@ class Trainer:
 
         key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
-        query, *context = self._learned("CEIL", key, parts, train, config, len(scored.instances))
+        query, *context = self._learn("CEIL", key, parts, train, config, len(scored.instances))
         frozen = encoder if config.train_context == "frozen" else query
         return Encoders(query, context[0] if context else frozen)
 
@@ -292,7 +267,7 @@ class Trainer:
         positions = (self.data.tst if source == "tst" else self.data.epr).positions
         return positions[split_held_out(len(positions), self.config.seed)[0]]
 
-    def _learned(
+    def _learn(
         self,
         name: str,
         key: dict[str, Any],
@@ -303,7 +278,7 @@ class Trainer:
     ) -> list[Encoder]:
         learned = self.learn(Lesson(name, key, parts, train, config, queries, self.config.seed))
         self.costs[f"training {name}"] = learned.cost
-        self._histories[name.lower()] = learned.history
+        self._learned[name.lower()] = learned
         return learned.encoders
 
     def _key(
@@ -319,6 +294,7 @@ class Trainer:
             "signal": signal,
             "encoder": encoder.cached_as,
             # the number of instances is in the scores' key
+            "ends": "averaged",
             "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }

@@ -21,7 +21,6 @@ from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, ScoredSets, log_probs
 from ceil_jax.training.contrastive import output_similarity
-from ceil_jax.training.loop import QUALITY
 from ceil_jax.training.losses import kendall_tau
 
 AGAIN = 64
@@ -45,7 +44,7 @@ class Diagnosis(NamedTuple):
     nearness: float
     """Kendall's τ between a set's score and the mean place of its examples in the shortlist."""
     learnt: tuple[float, float]
-    """Kendall's τ on held-out training queries, before CEIL's training and at its best."""
+    """Kendall's τ on held-out training queries, before CEIL's training and with the weights that it ended with."""
     sets: Interval
     """Score of CEIL's MAP set minus the score of its encoder's top-k, on validation queries."""
     beyond_topk: Interval
@@ -75,7 +74,8 @@ def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
     some = range(min(AGAIN, len(scores)))
     again = _reordered(pipeline, scored.instances[: len(some)], scored.candidates)
     tau = [_tau(scores[i], again[i]) for i in some]
-    first, *later = [row[QUALITY] for row in pipeline.trainer.history("ceil")]
+    ending = pipeline.trainer.ending("ceil")
+    assert ending is not None  # a dry run diagnoses nothing
     validation = _validation_scores(pipeline, methods)
     right = np.stack([pipeline.evaluate(method).scores for method in methods])
     ceil, ceil_topk, topk = (methods.index(name) for name in ("ceil", "ceil_topk", "topk"))
@@ -91,7 +91,7 @@ def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
             scores, mean_of_subsets(_output_similarity(pipeline, scored), scored.candidates.subsets)
         ),
         nearness=_mean_tau(scores, mean_of_subsets(_nearness(scored.candidates), scored.candidates.subsets)),
-        learnt=(first, max(first, *later)),
+        learnt=ending.learnt,
         sets=bootstrap_interval(validation[ceil] - validation[ceil_topk]),
         beyond_topk=bootstrap_interval(validation[ceil] - validation[topk]),
         predicts=agreement(validation, right),

@@ -30,6 +30,7 @@ from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.loop import held_out_count
 
 _SAMPLES = 3
 """Chunks of a stage whose tokens are counted to estimate all."""
@@ -165,14 +166,14 @@ class Estimates:
                 self.store.note(stage, what, done=True)
                 return learn_on_disk(self.store, self.models, self.config.encoder, lesson)
             warn_of_older_stages(self.store.root, name.lower())
-            queries = (lesson.queries - min(lesson.queries // 10, 100)) * config.epochs
+            queries = (lesson.queries - held_out_count(lesson.queries)) * config.epochs
             texts = 3
             if isinstance(config, CEILConfig):
                 texts = 1 if config.train_context == "frozen" else 1 + config.shortlist
             tokens = queries * texts * self._length(0.98, TRAINING_LENGTHS)
             self.store.note(stage, what, trained=tokens * self._parameters)
             encoders: list[Any] = [_StandIn(self._base, f"{stage.name}-{part}") for part in lesson.parts]
-            return Learned(encoders, [], Cost(0.0))
+            return Learned(encoders, [], Cost(0.0), None)
 
     @property
     def _base(self) -> Encoder:

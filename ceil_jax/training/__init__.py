@@ -11,14 +11,14 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages
 - `losses`: losses over one query's candidates, the registry of CEIL's losses, and held-out ranking quality.
 - `contrastive`: training of EPR and TST.
 - `ceil`: training of CEIL.
-- `gradient_cache`: gradients through more texts than one backward pass has memory for.
-- `loop`: the training loop, batches of tokens, and the split into training and held-out queries.
+- `gradient_cache`: tokenised texts, and gradients through more of them than one backward pass has memory for.
+- `loop`: the training loop, the split into training and held-out queries, and the weights that training ends with.
 - `checkpoints`: what a stopped training continues from.
 - `tuning`: the trade-off λ of DPP-MAP, chosen on training queries.
 
 Names for other rooms: `CEILConfig`, `EPRConfig`; `CandidateSets`, `ScoredSets`, `TrainingData`, `epr_candidates`,
 `join_tasks`; `ceil_candidates`; `score_sets`, `top_subset_mrr`; `ScoringJob`, `actor_pool`; `SetScores`,
 `register_loss`, `ceil_loss`, `pairwise_margin_loss`, `info_nce_loss`, `kendall_tau`; `train_epr`,
-`output_similarity`; `train_ceil`; `Trained`, `QUALITY`, `split_held_out`; `map_sets`, `best_trade_off`,
-`PromptBudget`.
+`output_similarity`; `train_ceil`; `Trained`, `Ending`, `QUALITY`, `split_held_out`,
+`held_out_count`; `map_sets`, `best_trade_off`, `PromptBudget`.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from ceil_jax.errors import Range
 
@@ -68,3 +68,30 @@ class CEILConfig:
     """Queries a step."""
     learning_rate: Annotated[float, Range(above=0)] = 1e-5
     """Peak of the learning-rate schedule."""
+
+
+BASELINE: dict[str, dict[str, Any]] = {
+    "EPRConfig": {
+        "candidates": 20,
+        "positives": 5,
+        "epochs": 6,
+        "batch_size": 16,
+        "learning_rate": 3e-5,
+        "temperature": 0.05,
+    },
+    "CEILConfig": {
+        "subsets": 20,
+        "size": 8,
+        "shortlist": 50,
+        "sampler": "random",
+        "trade_off": 0.05,
+        "initial": "epr",
+        "train_context": "frozen",
+        "loss": "pairwise",
+        "reduction": "pairs",
+        "epochs": 6,
+        "batch_size": 16,
+        "learning_rate": 1e-5,
+    },
+}
+"""The value that each field had by default when the layout of training keys began (`store.keys`)."""

@@ -21,7 +21,8 @@ from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.config import EPRConfig
-from ceil_jax.training.loop import TokenTable, Trained, fit, gradient_of, split_held_out
+from ceil_jax.training.gradient_cache import TokenTable
+from ceil_jax.training.loop import Measures, Trained, fit, gradient_of, split_held_out
 from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def train_epr(
     asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
-    def quality(params: Mapping[str, jax.Array]) -> dict[str, float]:
+    def quality(params: Mapping[str, jax.Array]) -> Measures:
         encoded = texts.encoded(lambda _, chunk: encode_now(params, chunk))[texts.place]
         relevance = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
         return ranking_quality(relevance, data.scores[held_out])

@@ -8,8 +8,8 @@ exact gradient of the loss, in the memory of one chunk, for one more forward pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
-from ceil_jax.encoders.tokenizers import Tokens
+from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_length
+
+if TYPE_CHECKING:
+    from ceil_jax.encoders.encoder import Encoder
 
 Params = Any
 
@@ -39,6 +42,33 @@ class Texts(NamedTuple):
         # all chunks are under way before the first is waited for
         found = [encode(number, tokens) for number, tokens in enumerate(self.chunks)]
         return np.concatenate([np.asarray(vectors) for vectors in found])
+
+
+class TokenTable:
+    """Texts that are tokenised once. Batches are padded to one of a few lengths, so that few shapes compile."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
+        self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
+        self._ids = encoder.tokenizer(list(texts), self._longest)
+
+    def __getitem__(self, rows: np.ndarray) -> Tokens:
+        """Return the tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
+        ids = [self._ids[row] for row in rows.reshape(-1)]
+        length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
+        tokens = pad(ids, length, self._pad_id)
+        return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
+
+    def once(self, rows: np.ndarray, size: int) -> Texts:
+        """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
+
+        Texts of similar length share a chunk, so that little is padding; the last chunk is filled up with copies of
+        its last text.
+        """
+        texts, place = np.unique(rows, return_inverse=True)
+        size = min(size, len(texts))
+        order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
+        chunks = np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
+        return Texts([self[texts[chunk]] for chunk in chunks], np.argsort(order)[place].reshape(rows.shape))
 
 
 class GradientCache:

@@ -1,47 +1,74 @@
-"""The training loop: resumable, for any loss; the checkpoint with the best held-out ranking quality is returned."""
+"""The training loop: resumable, for any loss; it returns weights averaged over the end of training."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
+from jaxtyping import Float
 from tqdm.auto import tqdm
 
 from ceil_jax.distributed.devices import global_mesh, jit_whole, whole
 from ceil_jax.distributed.processes import together
-from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_length
 from ceil_jax.errors import UserError
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.checkpoints import TrainingState
-from ceil_jax.training.gradient_cache import Texts
 
-if TYPE_CHECKING:
-    from ceil_jax.encoders.encoder import Encoder
+log = logging.getLogger(__name__)
 
 Params = Any
 Batch = Any
 
 QUALITY = "kendall_tau"
-"""The held-out measure that decides which checkpoint is the best."""
+"""The held-out measure that training is judged by."""
 
-_HELD_OUT = 100
-"""Held-out queries at most: each evaluation encodes all of their candidates."""
+Measures = Mapping[str, Float[np.ndarray, " q"]]
+"""Held-out measures by name, among them QUALITY: one value for each held-out query."""
+
+_LEAST, _MOST = 100, 1000
+"""Held-out queries of a training with at least 4 × 100 queries. Each evaluation encodes all of their candidates."""
+
+_BEYOND_NOISE = 2.0
+"""Standard errors by which other weights have to be better than the averaged ones."""
 
 _EVALUATIONS = 8
 """Held-out evaluations, and checkpoints, of a run, besides the one before the first step."""
+
+
+_AVERAGED = 0.25
+"""Share of the steps, at the end of training, over which weights are averaged."""
+
+
+class Ending(NamedTuple):
+    """Which weights a training ended with, and how well each choice ranked held-out sets."""
+
+    kept: str
+    """average (weights averaged over the end of training), best (the checkpoint that ranked held-out sets best) or
+    start (the starting weights)."""
+    quality: dict[str, float]
+    """Mean held-out QUALITY of `average`, `best` and `start`."""
+
+    @property
+    def learnt(self) -> tuple[float, float]:
+        """Held-out QUALITY before training, and of the weights that training ended with."""
+        return self.quality["start"], self.quality[self.kept]
 
 
 class Trained(NamedTuple):
     """The result of training."""
 
     params: Params
-    """The weights with the best held-out quality, which may be the starting ones."""
+    """The weights that training ends with (`ending`)."""
     history: list[dict[str, float]]
-    """One row an evaluation: the step, the mean loss since the last evaluation, the held-out measures."""
+    """One row an evaluation: the step, the mean loss since the last evaluation, the held-out measures of the weights
+    at that step."""
+    ending: Ending
+    """Which weights these are."""
 
 
 def fit(
@@ -49,7 +76,7 @@ def fit(
     params: Params,
     gradient: Callable[[Params, Batch, jax.Array], tuple[jax.Array, Params]],
     batches: Callable[[int, np.ndarray], Batch],
-    held_out: Callable[[Params], dict[str, float]],
+    held_out: Callable[[Params], Measures],
     *,
     instances: int,
     epochs: int,
@@ -62,7 +89,8 @@ def fit(
 
     A stopped run continues from its last checkpoint and ends with the same weights, because batches and dropout keys
     depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length of the run,
-    so that short runs never leave the warm-up; we scale it.
+    so that short runs never leave the warm-up; we scale it. Weights are averaged over the last quarter of the steps
+    (Izmailov et al., UAI 2018); `ending` says when other weights are returned.
 
     A step spans all devices of all processes, each of which holds all parameters; `gradient` decides which part of it
     is split over them (`devices.over_devices`), so that a batch's loss and gradient are those of one device.
@@ -72,7 +100,7 @@ def fit(
         params: the starting weights.
         gradient: (params, batch, dropout key) → (loss, its gradient with respect to the params), see `gradient_of`.
         batches: (step, numbers of the queries int [B]) → batch.
-        held_out: params → measures, among them `kendall_tau`.
+        held_out: params → measures of each held-out query, among them `kendall_tau`.
         instances: training queries. A batch is always full: the last one of an epoch begins the next epoch.
         epochs: passes over the training queries.
         batch_size: queries a step.
@@ -83,29 +111,37 @@ def fit(
     Raises:
         UserError: the loss is not finite.
     """
-    params = jax.device_put(jax.tree.map(np.asarray, params), whole(global_mesh()))
+    start = params = jax.device_put(jax.tree.map(np.asarray, params), whole(global_mesh()))
+    average = start
     batch_size = min(batch_size, instances)
     steps = max(1, math.ceil(instances * epochs / batch_size))
     every = max(1, math.ceil(steps / _EVALUATIONS))
     optimiser = optax.adam(_warmup_and_decay(learning_rate, steps))
 
-    @jit_whole
-    def update(params: Params, state: Any, slope: Params) -> tuple[Params, Any]:
-        change, state = optimiser.update(slope, state, params)
-        return optax.apply_updates(params, change), state
+    averaged_from = steps - max(1, int(_AVERAGED * steps))
 
-    def save(step: int, row: dict[str, float]) -> None:
-        kept.save(step, {"params": params, "state": state}, row, row[QUALITY])
+    @jit_whole
+    def update(
+        params: Params, state: Any, average: Params, slope: Params, share: jax.Array
+    ) -> tuple[Params, Any, Params]:
+        change, state = optimiser.update(slope, state, params)
+        params = optax.apply_updates(params, change)
+        average = jax.tree.map(lambda mean, one: mean + share * (one - mean), average, params)
+        return params, state, average
+
+    def tree() -> dict[str, Any]:
+        return {"params": params, "state": state, "average": average}
 
     state = jit_whole(optimiser.init)(params)
-    with together(what), TrainingState(stage, every, {"params": params, "state": state}) as kept:
+    with together(what), TrainingState(stage, every, tree()) as kept:
         last = kept.step
         if last is None:
             last = 0
-            save(0, held_out(params))
+            row = means(held_out(params))
+            kept.save(0, tree(), row, row[QUALITY])
         else:
             restored = jax.device_put(kept.last(), whole(global_mesh()))
-            params, state = restored["params"], restored["state"]
+            params, state, average = (restored[name] for name in ("params", "state", "average"))
 
         key = jax.random.key(seed)
         losses: list[float] = []
@@ -113,20 +149,25 @@ def fit(
             for step in range(last, steps):
                 batch = batches(step, _rows(step, instances, batch_size, seed))
                 value, slope = gradient(params, batch, jax.random.fold_in(key, step))
-                params, state = update(params, state, slope)
+                # 1 until averaging begins, then 1, 1/2, 1/3 …
+                share = np.float32(1 / (max(step - averaged_from, 0) + 1))
+                params, state, average = update(params, state, average, slope, share)
                 losses.append(float(value))
                 if not math.isfinite(losses[-1]):
                     raise UserError(
                         f"{what}: the loss is {losses[-1]} at step {step}; lower the learning rate"
                     )
                 if (step + 1) % every == 0 or step + 1 == steps:
-                    row = held_out(params)
                     mean = float(np.mean(losses))
-                    save(step + 1, {"loss": mean, **row})
+                    row = {"loss": mean, **means(held_out(params))}
+                    kept.save(step + 1, tree(), row, row[QUALITY])
                     losses = []
                     bar.set_postfix(loss=f"{mean:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
-        return Trained(kept.best()["params"], kept.history)
+        from_start = max(kept.history, key=lambda row: row[QUALITY])["step"] == 0
+        best = None if from_start else jax.device_put(kept.best()["params"], whole(global_mesh()))
+        chosen, how = ending(average, best, start, held_out, what)
+        return Trained(chosen, kept.history, how)
 
 
 def _warmup_and_decay(peak: float, steps: int) -> optax.Schedule:
@@ -141,33 +182,6 @@ def gradient_of(loss: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array
     return jit_whole(jax.value_and_grad(loss))
 
 
-class TokenTable:
-    """Texts that are tokenised once. Batches are padded to one of a few lengths, so that few shapes compile."""
-
-    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
-        self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
-        self._ids = encoder.tokenizer(list(texts), self._longest)
-
-    def __getitem__(self, rows: np.ndarray) -> Tokens:
-        """Return the tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
-        ids = [self._ids[row] for row in rows.reshape(-1)]
-        length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
-        tokens = pad(ids, length, self._pad_id)
-        return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
-
-    def once(self, rows: np.ndarray, size: int) -> Texts:
-        """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
-
-        Texts of similar length share a chunk, so that little is padding; the last chunk is filled up with copies of
-        its last text.
-        """
-        texts, place = np.unique(rows, return_inverse=True)
-        size = min(size, len(texts))
-        order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
-        chunks = np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
-        return Texts([self[texts[chunk]] for chunk in chunks], np.argsort(order)[place].reshape(rows.shape))
-
-
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
     """The queries of one step: shuffled epochs are laid end to end and cut into full batches."""
     places = range(step * batch_size, (step + 1) * batch_size)
@@ -176,8 +190,65 @@ def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
     return np.array([orders[place // instances][place % instances] for place in places])
 
 
+def means(measures: Measures) -> dict[str, float]:
+    """Return the mean of each measure over the held-out queries."""
+    return {name: float(np.mean(values)) for name, values in measures.items()}
+
+
+def better_beyond_noise(one: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
+    """Return whether `one` is better than `other` by more than two standard errors, paired over the queries.
+
+    A single query gives no standard error, so that nothing is better beyond noise there.
+
+    >>> better_beyond_noise(np.array([0.5, 0.7, 0.6]), np.array([0.1, 0.2, 0.2]))
+    True
+    """
+    gain = np.asarray(one, np.float64) - other
+    if len(gain) < 2:
+        return False
+    return bool(gain.mean() > _BEYOND_NOISE * gain.std(ddof=1) / np.sqrt(len(gain)))
+
+
+def ending(
+    average: Any, best: Any | None, start: Any, held_out: Callable[[Any], Measures], what: str
+) -> tuple[Any, Ending]:
+    """Return the weights that training ends with, and how they were chosen.
+
+    They are the averaged weights. The best of several noisy numbers is partly luck, so the checkpoint with the best
+    one, or the starting weights, take their place only where they are better beyond noise (`better_beyond_noise`).
+
+    Args:
+        average: weights averaged over the end of training.
+        best: the checkpoint with the best QUALITY; None where that is the start.
+        start: the starting weights.
+        held_out: weights → measures of each held-out query.
+        what: what messages call this training.
+    """
+    found = {"average": held_out(average)[QUALITY], "start": held_out(start)[QUALITY]}
+    found["best"] = found["start"] if best is None else held_out(best)[QUALITY]
+    kept, weights = "average", average
+    for name, other in (("best", best), ("start", start)):
+        if other is not None and better_beyond_noise(found[name], found[kept]):
+            kept, weights = name, other
+    quality = means(found)
+    log.info(
+        "%s: held-out τ of the start %.3f, of the best checkpoint %.3f, of the averaged weights %.3f (%d queries); "
+        "kept: %s",
+        what,
+        *(quality[name] for name in ("start", "best", "average")),
+        len(found["start"]),
+        kept,
+    )
+    return weights, Ending(kept, quality)
+
+
+def held_out_count(count: int) -> int:
+    """Return how many of `count` queries are held out: a tenth, at least 100 of 400 or more, at most 1,000."""
+    return min(max(_LEAST if count >= 4 * _LEAST else 1, count // 10), _MOST)
+
+
 def split_held_out(count: int, seed: int, seen: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (training, held-out) query numbers; a tenth, 1 to 100, is held out to choose the checkpoint.
+    """Return (training, held-out) query numbers.
 
     Args:
         count: the number of queries.
@@ -191,7 +262,7 @@ def split_held_out(count: int, seed: int, seen: np.ndarray | None = None) -> tup
     if count < 2:
         raise UserError(f"training needs at least 2 scored instances, got {count}")
     order = np.random.default_rng([seed, 1]).permutation(count)
-    out = min(max(1, count // 10), _HELD_OUT)
+    out = held_out_count(count)
     unseen = order if seen is None or seen.all() else order[~seen[order]]
     held_out = np.sort(unseen[:out])
     return np.setdiff1d(order, held_out), held_out

@@ -230,12 +230,12 @@ def epr_contrastive_loss(
 
 def ranking_quality(
     log_probs: Float[np.ndarray, "q m"], lm_scores: Float[np.ndarray, "q m"]
-) -> dict[str, float]:
-    """Return how well the model's scores order each query's sets as the LM does: means over queries of Kendall's τ
-    and of `pairwise_ranking_accuracy`."""
+) -> dict[str, Float[np.ndarray, " q"]]:
+    """Return how well the model's scores order each query's sets as the LM does: for every query Kendall's τ and
+    `pairwise_ranking_accuracy`."""
     ours, lm = jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype)
     tau, accuracy = jax.vmap(kendall_tau)(ours, lm), jax.vmap(pairwise_ranking_accuracy)(ours, lm)
-    return {"kendall_tau": float(jnp.mean(tau)), "pairwise_accuracy": float(jnp.mean(accuracy))}
+    return {"kendall_tau": np.asarray(tau), "pairwise_accuracy": np.asarray(accuracy)}
 
 
 def pairwise_ranking_accuracy(

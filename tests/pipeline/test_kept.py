@@ -4,20 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ceil_jax.pipeline.trained import Trainer, kept_start
-from ceil_jax.training.loop import QUALITY
+from ceil_jax.pipeline.trained import Trainer
+from ceil_jax.training.loop import Ending
 
 
-def history(*qualities):
-    return [{QUALITY: quality} for quality in qualities]
-
-
-@pytest.mark.parametrize(
-    ("qualities", "kept"),
-    [((0.5, 0.4, 0.5), True), ((0.5, 0.4, 0.6), False), ((0.5,), False), ((), False)],
-)
-def test_the_start_is_kept_unless_a_step_is_better(qualities, kept):
-    assert kept_start(history(*qualities)) is kept
+def ending(kept):
+    return Ending(kept, {"start": 0.5, "best": 0.5, "average": 0.4})
 
 
 @pytest.mark.parametrize(
@@ -31,7 +23,7 @@ def test_the_start_is_kept_unless_a_step_is_better(qualities, kept):
 )
 def test_the_remark_names_the_start(source, initial, said):
     config = SimpleNamespace(ceil=SimpleNamespace(initial=initial))
-    trainer = SimpleNamespace(config=config, history=lambda source: history(0.5, 0.4))
+    trainer = SimpleNamespace(config=config, ending=lambda source: ending("start"))
     assert Trainer.kept(trainer, source) == said
-    trainer.history = lambda source: history(0.4, 0.5)
+    trainer.ending = lambda source: ending("average")
     assert Trainer.kept(trainer, source) == ""

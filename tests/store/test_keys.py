@@ -4,9 +4,8 @@ import json
 import logging
 from dataclasses import dataclass, field, fields, make_dataclass
 
-from ceil_jax.pipeline.trained import BASELINE
 from ceil_jax.store.keys import LAYOUT, differing, warn_of_older_stages
-from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.config import BASELINE, CEILConfig, EPRConfig
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ceil_jax.training.gradient_cache import GradientCache
-from ceil_jax.training.loop import TokenTable
+from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 
 TEXTS = [
     "dull",

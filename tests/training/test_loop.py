@@ -7,7 +7,8 @@ import pytest
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.store.store import Store
-from ceil_jax.training.loop import TokenTable, _rows, fit, gradient_of, split_held_out
+from ceil_jax.training.gradient_cache import TokenTable
+from ceil_jax.training.loop import _rows, ending, fit, gradient_of, split_held_out
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
 
@@ -19,7 +20,7 @@ def run(stage, *, loss=None, quality=None, epochs=4):
         return jnp.mean((params["w"][batch] - jnp.asarray(TARGET)[batch]) ** 2)
 
     def closeness(params):
-        return {"kendall_tau": -float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
+        return {"kendall_tau": np.array([-np.sum((np.asarray(params["w"]) - TARGET) ** 2)])}
 
     return fit(
         stage,
@@ -46,17 +47,45 @@ def test_training_comes_closer_and_keeps_a_history(tmp_path):
     assert np.sum((np.asarray(trained.params["w"]) - TARGET) ** 2) < np.sum(TARGET**2)
 
 
-def test_the_best_checkpoint_is_returned_the_first_of_equals(tmp_path):
-    quality = iter([0.0, 0.5, 0.9, 0.9, 0.1, 0.2, 0.3, 0.3, 0.3])
+def test_the_weights_of_the_last_quarter_of_the_steps_are_averaged(tmp_path):
     seen = []
 
     def measured(params):
         seen.append(np.asarray(params["w"]))
-        return {"kendall_tau": next(quality)}
+        return {"kendall_tau": np.zeros(3)}
 
     with Store(tmp_path).stage("t", {}) as stage:
         trained = run(stage, quality=measured)
-    assert np.array_equal(trained.params["w"], seen[2])
+    # 8 steps, each with an evaluation, and the start; then the average and the start again
+    np.testing.assert_allclose(trained.params["w"], (seen[7] + seen[8]) / 2, atol=1e-6)
+    assert trained.ending.kept == "average"
+
+
+def ended(average, best, start):
+    held_out = {"a": average, "b": best, "s": start}
+    return ending("a", "b", "s", lambda name: {"kendall_tau": np.array(held_out[name])}, "training")
+
+
+@pytest.mark.parametrize(
+    ("average", "best", "start", "kept"),
+    [
+        (
+            [0.2, 0.3, 0.4],
+            [0.3, 0.2, 0.5],
+            [0.1, 0.2, 0.1],
+            "average",
+        ),  # +0.03, with a standard error of 0.07
+        ([0.2, 0.3, 0.4], [0.3, 0.4, 0.6], [0.1, 0.2, 0.1], "best"),
+        ([0.2, 0.3, 0.4], [0.3, 0.2, 0.5], [0.3, 0.5, 0.6], "start"),
+        ([0.2], [0.9], [0.8], "average"),
+    ],
+)
+def test_other_weights_take_the_place_of_the_averaged_ones_only_beyond_noise(average, best, start, kept):
+    weights, how = ended(average, best, start)
+    assert (weights, how.kept) == (kept[0], kept)
+    assert how.learnt == pytest.approx(
+        (np.mean(start), np.mean({"a": average, "b": best, "s": start}[kept[0]]))
+    )
 
 
 @pytest.mark.parametrize("stop", [1, 4, 7])
@@ -69,7 +98,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, stop):
         calls[0] += 1
         if calls[0] == stop + 1:
             raise KeyboardInterrupt
-        return {"kendall_tau": -float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
+        return {"kendall_tau": np.array([-np.sum((np.asarray(params["w"]) - TARGET) ** 2)])}
 
     with pytest.raises(KeyboardInterrupt), Store(tmp_path / "cut").stage("t", {}) as stage:
         run(stage, quality=dies)
@@ -129,11 +158,11 @@ def test_checkpoints_of_another_stage_or_without_a_seal_are_not_used(tmp_path, c
 
 def test_a_lost_best_checkpoint_starts_training_again(tmp_path, caplog):
     def worsens(params):
-        return {"kendall_tau": -float(np.abs(np.asarray(params["w"])).sum())}
+        return {"kendall_tau": np.array([-np.abs(np.asarray(params["w"])).sum()])}
 
     with Store(tmp_path).stage("t", {}) as stage:
         whole = run(stage, quality=worsens)
-        assert not np.any(whole.params["w"])  # the starting weights are the best
+        assert max(whole.history, key=lambda row: row["kendall_tau"])["step"] == 0  # the start is the best
         shutil.rmtree(stage.scratch / "checkpoints" / "0")
         again = run(stage, quality=worsens)
     assert "a checkpoint is damaged" in caplog.text
@@ -144,7 +173,7 @@ def test_a_lost_best_checkpoint_starts_training_again(tmp_path, caplog):
 def test_killed_between_a_checkpoint_and_its_seal_goes_on_from_the_one_before(tmp_path, improves):
     def quality(params):
         distance = float(np.sum((np.asarray(params["w"]) - TARGET) ** 2))
-        return {"kendall_tau": -distance if improves else distance}
+        return {"kendall_tau": np.array([-distance if improves else distance])}
 
     with Store(tmp_path).stage("t", {}) as stage:
         whole = run(stage, quality=quality)
@@ -152,7 +181,8 @@ def test_killed_between_a_checkpoint_and_its_seal_goes_on_from_the_one_before(tm
         seals.write_bytes(b"".join(seals.read_bytes().splitlines(keepends=True)[:-1]))
         measured = []
         again = run(stage, quality=lambda params: measured.append(1) or quality(params))
-    assert len(measured) == 1  # the last step alone
+    # the last step, and at the end the average, the start, and the best where that is not the start
+    assert len(measured) == (4 if improves else 3)
     assert np.array_equal(again.params["w"], whole.params["w"])
     assert again.history == whole.history
 
@@ -178,7 +208,13 @@ def test_held_out_instances_are_apart():
     training, held_out = split_held_out(30, seed=0)
     assert len(held_out) == 3
     assert sorted([*training, *held_out]) == list(range(30))
-    assert [len(split_held_out(count, 0)[1]) for count in (2, 900, 5000)] == [1, 90, 100]
+    assert [len(split_held_out(count, 0)[1]) for count in (2, 390, 900, 5000, 44_000)] == [
+        1,
+        39,
+        100,
+        500,
+        1000,
+    ]
     with pytest.raises(UserError, match="at least 2 scored instances"):
         split_held_out(1, seed=0)
 

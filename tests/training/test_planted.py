@@ -100,7 +100,7 @@ def measure(query, context, sets):
 
     places = np.asarray(jax.jit(jax.vmap(choose))(jnp.asarray(queries), examples))
     chosen = np.take_along_axis(shortlist, places, axis=1)[:, None]
-    tau = ranking_quality(np.asarray(ours), sets.scores[rows])["kendall_tau"]
+    tau = ranking_quality(np.asarray(ours), sets.scores[rows])["kendall_tau"].mean()
     return np.array([tau, same_topic(chosen, rows).mean()])
 
 
