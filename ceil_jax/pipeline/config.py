@@ -107,7 +107,7 @@ SCALES: dict[str, RunConfig] = {
         shortlist=50,
         tst=EPRConfig(instances=24, candidates=10, positives=2, epochs=2),
         epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
-        ceil=CEILConfig(instances=24, subsets=6, size=4, shortlist=20, epochs=2),
+        ceil=CEILConfig(instances=24, subsets=6, shortlist=20, epochs=2),
     ),
     # an hour on 2 CPU cores: which way does it point?
     "small": RunConfig(
@@ -115,7 +115,7 @@ SCALES: dict[str, RunConfig] = {
         shots=6,
         trade_off="tuned",
         epr=EPRConfig(epochs=4),
-        ceil=CEILConfig(instances=200, subsets=12, size=6, trade_off="tuned", epochs=4),
+        ceil=CEILConfig(instances=400, subsets=12, trade_off="tuned"),
     ),
     # the papers' settings: a GPU and a weekend
     "paper": RunConfig(
@@ -143,7 +143,7 @@ DEMO = RunConfig(
     bank_limit=3000,
     shots=6,
     epr=EPRConfig(instances=240, candidates=16, epochs=5),
-    ceil=CEILConfig(instances=240, subsets=12, size=6, epochs=5),
+    ceil=CEILConfig(instances=240, subsets=12, size=6, epochs=5, learning_rate=1e-5),
 )
 """λ of DPP-MAP and the training signal were compared on 300 sentences of the bank, never on those reported;
 sizes and epochs are what 15 minutes on 2 cores allow (README, "The demo")."""

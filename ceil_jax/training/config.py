@@ -36,11 +36,12 @@ class EPRConfig:
 class CEILConfig:
     """Training of CEIL on scored sets of examples."""
 
-    instances: Annotated[int, Range(2)] = 400
-    """Training queries, each with its scored sets."""
-    subsets: Annotated[int, Range(2)] = 20
+    instances: Annotated[int, Range(2)] = 1600
+    """Training queries, each with its scored sets. Many queries with small sets teach more than few with large ones,
+    for as many examples read by the LM (docs/recipe.md)."""
+    subsets: Annotated[int, Range(2)] = 13
     """M: candidate sets of a query; the first is the top-k."""
-    size: Annotated[int, Range(1)] = 8
+    size: Annotated[int, Range(1)] = 3
     """k: examples in a set."""
     shortlist: Annotated[int, Range(1)] = 50
     """n: nearest examples that sets are drawn from."""
@@ -62,11 +63,11 @@ class CEILConfig:
     """How the pairwise loss is reduced: the mean over pairs, or the released code's sum of means over rank gaps."""
     loss_options: tuple[str, ...] = ()
     """Options of a loss added with register_loss, each as NAME=VALUE."""
-    epochs: Annotated[int, Range(1)] = 6
+    epochs: Annotated[int, Range(1)] = 3
     """Passes over the training queries."""
     batch_size: Annotated[int, Range(1)] = 16
     """Queries a step."""
-    learning_rate: Annotated[float, Range(above=0)] = 1e-5
+    learning_rate: Annotated[float, Range(above=0)] = 1e-4
     """Peak of the learning-rate schedule."""
 
 

@@ -88,7 +88,7 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     # docstrings of several lines in the source, of the run's own fields and of a part's, across their line breaks
     assert "right answers of 64 training queries" in words
     assert "training then takes the λ tuned for" in words
-    assert "half that opens their prompts" in words
+    assert "with large ones, for as many examples" in words
     assert "Range: at least 2." in words and "Range: above 0." in words
     assert not any(field.metadata for field in fields(RunConfig)), "a help text changed the class itself"
     # no method is forgotten
