@@ -53,12 +53,12 @@ class Metric(ABC):
         """
         return np.asarray(scores, np.float64)[:, None]
 
-    def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
+    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         """Return `corpus` from sums of statistics.
 
         Args:
             sums: float64 [..., s].
-            count: how many examples each sum is over.
+            count: how many examples each sum is over; int [...] where they differ.
 
         Returns:
             float64 [...].

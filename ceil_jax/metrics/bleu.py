@@ -87,7 +87,7 @@ class CharBleu(Metric):
         columns = [(*o.matches, *o.totals, o.length, o.gold_length) for o in overlaps]
         return np.array(columns, np.float64).reshape(len(overlaps), 2 * ORDER + 2)
 
-    def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
+    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         matches, totals = sums[..., :ORDER], sums[..., ORDER : 2 * ORDER]
         length, gold_length = sums[..., -2], sums[..., -1]
         some = np.all(matches > 0, axis=-1, keepdims=True)
@@ -130,7 +130,7 @@ class Bleu(Metric):
         columns = [(*bleu.counts, *bleu.totals, bleu.sys_len, bleu.ref_len) for bleu in found]
         return np.array(columns, np.float64).reshape(len(found), 2 * ORDER + 2)
 
-    def from_sums(self, sums: np.ndarray, count: int) -> np.ndarray:
+    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         def one(row: np.ndarray) -> float:
             numbers = [round(number) for number in row]
             bleu = _sacrebleu().BLEU.compute_bleu(

@@ -19,8 +19,8 @@ _Z = 1.959964
 _AT_ONCE = 12_000_000
 """Examples of resamples held at a time; it bounds the memory to a few hundred MB."""
 
-Statistic = Callable[[np.ndarray, int], np.ndarray]
-"""(sums over N examples [..., s], N) -> one number each [...]."""
+Statistic = Callable[[np.ndarray, int | np.ndarray], np.ndarray]
+"""(sums over N examples [..., s], N) -> one number each [...]. N may differ between the sums: int [...]."""
 
 
 class Interval(NamedTuple):
@@ -36,7 +36,7 @@ class Interval(NamedTuple):
         return Interval(*(100 * number for number in self))
 
 
-def mean(sums: np.ndarray, count: int) -> np.ndarray:
+def mean(sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
     """Return the mean over examples, averaged over columns where there are several.
 
     Args:
@@ -67,7 +67,9 @@ def bootstrap_interval(
     return _percentile(here, found)
 
 
-def metric_interval(sample: Sample, *, resamples: int = RESAMPLES) -> Interval:
+def metric_interval(
+    sample: Sample, questions: np.ndarray | None = None, *, resamples: int = RESAMPLES
+) -> Interval:
     """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
 
     Resamples of equal values are equal, so that a bootstrap interval of 0 of n would have no width. Wilson (1927)
@@ -75,14 +77,16 @@ def metric_interval(sample: Sample, *, resamples: int = RESAMPLES) -> Interval:
 
     Args:
         sample: examples and their metric.
-        resamples: how often the examples are drawn, 10,000 by default.
+        questions: int [N], equal numbers for examples that are resampled together; each by itself by default.
+        resamples: how often they are drawn, 10,000 by default.
     """
     values = np.asarray(sample.values, np.float64)
-    here = bootstrap_interval(values, sample.statistic, resamples=resamples)
+    here = bootstrap_interval(*by_question(sample, questions), resamples=resamples)
     right = values.size == len(values) and here.mean in (0.0, 1.0) and (values == here.mean).all()
     if not right:
         return here
-    width = _Z**2 / (len(values) + _Z**2)
+    distinct = len(values) if questions is None else len(np.unique(questions))
+    width = _Z**2 / (distinct + _Z**2)
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 
@@ -146,8 +150,29 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
     seeds, count, _ = statistics.shape
     return Sample(
         statistics.transpose(1, 0, 2).reshape(count, -1),
-        lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), n).mean(axis=-1),
+        lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), np.asarray(n)[..., None]).mean(
+            axis=-1
+        ),
     )
+
+
+def by_question(sample: Sample, questions: np.ndarray | None) -> Sample:
+    """Return a sample whose resamples draw distinct questions, each with all of its examples.
+
+    A question that is asked several times has one answer, so that its examples say little more than one of them.
+
+    Args:
+        sample: N examples.
+        questions: int [N], equal numbers for equal questions; None leaves the sample as it is.
+    """
+    if questions is None or len(np.unique(questions)) == len(questions):
+        return sample
+    _, place = np.unique(questions, return_inverse=True)
+    columns = np.column_stack([sample.values, np.ones(len(place))])
+    sums = np.zeros((place.max() + 1, columns.shape[1]))
+    np.add.at(sums, place, columns)
+    # resamples differ in how many examples they have
+    return Sample(sums, lambda sums, _: sample.statistic(sums[..., :-1], sums[..., -1]))
 
 
 def paired(ours: Sample, theirs: Sample) -> Sample:

@@ -17,6 +17,7 @@ from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.words import Overlap, overlap
 
 _CHUNK = 32
 """Queries that the LM is given at a time."""
@@ -32,11 +33,13 @@ class Evaluation(NamedTuple):
     value: float
     """The metric over all queries; for corpus metrics it is not the mean of `scores`."""
     interval: Interval
-    """The bootstrap interval of `value` over resampled queries."""
+    """The bootstrap interval of `value` over resampled questions."""
     more: dict[str, float]
     """The task's other metrics over all queries."""
     statistics: np.ndarray
     """float [N, s]: statistics of each query; the metric is a function of their sums, or the mean of `scores`."""
+    overlap: Overlap
+    """Which queries ask the same, and which stand in the bank."""
     run: str = ""
     """The name of its record."""
 
@@ -93,16 +96,23 @@ def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) ->
         statistics = metric.statistics(scores, predictions, queries)
         stage.save("scores.npy", scores)
         stage.save("statistics.npy", statistics)
+        stage.save("overlap.npy", np.stack(overlap(queries, task.train)))
         stage.write("examples.csv", _table(rows, scores, task.metric).encode())
         # not `corpus`, which would run every query's SQL again
         value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
-        files = ("scores.npy", "statistics.npy", "examples.csv")
+        files = ("scores.npy", "statistics.npy", "overlap.npy", "examples.csv")
         stage.finish({"metric": task.metric, "value": value, "more": more}, files)
     summary = stage.summary
     assert summary is not None
     scores, statistics = (np.array(stage.load(file)) for file in ("scores.npy", "statistics.npy"))
-    interval = metric_interval(Sample(statistics, metric.from_sums))
-    return Evaluation(rows, scores, summary["value"], interval, summary["more"], statistics)
+    shared = read_overlap(np.array(stage.load("overlap.npy")))
+    interval = metric_interval(Sample(statistics, metric.from_sums), shared.question)
+    return Evaluation(rows, scores, summary["value"], interval, summary["more"], statistics, shared)
+
+
+def read_overlap(kept: np.ndarray) -> Overlap:
+    """Return the overlap that a stage of metrics keeps as int [3, N]."""
+    return Overlap(kept[0], kept[1].astype(bool), kept[2].astype(bool))
 
 
 def _table(rows: Rows, scores: np.ndarray, metric: str) -> str:

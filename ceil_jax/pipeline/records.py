@@ -26,11 +26,13 @@ from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import read_overlap
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.words import Overlap
 
 FORMAT = 1
 """Version of stored records; a reader refuses any other."""
@@ -103,6 +105,10 @@ class StoredRecord(Record):
         """
         statistics = np.load(self.root / self.metrics / "statistics.npy")
         return Sample(statistics, metric_named(self.metric).from_sums)
+
+    def overlap(self) -> Overlap:
+        """Return which queries ask the same, and which stand in the bank."""
+        return read_overlap(np.load(self.root / self.metrics / "overlap.npy"))
 
 
 def record(

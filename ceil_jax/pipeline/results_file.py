@@ -10,7 +10,7 @@ ones included, but not those of the runs in `trained_by`, whose encoders the run
 trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
 `fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `texts` is the hash of queries
 and bank. `statistics` holds what the metric is computed from, one or several numbers per query, so that differences
-can be paired and averaged over tasks.
+can be paired and averaged over tasks; `overlap` which queries stand in the bank, and which ask the same question.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Sample, over_seeds
+from ceil_jax.metrics.bootstrap import Sample, by_question, over_seeds
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.locking import held
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage
+from ceil_jax.tasks.words import Overlap
 
 IDENTITY = ("experiment", "row", "column", "config")
 """Of two lines that agree in these the later one is kept. A run may stand in several places of a table."""
@@ -61,6 +62,8 @@ class PublishedRecord(Record):
     date: str
     statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
     """float [N, s], as in Evaluation; None in lines from before they were kept."""
+    overlap: Overlap | None = field(default=None, repr=False, compare=False)
+    """Which queries ask the same, and which stand in the bank; None in lines from before it was kept."""
 
     def line(self) -> dict[str, Any]:
         """Return the record as the JSON object of its line."""
@@ -86,6 +89,7 @@ class PublishedRecord(Record):
             "config": self.name.partition("-")[2],
             **({"texts": self.texts.partition("-")[2]} if self.texts else {}),
             **kept,
+            **({} if self.overlap is None else {"overlap": _packed_overlap(self.overlap)}),
         }
 
     @staticmethod
@@ -104,20 +108,25 @@ class PublishedRecord(Record):
             cost=Cost(line["seconds"], line["tokens"]),
             trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
             statistics=_unpacked(line["statistics"]) if "statistics" in line else None,
+            overlap=_unpacked_overlap(line["overlap"], line["n"]) if "overlap" in line else None,
         )
 
 
-def sample_of(records: Iterable[PublishedRecord]) -> Sample | None:
-    """Return the queries and the mean metric of one method's seeds; None if one of them has no statistics.
+def sample_of(records: Iterable[PublishedRecord], where: np.ndarray | None = None) -> Sample | None:
+    """Return the distinct questions and the mean metric of one method's seeds; None if one has no statistics.
 
     Args:
         records: runs on the same queries that differ in the seed of training only.
+        where: bool [N], the queries to keep; all by default.
     """
     runs = list(records)
     statistics = [run.statistics for run in runs if run.statistics is not None]
     if len(statistics) < len(runs):
         return None
-    return over_seeds(np.stack(statistics), metric_named(runs[0].metric).from_sums)
+    here = slice(None) if where is None else where
+    sample = over_seeds(np.stack(statistics)[:, here], metric_named(runs[0].metric).from_sums)
+    shared = runs[0].overlap
+    return by_question(sample, None if shared is None else shared.question[here])
 
 
 def read_results(file: Path) -> list[PublishedRecord]:
@@ -194,6 +203,13 @@ def _check(line: Any) -> None:
             )
         if not isinstance(line.get("texts"), str):
             raise ValueError("expected a text as 'texts'")
+    if "overlap" in line:
+        try:
+            same = {len(column) for column in _unpacked_overlap(line["overlap"], line["n"])} == {line["n"]}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            same = False
+        if not same:
+            raise ValueError(f"expected what {line['n']:,} queries share with the bank as 'overlap'")
 
 
 def _packed(statistics: np.ndarray) -> str | list[Any]:
@@ -206,6 +222,20 @@ def _packed(statistics: np.ndarray) -> str | list[Any]:
 def _unpacked(value: str | list[Any]) -> np.ndarray:
     rows = [[int(digit)] for digit in value] if isinstance(value, str) else value
     return np.array(rows, np.float64)
+
+
+def _packed_overlap(overlap: Overlap) -> dict[str, Any]:
+    """Bits as "0110…"; the questions' numbers only where some are equal."""
+    question, *bits = overlap
+    names = ("question_in_bank", "output_in_bank")
+    packed = {name: _packed(part[:, None]) for name, part in zip(names, bits, strict=True)}
+    repeated = len(np.unique(question)) < len(question)
+    return {**packed, **({"question": question.tolist()} if repeated else {})}
+
+
+def _unpacked_overlap(value: Mapping[str, Any], count: int) -> Overlap:
+    bits = [_unpacked(value[name])[:, 0] > 0 for name in ("question_in_bank", "output_in_bank")]
+    return Overlap(np.array(value.get("question", range(count)), np.int64), *bits)
 
 
 def processor() -> str:

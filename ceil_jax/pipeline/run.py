@@ -236,5 +236,5 @@ class Run:
         return {
             "predictions": predictions,
             "metrics": [self.task.metric, *self.task.more_metrics],
-            "keeps": "scores and statistics",
+            "keeps": "scores, statistics and overlap",
         }

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, paired
+from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, paired
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.store.rows import Cost
+from ceil_jax.tasks.example import Task
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Comparison:
     costs: dict[str, Cost]
     """The cost of each stage, in the order in which they ran."""
     evaluations: dict[str, Evaluation]
+    parts: Table | None = None
+    """The scores and differences on queries that stand in the bank and on the others, where there are both."""
     note: str = ""
     """A remark on the numbers, such as how many rewrites failed."""
 
@@ -85,14 +90,15 @@ class Comparison:
                 # the number of queries stands with every score: an accuracy without its n says little
                 f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}",
                 *("", self.table().text(), "", *differences),
+                *(["", self.parts.text()] if self.parts else []),
                 *("", Table(["stage", "seconds", "LM tokens"], stages).text()),
                 *(["", self.note] if self.note else []),
             ]
         )
 
     def markdown(self) -> str:
-        """Return the table of methods as Markdown."""
-        return self.table().markdown()
+        """Return the table of methods, and the one of parts if there is one, as Markdown."""
+        return "\n".join(table.markdown() for table in (self.table(), self.parts) if table)
 
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
@@ -119,6 +125,7 @@ class Comparison:
                 }
                 for one in self.differences
             ],
+            "parts": self.parts and self.parts.data(),
             "costs": {stage: {"seconds": c.seconds, "tokens": c.tokens} for stage, c in self.costs.items()},
         }
 
@@ -164,18 +171,11 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
                 sum(cost.seconds for cost in needed),
             )
         )
-    value = metric_named(pipeline.task.metric).from_sums
-    samples = {method: Sample(found.statistics, value) for method, found in evaluations.items()}
-    pairs = [("ceil", "epr"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk")]
     labels = {row.method: row.label for row in rows}
     differences = tuple(
-        Difference(
-            labels[better],
-            labels[worse],
-            bootstrap_interval(*paired(samples[better], samples[worse])).percent(),
-        )
-        for better, worse in pairs
-        if better in samples and worse in samples
+        Difference(labels[better], labels[worse], _difference(evaluations, better, worse, pipeline.task))
+        for better, worse in PAIRS
+        if better in evaluations and worse in evaluations
     )
     return Comparison(
         pipeline.task.name,
@@ -187,9 +187,43 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
         differences,
         dict(costs),
         evaluations,
+        _parts(evaluations, labels, pipeline.task),
         pipeline.views.report(methods),
     )
 
+
+def _sample(found: Evaluation, task: Task, where: np.ndarray | slice) -> Sample:
+    value = metric_named(task.metric).from_sums
+    return by_question(Sample(found.statistics[where], value), found.overlap.question[where])
+
+
+def _difference(
+    evaluations: Mapping[str, Evaluation],
+    better: str,
+    worse: str,
+    task: Task,
+    where: np.ndarray | slice = slice(None),
+) -> Interval:
+    pair = paired(_sample(evaluations[better], task, where), _sample(evaluations[worse], task, where))
+    return bootstrap_interval(*pair).percent()
+
+
+def _parts(evaluations: Mapping[str, Evaluation], labels: Mapping[str, str], task: Task) -> Table | None:
+    """Return the scores and the differences on each part of the queries; None where there are no parts."""
+    parts = next(iter(evaluations.values())).overlap.parts() if evaluations else {}
+    rows: list[list[Value]] = []
+    for method, found in evaluations.items():
+        values = [bootstrap_interval(*_sample(found, task, where)).percent() for where in parts.values()]
+        rows.append([labels[method], *(value.mean for value in values)])
+    for better, worse in PAIRS:
+        if better in evaluations and worse in evaluations:
+            less = [_difference(evaluations, better, worse, task, where) for where in parts.values()]
+            rows.append([f"{labels[better]} − {labels[worse]}", *map(signed, less)])
+    return Table(["queries whose", *parts], rows) if parts else None
+
+
+PAIRS = (("ceil", "epr"), ("ceil", "epr_map"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk"))
+"""The methods whose differences a comparison prints."""
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
 """The columns of costs in a table of methods."""

@@ -14,11 +14,12 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, mean
 from ceil_jax.pipeline.run import Run
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.words import overlap
 from ceil_jax.training.candidates import CandidateSets, ScoredSets, log_probs
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.losses import kendall_tau
@@ -92,12 +93,17 @@ def diagnose(pipeline: Run, methods: Sequence[str]) -> Diagnosis:
         ),
         nearness=_mean_tau(scores, mean_of_subsets(_nearness(scored.candidates), scored.candidates.subsets)),
         learnt=ending.learnt,
-        sets=bootstrap_interval(validation[ceil] - validation[ceil_topk]),
-        beyond_topk=bootstrap_interval(validation[ceil] - validation[topk]),
+        sets=_difference(pipeline, validation[ceil] - validation[ceil_topk]),
+        beyond_topk=_difference(pipeline, validation[ceil] - validation[topk]),
         predicts=agreement(validation, right),
         topk=values[0],
         best=values[1],
     )
+
+
+def _difference(pipeline: Run, values: np.ndarray) -> Interval:
+    questions = overlap(pipeline.task.validation, ()).question
+    return bootstrap_interval(*by_question(Sample(values[:, None], mean), questions))
 
 
 def halves(scores: np.ndarray, subsets: np.ndarray, seed: int = 0) -> float:

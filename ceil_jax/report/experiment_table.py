@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ceil_jax.metrics.bootstrap import Interval, averaged_interval, paired
 from ceil_jax.report.grid import Measured
@@ -55,7 +55,7 @@ class ExperimentTable:
 
     def markdown(self) -> str:
         """Return the title, a table for each task (one for all where the columns are tasks), and every number."""
-        tables = [*self._crossed(), *self._averages(), *self.sections]
+        tables = [*self._crossed(), *self._averages(), *self._parts(), *self.sections]
         if self.measured:
             tables.append(self._details())
         parts = [f"# {self.title}\n", *(table.markdown() for table in tables)]
@@ -92,6 +92,19 @@ class ExperimentTable:
                 body[-1].append(signed(averaged_interval(pairs).percent()) if full else None)
         header = ["", "mean", "95 % interval", *(f"− {name}" for name in BASELINES.values())]
         return [Table(header, body, f"Mean over the {tasks} tasks")]
+
+    def _parts(self) -> list[Table]:
+        """Return every number for the queries whose question, or output, stands in the bank, and for the others."""
+        rows = []
+        for task, members in self.by_task().items():
+            for part, where in members[0].overlap.parts().items():
+                here = replace(self, measured=[one.only(where) for one in members])
+                for one in here.measured:
+                    less = [signed(here.difference(one, baseline)) for baseline in BASELINES]
+                    rows.append([task, part, one.entry.row, one.entry.column, one.interval.mean, *less])
+        header = ["task", "part of the queries", "row", "column", "value"]
+        header += [f"− {name}" for name in BASELINES.values()]
+        return [Table(header, rows, "Queries that stand in the bank")] if rows else []
 
     def _details(self) -> Table:
         header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd", "95 % interval", "paper"]

@@ -12,7 +12,14 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, over_seeds, paired
+from ceil_jax.metrics.bootstrap import (
+    Interval,
+    Sample,
+    bootstrap_interval,
+    by_question,
+    over_seeds,
+    paired,
+)
 from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation
@@ -22,6 +29,7 @@ from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.words import Overlap
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +104,8 @@ class Measured:
     """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
     statistics: np.ndarray = field(repr=False)
     """float [S, N, s]: `Evaluation.statistics` of each of S seeds."""
+    overlap: Overlap = field(repr=False)
+    """Which queries ask the same, and which stand in the bank."""
 
     @property
     def sd(self) -> float | None:
@@ -108,8 +118,14 @@ class Measured:
 
     @property
     def sample(self) -> Sample:
-        """The statistics of the queries, with the mean of the metric over seeds."""
-        return over_seeds(self.statistics, metric_named(self.metric).from_sums)
+        """The statistics of the distinct questions, with the mean of the metric over seeds."""
+        value = metric_named(self.metric).from_sums
+        return by_question(over_seeds(self.statistics, value), self.overlap.question)
+
+    def only(self, where: np.ndarray) -> Measured:
+        """Return the entry's number on some of its queries; bool [N] says on which."""
+        values = [result[where] for result in self.statistics]
+        return _measured(self.entry, self.metric, self.lm, self.seeds, values, self.overlap.only(where))
 
 
 def summary(
@@ -124,18 +140,19 @@ def summary(
         results: one evaluation for each seed.
         metric: the name of the metric.
     """
-    statistics = np.stack([result.statistics for result in results])
-    interval = bootstrap_interval(*over_seeds(statistics, metric_named(metric).from_sums)).percent()
-    return Measured(
-        entry,
-        metric,
-        lm,
-        tuple(seeds),
-        statistics.shape[1],
-        tuple(100 * result.value for result in results),
-        interval,
-        statistics,
-    )
+    values = [result.statistics for result in results]
+    return _measured(entry, metric, lm, tuple(seeds), values, results[0].overlap)
+
+
+def _measured(
+    entry: Entry, metric: str, lm: str, seeds: tuple[int, ...], values: Sequence[np.ndarray], shared: Overlap
+) -> Measured:
+    value, statistics = metric_named(metric).from_sums, np.stack(values)
+    queries = statistics.shape[1]
+    each = tuple(100 * float(value(one.sum(axis=0), queries)) for one in statistics)
+    sample = by_question(over_seeds(statistics, value), shared.question)
+    interval = bootstrap_interval(*sample).percent()
+    return Measured(entry, metric, lm, seeds, queries, each, interval, statistics, shared)
 
 
 class Grid:

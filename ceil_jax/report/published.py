@@ -54,6 +54,7 @@ def records_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Ite
                 device=device(),
                 date=datetime.datetime.fromtimestamp(written, datetime.UTC).date().isoformat(),
                 statistics=evaluation.statistics,
+                overlap=evaluation.overlap,
             )
 
 
@@ -166,6 +167,11 @@ class _Group:
         self.rows, self.columns = (list(dict.fromkeys(place[i] for place in self.runs)) for i in (0, 1))
         self.by_task = all(record.column == record.task for record in records)
         self.samples = {place: self._sample(runs) for place, runs in self.runs.items()}
+        self.parts = {
+            (row, column): shared.parts()
+            for (row, column), runs in self.runs.items()
+            if (shared := runs[0].overlap) is not None
+        }
 
     def _sample(self, runs: Sequence[PublishedRecord]) -> Sample | None:
         sample_known = all(run.statistics is not None for run in runs)
@@ -196,8 +202,31 @@ class _Group:
                 body = [[row, *map(_difference, found)] for row, found in pairs.items()]
                 less = Table(["", *self.columns], body, f"Less {other}")
                 yield less.with_column("mean", [signed(self._mean(found)) for found in pairs.values()])
+        yield from self._tables_of_parts(minus)
         costs = {place: _cost(runs[0]) for place, runs in self.runs.items()}
         yield Table.crossed(costs, "Cost of the first seed, shared work included: LM tokens, seconds")
+
+    def _tables_of_parts(self, minus: Sequence[str]) -> Iterator[Table]:
+        """Yield values and differences on queries whose question, or output, is in the bank, and on the others."""
+        found: dict[tuple[str, str], dict[str, Sample]] = {}
+        for (row, column), parts in self.parts.items():
+            for part, where in parts.items():
+                sample = sample_of(self.runs[row, column], where)
+                if sample is not None:
+                    found.setdefault((column, part), {})[row] = sample
+        for (column, part), samples in found.items():
+            values = [bootstrap_interval(*sample).percent() for sample in samples.values()]
+            body: list[list[Value]] = [
+                [row, Number(it.mean, interval=it)] for row, it in zip(samples, values, strict=True)
+            ]
+            table = Table(["", "value"], body, f"{column}: {part}")
+            for other in minus:
+                less = [
+                    _difference(paired(sample, samples[other])) if other in samples and other != row else None
+                    for row, sample in samples.items()
+                ]
+                table = table.with_column(f"− {other}", less)
+            yield table
 
     def _mean(self, found: Iterable[Sample | None]) -> Interval | None:
         """Return the mean over tasks, if the columns are tasks and all of them have a sample."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, metric_interval, paired
+from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, by_question, metric_interval, paired
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.records import StoredRecord
 from ceil_jax.report.compare import COST_COLUMNS, Difference, labelled
@@ -86,7 +86,7 @@ def _table(found: Sequence[StoredRecord]) -> RunTable:
     paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
     rows = []
     for record, label in zip(records, _labels(records), strict=True):
-        interval = metric_interval(record.sample()).percent()
+        interval = metric_interval(record.sample(), record.overlap().question).percent()
         rows.append(RunRow(record, label, record.scores(), interval, paper.get(_paper_name(record))))
     first = rows[0].record
     shots = sorted({record.config["shots"] for record in records})
@@ -106,7 +106,9 @@ def _differences(rows: Sequence[RunRow]) -> tuple[Difference, ...]:
         Difference(
             row.label,
             base.label,
-            bootstrap_interval(*paired(row.record.sample(), base.record.sample())).percent(),
+            bootstrap_interval(
+                *by_question(paired(row.record.sample(), base.record.sample()), row.record.overlap().question)
+            ).percent(),
         )
         for method in BASELINES
         for base in rows

@@ -10,7 +10,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `files`, `hub`: rows from local files and from the Hugging Face hub, and rows to examples
 - `formats`, `limits`: JSON lines, JSON, CSV and parquet, and how much of them is read
 - `assets`: weights and texts that install from the Python package index, checked and cached
-- `words`: BERT's words of a text, by which a bank is de-duplicated
+- `words`: BERT's words of a text, by which a bank is de-duplicated; which queries stand in it, and which ask the same
 - `draws`: what is drawn by a seed, and the random generator of a text
 """
 

@@ -15,7 +15,7 @@ from ceil_jax.tasks.hub import hub_split
 from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import task_spec
 from ceil_jax.tasks.spec import Row, TaskSpec
-from ceil_jax.tasks.words import first_of_each
+from ceil_jax.tasks.words import first_of_each, overlap
 
 __all__ = ["check_limits", "load_file", "load_task"]
 
@@ -54,11 +54,19 @@ def load_task(
     if source.deduplicate:
         bank = first_of_each(bank, lambda example: example.input)
     few_shot = _examples(spec, (spec.few_shot,), root)[::-1] if spec.few_shot else []
-    queries = _examples(spec, spec.validation, root, spec.keep)
+    available = _examples(spec, spec.validation, root, spec.keep)
+    kept = draw(bank, spec.bank_size if bank_limit is None else bank_limit, seed)
+    queries = draw(available, limit, seed)
+    shared = overlap(queries, kept)
+    if shared.question_in_bank.any():
+        log.info(
+            "%s: %d of %d queries stand word for word in the bank, and the outputs of %d do",
+            *(spec.name, shared.question_in_bank.sum(), len(queries), shared.output_in_bank.sum()),
+        )
     return Task(
         name=spec.name,
-        train=draw(bank, spec.bank_size if bank_limit is None else bank_limit, seed),
-        validation=draw(queries, limit, seed),
+        train=kept,
+        validation=queries,
         template=spec.template,
         metric=spec.metric,
         per_token=spec.per_token,
@@ -67,7 +75,7 @@ def load_task(
         few_shot=few_shot,
         more_metrics=spec.more_metrics,
         language=spec.language,
-        available=len(queries),
+        available=len(available),
     )
 
 

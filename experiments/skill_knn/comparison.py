@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, mean
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation
@@ -210,7 +210,8 @@ def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
     values = 100 * np.array([evaluation.value for evaluation in evaluations])
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     by_query = 100 * np.mean([evaluation.scores for evaluation in evaluations], axis=0)
-    return RepeatedScore(float(values.mean()), sd, bootstrap_interval(by_query))
+    sample = by_question(Sample(by_query[:, None], mean), evaluations[0].overlap.question)
+    return RepeatedScore(float(values.mean()), sd, bootstrap_interval(*sample))
 
 
 def _notes(pipeline: Run, methods: Sequence[str]) -> Iterator[str]:

@@ -5,8 +5,10 @@ from ceil_jax.metrics.bootstrap import (
     Sample,
     averaged_interval,
     bootstrap_interval,
+    by_question,
     mean,
     metric_interval,
+    over_seeds,
     paired,
 )
 
@@ -68,3 +70,23 @@ def test_a_task_on_which_nothing_varies_adds_no_doubt():
     same = Sample(values, mean)
     found = averaged_interval([same, paired(same, same)])
     assert found == pytest.approx([number / 2 for number in alone])
+
+
+def test_questions_are_resampled_with_all_of_their_examples():
+    # two questions, one asked three times: their resamples are 0, 1, or 3 of 4 right
+    sample = by_question(Sample(np.array([[1.0], [1.0], [0.0], [1.0]]), mean), np.array([0, 0, 1, 0]))
+    assert len(sample.values) == 2
+    found = bootstrap_interval(*sample)
+    assert (found.mean, found.low, found.high) == (0.75, 0, 1)
+    # a copy of every example says nothing new
+    values = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
+    once = bootstrap_interval(values)
+    questions = np.tile(np.arange(5), 2)
+    assert bootstrap_interval(*by_question(Sample(np.tile(values, (2, 1)), mean), questions)) == once
+    twice = over_seeds(np.stack([np.tile(values, (2, 1)), np.tile(values, (2, 1))]), mean)
+    assert bootstrap_interval(*by_question(twice, questions)) == once
+
+
+def test_different_questions_are_resampled_as_they_were():
+    sample = Sample(np.array([[1.0], [0.0]]), mean)
+    assert by_question(sample, np.array([4, 2])) is by_question(sample, None) is sample

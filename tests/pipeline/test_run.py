@@ -54,6 +54,20 @@ def test_choices_are_compared_per_token_where_the_task_says_so(tmp_path, monkeyp
         assert run.evaluate("random").value == per_token
 
 
+def test_queries_that_stand_in_the_bank_are_told_apart(finished, tmp_path):
+    _, table = finished
+    assert table.parts is None and "in the bank" not in table.text() and table.data()["parts"] is None
+    copies = [replace(x, input=y.input) for x, y in zip(TASK.validation[:4], TASK.train, strict=False)]
+    task = replace(TASK, validation=[*copies, *TASK.validation[4:10]])
+    found = compare(open_run(replace(SMALL, out=tmp_path), task), ["topk", "dpp"])
+    assert found.parts.header[1:] == ["question in the bank (4)", "question not in the bank (6)"]
+    scores = found.evaluations["topk"].scores
+    assert found.parts.rows[0] == ["dense top-k", *(100 * part.mean() for part in (scores[:4], scores[4:]))]
+    assert found.parts.rows[2][0] == "DPP-MAP − dense top-k"
+    assert "question in the bank (4)" in found.text() and "question in the bank (4)" in found.markdown()
+    assert found.data()["parts"]["rows"][0]["queries whose"] == "dense top-k"
+
+
 def test_prompts_end_with_the_most_relevant(finished):
     _, table = finished
     for method in ("topk", "dpp", "ceil", "bm25"):

@@ -21,6 +21,7 @@ from ceil_jax.report.write import write_report
 from ceil_jax.skills.sketches import sql_sketch
 from ceil_jax.store.rows import Rows
 from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.tasks.words import Overlap
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")
@@ -208,8 +209,9 @@ def test_a_table_without_answers_asks_for_rewrites_only(config, asked, monkeypat
 
 
 def test_scores_over_repeats_by_hand():
+    shared = Overlap(np.arange(4), np.zeros(4, bool), np.zeros(4, bool))
     found = [
-        Evaluation(Rows([], []), np.array(scores, float), float(np.mean(scores)), None, {}, None)
+        Evaluation(Rows([], []), np.array(scores, float), float(np.mean(scores)), None, {}, None, shared)
         for scores in ([1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
     ]
     score = score_of(found)

@@ -21,6 +21,7 @@ from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid, summary
 from ceil_jax.report.published import costs_of, records_of
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.words import Overlap
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 EXPERIMENTS = [
@@ -114,7 +115,8 @@ def test_encoders_of_another_run(runs):
 
 def evaluation(scores):
     scores = np.array(scores, float)
-    return Evaluation([], scores, scores.mean(), Interval(0, 0, 0), {}, scores[:, None])
+    shared = Overlap(np.arange(len(scores)), scores > 2, scores > 2)
+    return Evaluation([], scores, scores.mean(), Interval(0, 0, 0), {}, scores[:, None], shared)
 
 
 def measured_as(method, *seeds):

@@ -169,3 +169,21 @@ def test_the_projects_own_results_are_tables():
     own = Path(__file__).parents[2] / "experiments" / "results.jsonl"
     text = published(own, minus=["EPR", "dense top-k"])
     assert all(f"# {record.experiment}" in text for record in read_results(own))
+
+
+def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
+    file = tmp_path / "results.jsonl"
+    shared = {"question_in_bank": "1100", "output_in_bank": "1111", "question": [0, 0, 1, 2]}
+    runs = {"EPR": [1, 1, 0, 0], "CEIL": [1, 1, 1, 0]}
+    keep(file, [line(row, "films", values, 0, overlap=shared) for row, values in runs.items()])
+    text = published(file, minus=["EPR"])
+    assert "## films: question in the bank (2)" in text and "output in the bank" not in text
+    assert "| CEIL | 100.0 (100.0 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
+    assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |" in text
+    # three questions are resampled, one of them with both of its copies
+    assert read_results(file)[0].overlap.question.tolist() == [0, 0, 1, 2]
+    keep(tmp_path / "bad.jsonl", [])
+    bad = json.dumps(json.loads(file.read_text().splitlines()[0]) | {"overlap": {"question_in_bank": "1"}})
+    (tmp_path / "bad.jsonl").write_text(bad + "\n")
+    with pytest.raises(UserError, match="expected what 4 queries share with the bank as 'overlap'"):
+        published(tmp_path / "bad.jsonl")

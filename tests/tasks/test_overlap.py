@@ -1,0 +1,49 @@
+"""Queries that stand in the bank, and queries that ask the same."""
+
+import logging
+
+from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.spec import TaskSpec, pair_example
+from ceil_jax.tasks.words import overlap
+
+
+def examples(*pairs):
+    return [Example(str(i), *pair) for i, pair in enumerate(pairs)]
+
+
+BANK = examples(("Which river is longest?", "a"), ("how big is m0", "b"))
+
+
+def test_words_count_and_outputs_count_to_the_letter():
+    found = overlap(
+        examples(
+            ("which river is LONGEST ?", "A"), ("how small is m0", "b"), ("Which river is longest?", "c")
+        ),
+        BANK,
+    )
+    assert found.question.tolist() == [0, 1, 0]
+    assert found.question_in_bank.tolist() == [True, False, True]
+    assert found.output_in_bank.tolist() == [False, True, False]
+    assert {name: where.tolist() for name, where in found.parts().items()} == {
+        "question in the bank (2)": [True, False, True],
+        "question not in the bank (1)": [False, True, False],
+        "output in the bank (1)": [False, True, False],
+        "output not in the bank (2)": [True, False, True],
+    }
+    assert found.only(found.question_in_bank).question.tolist() == [0, 0]
+
+
+def test_a_task_without_queries_in_its_bank_has_no_parts():
+    assert not overlap(examples(("what is m0", "z")), BANK).parts()
+    assert not overlap(examples(("how big is m0", "b")), BANK).parts()
+
+
+def test_loading_says_how_many_queries_stand_in_the_bank(caplog):
+    rows = {"train": [{"q": "one thing", "a": "1"}, {"q": "two", "a": "2"}]}
+    rows["validation"] = [{"q": "One thing", "a": "1"}, {"q": "three", "a": "2"}]
+    spec = TaskSpec("made", Template("{input} {output}"), "exact_match", pair_example("q", "a"), ("q", "a"))
+    spec = TaskSpec(**{**vars(spec), "embedded": lambda: rows})
+    with caplog.at_level(logging.INFO, "ceil_jax"):
+        load_task(spec)
+    assert "made: 1 of 2 queries stand word for word in the bank, and the outputs of 2 do" in caplog.text
