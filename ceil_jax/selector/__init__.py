@@ -10,6 +10,7 @@ How the encoders are trained is not here (`training/`), nor how a run of experim
 - `choice`: shortlist, greedy MAP, token budget and balance for one query.
 - `bank`: examples and vectors that change while others read.
 - `rows`: users' rows, checked and made into `Example`s.
+- `tuned`: k and λ chosen on a user's rows.
 - `vectors`: texts to checked unit vectors, by any encoder.
 - `folder/`: a selector saved, loaded, pickled, and on the hub.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework only.

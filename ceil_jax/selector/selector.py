@@ -9,6 +9,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ceil_jax.lm import LanguageModel
+from ceil_jax.racing.budget import LM_TOKENS
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import choose
 from ceil_jax.selector.folder.pickling import pack, unpack
@@ -16,6 +18,7 @@ from ceil_jax.selector.folder.pretrained import Pretrained
 from ceil_jax.selector.options import Options, Settings
 from ceil_jax.selector.rows import Keys, Row, read_examples, read_file, read_frame, read_queries
 from ceil_jax.selector.selection import Selection
+from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, named, tune, with_choices
 from ceil_jax.selector.vector_store import VectorStoreSelector
 from ceil_jax.selector.vectors import Encodes, checked, embed, name_of
 from ceil_jax.tasks.example import Example, context_text
@@ -166,6 +169,53 @@ class CeilSelector(Pretrained):
             UserError: an id that is not there; nothing is removed.
         """
         self.bank.remove([ids] if isinstance(ids, str) else ids)
+
+    def tune(
+        self,
+        rows: Iterable[Row] | None = None,
+        *,
+        lm: LanguageModel | str,
+        metric: str = "accuracy",
+        ks: Sequence[int] = KS,
+        trade_offs: Sequence[float] = TRADE_OFFS,
+        lm_tokens: int = LM_TOKENS,
+        seed: int = 0,
+    ) -> Tuned[CeilSelector]:
+        """Choose k and λ by the LM's answers to labelled rows: `tuned.selector.select(query, k=tuned.k)`.
+
+        Settings race on half of the rows; the winner, the cheapest within noise of it, this selector with k = 8 and
+        no examples are compared on the other half. Recommended is the cheapest that is not certainly worse.
+        `ceil-jax tune` searches methods too, and writes a page.
+
+        Args:
+            rows: labelled rows that are not in the bank, at least 40; by default the bank's own, each of which is
+                left out when examples are chosen for it (give rows if the bank holds copies).
+            lm: the language model, or a name that `load_lm` takes.
+            metric: a name in METRICS; with "accuracy" the LM chooses among the different outputs, else it writes up
+                to a line's end.
+            ks: numbers of examples, (2, 4, 8, 16) by default.
+            trade_offs: λ, (0.01, 0.03, 0.1, 0.3) by default.
+            lm_tokens: the most LM tokens to spend, 1,000,000 by default.
+            seed: divides the rows.
+
+        Raises:
+            UserError: too few rows or one output only; too small a budget; an LM that answers nothing rightly.
+        """
+        bank = self.examples
+        asked = named(bank if rows is None else read_examples(rows, self.settings.keys))
+        if metric == "accuracy":
+            asked = with_choices(asked, [example.output for example in bank])
+        return tune(
+            self,
+            asked,
+            lm,
+            metric=metric,
+            ks=ks,
+            trade_offs=trade_offs,
+            lm_tokens=lm_tokens,
+            seed=seed,
+            size=len(bank),
+        )
 
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded together."""

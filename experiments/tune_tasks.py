@@ -1,0 +1,229 @@
+"""`ceil-jax tune` on real tasks: what the tuned choice gains over plain top-k, and loses to the best in hindsight.
+
+    python experiments/tune_tasks.py --data-dir DATA --out runs/tune --record runs/tune.jsonl
+
+For each task every candidate that needs no training answers every row of a pool of held-out rows, once: a table of
+outcomes. Each seed then splits the pool in halves, races on one half within `--budget` LM tokens as the command does,
+and measures on the other half, so that seeds cost nothing. Random search asks for all rows of randomly drawn
+candidates until the tokens that the race spent are used up.
+
+One line a task is printed and added to `--record`: points of the metric, means over seeds. `winner` and `recommended`
+less plain top-k with K = 8 on the final half; `regret`, what the winner loses to the candidate that is best over all
+rows of the table, both measured over all rows; `hindsight`, what it loses to the best of the final half itself, which
+is larger by the luck of the best of so many; the same for random search; and the LM tokens of a race. A run that was
+stopped goes on; a task that is on record with the same settings is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Sample
+from ceil_jax.pipeline.config import TUNE
+from ceil_jax.racing.budget import Limits, Meter
+from ceil_jax.racing.race import Race, hold
+from ceil_jax.racing.verdict import Finalist, judge
+from ceil_jax.report.table import Number, Table
+from ceil_jax.store.hashing import digest
+from ceil_jax.tasks.load import load_task
+from ceil_jax.tuning.candidates import NOTHING, candidates, plain
+from ceil_jax.tuning.field import Field
+from ceil_jax.tuning.options import Space
+
+TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "commonsense_qa", "geoquery", "mtop")
+"""Seven real tasks, and the embedded one first."""
+
+TOLERANCE = 0.02
+"""As the command's --tolerance."""
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
+    parser.add_argument("--lm", default=TUNE.lm)
+    parser.add_argument("--encoder", default=TUNE.encoder)
+    parser.add_argument("--pool", type=int, default=300, help="held-out rows that all candidates answer")
+    parser.add_argument("--bank-limit", type=int, default=2000, help="examples in the bank at most")
+    parser.add_argument("--budget", type=int, default=500_000, help="LM tokens of a race")
+    parser.add_argument("--ks", type=int, nargs="+", default=list(Space().ks))
+    parser.add_argument("--seeds", type=int, default=3, help="splits of the pool")
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--record", type=Path, default=Path("runs/tune_tasks.jsonl"))
+    return parser.parse_args(argv)
+
+
+class Outcomes:
+    """Every candidate on every row of a task's pool.
+
+    Args:
+        field: answers, or finds the answers on disk.
+        space: the candidates.
+    """
+
+    def __init__(self, field: Field, space: Space) -> None:
+        rows = field.task.validation
+        entrants = [field.enter(one, rows) for one in candidates(space, field.config, field.task)]
+        found = field.score(
+            entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"
+        )
+        self.candidates = [one.candidate for one in entrants]
+        self.labels = [one.candidate.label() for one in entrants]
+        self.tokens = np.stack([one.tokens for one in entrants])
+        self.lengths = np.array([one.lengths.mean() for one in entrants])
+        self.scores = np.stack([one.scores for one in found])
+        self.statistics = np.stack([one.statistics for one in found])
+        self.from_sums = metric_named(field.task.metric).from_sums
+        self.top_k = self.candidates.index(plain(field.config, field.task))
+        self.zero = self.candidates.index(NOTHING)
+
+    def value(self, rows: np.ndarray) -> np.ndarray:
+        """Return the metric of each candidate on some rows, float64 [A], in percent."""
+        statistics = self.statistics[:, rows]
+        return 100 * np.array([self.from_sums(one.sum(axis=0), len(rows)) for one in statistics])
+
+
+def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
+    """Return one seed's race on half of the pool, measured on the other half.
+
+    Args:
+        table: the task's outcomes.
+        seed: splits the pool.
+        budget: LM tokens of the race.
+
+    Raises:
+        UserError: the budget does not pay for the first round.
+    """
+    order = np.random.default_rng([seed, 8]).permutation(table.scores.shape[1])
+    tuning, final = np.split(order, [len(order) // 2])
+    race = Race(table.tokens[:, tuning])
+    if race.first_cost() > budget:
+        raise UserError(f"--budget {budget:,}: the first round takes {race.first_cost():,.0f} LM tokens")
+    spent = 0.0
+
+    def ask(step):
+        nonlocal spent
+        rows = tuning[step.start : step.stop]
+        spent += race.tokens[list(step.racers), step.start : step.stop].sum()
+        return {i: table.scores[i, rows] for i in step.racers}
+
+    hold(race, ask, lambda: budget - spent)
+    winner = race.winner()
+    finalists = list(dict.fromkeys((winner, race.near(points=TOLERANCE)[0], table.top_k, table.zero)))
+    verdict = judge(
+        [
+            Finalist(table.labels[i], table.lengths[i], Sample(table.statistics[i, final], table.from_sums))
+            for i in finalists
+        ],
+        tolerance=TOLERANCE,
+    )
+    recommended = finalists[verdict.recommended]
+    drawn = np.random.default_rng([seed, 9]).permutation(len(table.labels))
+    paid = [i for i, total in zip(drawn, race.tokens[drawn].sum(1).cumsum(), strict=True) if total <= spent]
+    by_chance = max(paid or [drawn[0]], key=lambda i: table.scores[i, tuning].mean())
+    value, whole = table.value(final), table.value(order)
+    return {
+        "seed": seed,
+        "winner": table.labels[winner],
+        "recommended": table.labels[recommended],
+        "top_k": value[table.top_k],
+        "winner_gain": value[winner] - value[table.top_k],
+        "recommended_gain": value[recommended] - value[table.top_k],
+        "random_gain": value[by_chance] - value[table.top_k],
+        "regret": whole.max() - whole[winner],
+        "random_regret": whole.max() - whole[by_chance],
+        "hindsight": value.max() - value[winner],
+        "random_hindsight": value.max() - value[by_chance],
+        "tokens": round(spent),
+        "tokens_a_prompt": table.lengths[recommended],
+        "top_k_tokens_a_prompt": table.lengths[table.top_k],
+        "certain": verdict.certainly_better(verdict.recommended, finalists.index(table.top_k)),
+    }
+
+
+COLUMNS = ("top_k", "winner_gain", "recommended_gain", "random_gain")
+COLUMNS += ("regret", "random_regret", "hindsight", "random_hindsight")
+
+
+def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the record of one task."""
+    began = time.perf_counter()
+    task = load_task(name, options.data_dir, limit=options.pool, bank_limit=options.bank_limit)
+    config = TUNE.__class__(
+        task=name, lm=options.lm, encoder=options.encoder, out=options.out / name, data_dir=options.data_dir
+    )
+    meter = Meter(Limits(seconds=1e9))
+    table = Outcomes(Field(config, task, meter), Space(ks=tuple(options.ks)))
+    seeds = [replay(table, seed, options.budget) for seed in range(options.seeds)]
+    means = {column: float(np.mean([one[column] for one in seeds])) for column in (*COLUMNS, "tokens")}
+    whole = table.value(np.arange(table.scores.shape[1]))
+    return {
+        "task": name,
+        "settings": settings(name, options),
+        "metric": task.metric,
+        "rows": table.scores.shape[1],
+        "bank": len(task.train),
+        **means,
+        "seeds": seeds,
+        "table": {
+            label: {"value": value, "tokens": tokens}
+            for label, value, tokens in zip(table.labels, whole.tolist(), table.lengths.tolist(), strict=True)
+        },
+        "table_tokens": meter.tokens,
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def settings(name: str, options: argparse.Namespace) -> str:
+    """Return the hash of what a task's record depends on."""
+    own = vars(options) | {"tasks": name, "out": None, "record": None, "data_dir": str(options.data_dir)}
+    return digest([own, asdict(Space())])
+
+
+def recorded(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the records of a file by task and settings."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {(one["task"], one["settings"]): one for one in found}
+
+
+def main(argv: list[str] | None = None) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    options = arguments(argv)
+    options.record.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name in options.tasks:
+        known = recorded(options.record).get((name, settings(name, options)))
+        if known is None:
+            try:
+                known = run(name, options)
+            except UserError as error:
+                print(f"{name}: {error}")
+                continue
+            with options.record.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(known, default=float) + "\n")
+        rows.append(known)
+        print(f"{name}: " + ", ".join(f"{column} {known[column]:+.1f}" for column in COLUMNS), flush=True)
+    if rows:
+        body = [
+            [one["task"], *(Number(one[column]) for column in COLUMNS), round(one["tokens"])] for one in rows
+        ]
+        mean = [Number(float(np.mean([one[column] for one in rows]))) for column in COLUMNS]
+        body.append(["mean", *mean, round(float(np.mean([one["tokens"] for one in rows])))])
+        print("\n" + Table(["task", *(c.replace("_", " ") for c in COLUMNS), "LM tokens"], body).text())
+
+
+if __name__ == "__main__":
+    main()
