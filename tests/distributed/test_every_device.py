@@ -75,7 +75,7 @@ def step(found, devices):
         "moved": [float(max(np.abs(leaf).max() for leaf in jax.tree.leaves(part))) for part in parts],
         "norms": [float(np.linalg.norm(leaf)) for leaf in leaves],
         "gradient": np.asarray(leaves[-1]).reshape(-1)[:50].tolist(),
-        "held_out": found["held_out"](params)["kendall_tau"],
+        "held_out": float(found["held_out"](params)["kendall_tau"].mean()),
     }
 
 
