@@ -84,6 +84,7 @@ def draw(outcome: Outcome) -> str:
         parts.append(f'<text x="{x(tokens):.1f}" y="{bottom + 18}" text-anchor="middle">{tokens:,}</text>')
     parts.append(
         f'<text x="{(_LEFT + _WIDTH) / 2:.0f}" y="{_HEIGHT - 6}" text-anchor="middle">LM tokens a prompt</text>'
+        f'<text x="{_LEFT + 4}" y="{_TOP + 14}">{html.escape(outcome.metric)}, %</text>'
     )
     best = " ".join(f"{x(p.tokens):.1f},{y(p.score.mean):.1f}" for p in frontier(finals))
     parts.append(f'<polyline class="best" points="{best}"/>')

@@ -13,11 +13,12 @@ from ceil_jax.store.hashing import digest
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.words import bert_words, first_of_each
 from ceil_jax.tuning.options import Rows
 
 
 class Split:
-    """A task with its bank, its tuning rows and its final rows, no row twice.
+    """A task with its bank, its tuning rows and its final rows; no two rows of them show an LM the same words.
 
     Args:
         task: its bank, of which tuning rows are taken, and its held-out queries, which are the final rows.
@@ -29,14 +30,18 @@ class Split:
     """
 
     def __init__(self, task: Task, rows: Rows, seed: int) -> None:
-        queries = list(task.validation)
-        if queries[0].choices and len({example.output for example in task.train}) < 2:
+        known = {bert_words(task.template.query(example)) for example in task.train}
+        distinct = first_of_each(task.validation, task.template.query)
+        queries = [query for query in distinct if bert_words(task.template.query(query)) not in known]
+        self.left_out = len(task.validation) - len(queries)
+        """Held-out queries that repeat others, or stand in the bank: their answers say little of new rows."""
+        if task.validation[0].choices and len({example.output for example in task.train}) < 2:
             raise UserError(
                 f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give rows of at least "
                 "two labels, or --metric exact_match to generate answers"
             )
         self.sizes: Sizes = sizes(
-            len(task.train), rows.tuning_rows, rows.final_rows, apart=len(queries), what=task.name
+            len(task.train), rows.tuning_rows, rows.final_rows, apart=max(1, len(queries)), what=task.name
         )
         self.tuning = list(draw(task.train, self.sizes.tuning, seed + 1))
         held = {example.id for example in self.tuning}

@@ -62,6 +62,10 @@ class Search:
         self.field = Field(config, self.split.task, self.meter, models)
         self.config, self.task = config, self.split.task
         self.notes: list[str] = []
+        if self.split.left_out:
+            self.notes.append(
+                f"{self.split.left_out:,} held-out rows were left out, for they repeat others or stand in the bank."
+            )
         self._final = len(self.split.final)
 
     def run(self) -> Outcome:

@@ -92,7 +92,8 @@ def _page(outcome: Outcome, programs: dict[str, str], note: str) -> str:
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in (*outcome.notes, note) if text)
     advice = "".join(f"<p>{escape(typeset(text))}</p>" for text in outcome.advice())
     numbered = outcome.table()
-    table = Table(["", *numbered.header], [[str(i), *row] for i, row in enumerate(numbered.rows, 1)])
+    rows = [[f"{i}. {row[0]}", *row[1:]] for i, row in enumerate(numbered.rows, 1)]
+    table = Table(numbered.header, rows)
     differences = "".join(f"<li>{escape(typeset(text))}</li>" for text in outcome.differences())
     code = "".join(
         f"<h3>{escape(name)}</h3><pre class='wide'>{escape(text)}</pre>" for name, text in programs.items()

@@ -152,6 +152,13 @@ def test_a_second_look_at_the_final_rows_is_reported(finished):
     )
 
 
+def test_rows_that_repeat_others_are_no_final_rows(tmp_path):
+    known = [replace(row, id=f"again-{i}") for i, row in enumerate((*ROWS[:9], *ROWS[160:165]))]
+    made = search(tmp_path, task=replace(TASK, validation=[*ROWS[160:], *known]))
+    assert {row.id for row in made.split.final} == {row.id for row in ROWS[160:]}
+    assert made.notes == ["14 held-out rows were left out, for they repeat others or stand in the bank."]
+
+
 def test_where_nothing_helps_it_says_so(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.permutation(["bad", "good"] * 100)
