@@ -9,7 +9,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.methods import METHODS, Method
 from ceil_jax.pipeline.run import Run
 from ceil_jax.selector import Card, CeilSelector
-from ceil_jax.selector.folder.manifest import MANIFEST
+from ceil_jax.selector.folder.files import check_target
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 NEAREST = 1e-9
@@ -34,7 +34,7 @@ def export(run: Run, method: str, folder: Path, license: str = "") -> str:
         UserError: the folder holds something else, or the method is of another kind. Both are said before
             anything is trained.
     """
-    check_folder(folder)
+    check_target(folder)
     selector = selector_of(run, method)
     selector.card = replace(selector.card, license=license)
     selector.save_pretrained(folder)
@@ -44,20 +44,6 @@ def export(run: Run, method: str, folder: Path, license: str = "") -> str:
         + (measured or "not evaluated: `ceil-jax compare` with the same flags measures it")
         + f'\nin Python: CeilSelector.from_pretrained("{folder}").select("a query", k={run.config.shots})'
     )
-
-
-def check_folder(folder: Path) -> None:
-    """Check that a selector may be written into a folder.
-
-    Raises:
-        UserError: it holds something else.
-    """
-    if (
-        folder.exists()
-        and (not folder.is_dir() or any(folder.iterdir()))
-        and not (folder / MANIFEST).exists()
-    ):
-        raise UserError(f"{folder} is there already and is no selector; choose another folder")
 
 
 def selector_of(run: Run, name: str = "ceil") -> CeilSelector:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ceil_jax.pipeline.export import check_folder, selector_of
+from ceil_jax.pipeline.export import selector_of
 from ceil_jax.report.page import stylesheet
 from ceil_jax.report.table import Table, typeset
+from ceil_jax.selector.folder.files import check_target
 from ceil_jax.store.locking import held
 from ceil_jax.store.stage import Stage
 from ceil_jax.tuning.frontier import draw
@@ -75,7 +76,7 @@ def _export(search: Search, outcome: Outcome, one: Finished, folder: Path) -> No
         f"{score.high:.1f}. Use it with `k={one.candidate.shots}`. {' '.join(outcome.advice())}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
-    check_folder(folder)
+    check_target(folder)
     selector.save_pretrained(folder)
 
 

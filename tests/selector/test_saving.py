@@ -14,6 +14,8 @@ from chaos.bit_flips import fuzz_folder
 from selector_words import ROWS
 
 from ceil_jax import CeilSelector
+from ceil_jax.errors import UserError
+from ceil_jax.selector.folder.files import check_target
 
 TESTS = Path(__file__).parents[1]
 
@@ -41,6 +43,20 @@ def label(folder):
     assert len(examples) == len(ROWS)
     [output] = {example.output for example in examples}
     return output
+
+
+def test_a_first_save_killed_at_any_event_is_no_obstacle_to_the_next(server, tmp_path):
+    whole = tmp_path / "whole"
+    events = server(folder=whole, label="new")["events"]
+    for kill in range(1, len(events) + 1):
+        folder = tmp_path / f"killed-{kill}"
+        assert server(folder=folder, label="new", kill=kill)["status"] == -signal.SIGKILL
+        check_target(folder)
+    (whole / "letter").write_text("dear")
+    check_target(whole)
+    (whole / "selector.json").unlink()
+    with pytest.raises(UserError, match="is no selector"):
+        check_target(whole)
 
 
 def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(server, tmp_path):

@@ -113,6 +113,33 @@ def save(
         _sweep(folder, content)
 
 
+def check_target(folder: Path) -> None:
+    """Check that a selector may be written into a folder: there is none, or an empty one, or a selector.
+
+    What the first save of a selector left when it was killed is no obstacle.
+
+    Args:
+        folder: where a selector is to be written.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    if (folder / MANIFEST).exists() or not folder.exists():
+        return
+    if folder.is_dir():
+        found = {path.name for path in folder.iterdir()}
+        unfinished = {
+            LOCK,
+            CARD,
+            _beside(CARD),
+            _beside(MANIFEST),
+            *(path.name for path in _versions(folder)),
+        }
+        if not found or (LOCK in found and found <= unfinished):
+            return
+    raise UserError(f"{folder} is there already and is no selector; choose another folder")
+
+
 def load(folder: Path, verify: bool, allow_import: Collection[str]) -> Loaded:
     """Return what a folder holds.
 
@@ -171,13 +198,18 @@ def _number(path: Path) -> int:
 
 def _replace(file: Path, text: str) -> None:
     """Replace a file in one step that survives a crash of the machine."""
-    beside = file.with_name(f".{file.name}.new")
+    beside = file.with_name(_beside(file.name))
     with beside.open("w", encoding="utf-8", newline="\n") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(beside, file)
     _fsync(file.parent)
+
+
+def _beside(name: str) -> str:
+    """The name of a file's next version until it takes its place."""
+    return f".{name}.new"
 
 
 def _sync(folder: Path) -> None:
