@@ -69,7 +69,7 @@ class LanguageModel(Protocol):
         stop: Sequence[str] = (),
         *,
         temperature: float = 0.0,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[str]:
         """Return the text that the LM writes after each prompt, cut before the first stop string.
 
@@ -78,7 +78,8 @@ class LanguageModel(Protocol):
             max_new_tokens: the most tokens to write for each.
             stop: non-empty strings that end a text.
             temperature: 0 is greedy decoding; above 0, tokens are sampled.
-            seed: makes sampling reproducible.
+            seed: makes sampling reproducible. One for all prompts, or one for each: a prompt that is given several
+                times, with as many seeds, is sampled several times and read once.
         """
         ...
 

@@ -62,9 +62,9 @@ class CountingLM:
         stop: Sequence[str] = (),
         *,
         temperature: float = 0.0,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        self.tokens_read += int(self._count(prompts).sum())
+        self.tokens_read += int(self._count(list(dict.fromkeys(prompts))).sum())
         self.tokens_written += math.ceil(min(self.answer_tokens, max_new_tokens) * len(prompts))
         return [""] * len(prompts)
 

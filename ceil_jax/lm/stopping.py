@@ -22,6 +22,16 @@ def cut(text: str, stop: Sequence[str]) -> str:
     return text[: first_stop(text, stop)]
 
 
+def seed_of_each(prompts: Sequence[str], seed: int | Sequence[int]) -> Sequence[int]:
+    """Return the seed of each prompt.
+
+    Args:
+        prompts: N prompts.
+        seed: one for all, or one for each.
+    """
+    return [seed] * len(prompts) if isinstance(seed, int) else seed
+
+
 def check_sampling(stop: Sequence[str], temperature: float) -> None:
     """Check the arguments of `generate`.
 

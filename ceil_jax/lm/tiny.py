@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.lm.base import TokenScores, check_lengths
 from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
-from ceil_jax.lm.stopping import check_sampling, cut, first_stop
+from ceil_jax.lm.stopping import check_sampling, cut, first_stop, seed_of_each
 from ceil_jax.tasks.draws import text_rng
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
@@ -44,7 +44,7 @@ class TinyLM:
 
     name = "tiny"
 
-    def __init__(self, context_length: int = 512):
+    def __init__(self, context_length: int = 4096):
         self.context_length = context_length
         self.tokens_read = 0
 
@@ -77,14 +77,15 @@ class TinyLM:
         stop: Sequence[str] = (),
         *,
         temperature: float = 0.0,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[str]:
         check_sampling(stop, temperature)
-        texts = []
-        for row, prompt in enumerate(prompts):
+        texts: list[str] = []
+        self.tokens_read += int(self.count_tokens(list(dict.fromkeys(prompts))).sum())
+        for row, (prompt, own) in enumerate(zip(prompts, seed_of_each(prompts, seed), strict=True)):
             read = _TOKEN.findall(prompt)
             check_lengths(self, [len(read) + 1], [row])
-            draw = text_rng(prompt, seed)
+            draw = text_rng(prompt, own)
             texts.append(self._continued(read, max_new_tokens, stop, temperature, draw))
         return texts
 
@@ -110,10 +111,9 @@ class TinyLM:
         self, read: list[str], limit: int, stop: Sequence[str], temperature: float, draw: np.random.Generator
     ) -> str:
         begin = len(read)
-        self.tokens_read += begin
         while read and len(read) - begin < limit and len(read) < self.context_length:
             seen = list(dict.fromkeys(read))
-            log_probs = np.array([_log_prob([*read, token], len(read)) for token in seen])
+            log_probs = _log_probs(read, seen)
             if temperature:
                 weights = np.exp((log_probs - log_probs.max()) / temperature)
                 read.append(seen[draw.choice(len(seen), p=weights / weights.sum())])
@@ -127,21 +127,24 @@ class TinyLM:
 
 def _log_prob(tokens: Sequence[str], place: int) -> float:
     """Return log P(tokens[place] | the tokens before it), in nats."""
-    token = tokens[place]
-    last = tokens[place - 1] if place else None
-    follows = followed = stands = 0.0
-    for i in range(place):
-        weight = 1 + (i + 1) / place
-        same = tokens[i] == token
-        if same:
-            stands += weight
-        if i and tokens[i - 1] == last:
-            followed += weight
-            if same:
-                follows += weight
+    return float(_log_probs(tokens[:place], tokens[place : place + 1])[0])
+
+
+def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
+    """Return log P of each token when `read` has been read, float64 [len(tokens)], in nats."""
+    number = {token: place for place, token in enumerate(dict.fromkeys([*tokens, *read]))}
+    base = np.array([(1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY) for token in tokens])
+    if not read:
+        return np.log(base)
+    ids, n = np.array([number[token] for token in read]), len(read)
+    weights = 1 + np.arange(1, n + 1) / n
+    after = 1 + np.flatnonzero(ids[:-1] == ids[-1])
+    # bincount and cumsum add in the order of reading
+    stands = np.bincount(ids, weights, len(number))
+    follows = np.bincount(ids[after], weights[after], len(number))
+    followed = weights[after].cumsum()[-1] if len(after) else 0.0
+    asked = [number[token] for token in tokens]
     # Σ wᵢ = n + (n + 1)/2
-    unigram = stands / (place + (place + 1) / 2) if place else 0.0
-    bigram = follows / followed if followed else 0.0
-    base = (1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY)
-    spare = BASE + (0 if place else UNIGRAM) + (0 if followed else BIGRAM)
-    return float(np.log(BIGRAM * bigram + UNIGRAM * unigram + spare * base))
+    unigram = stands[asked] / (n + (n + 1) / 2)
+    bigram = follows[asked] / (followed or 1.0)
+    return np.log(BIGRAM * bigram + UNIGRAM * unigram + (BASE + (0 if followed else BIGRAM)) * base)

@@ -16,6 +16,14 @@ class Metric(ABC):
 
     name: str
 
+    def check(self, examples: Sequence[Example]) -> None:
+        """Raise a UserError if an example lacks what the metric needs; called before the LM answers.
+
+        Args:
+            examples: N queries.
+        """
+        return
+
     @abstractmethod
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         """Return the score of each prediction by itself.

@@ -191,6 +191,14 @@ class SqlExecution(Metric):
     def __init__(self, limits: SqlLimits | None = None) -> None:
         self.limits = limits or SqlLimits()
 
+    def check(self, examples: Sequence[Example]) -> None:
+        for example in examples:
+            if not Path(example.fields.get("database", "")).is_file():
+                raise UserError(
+                    f"example {example.id!r}: no database {example.fields.get('db_id', '')!r}; execution "
+                    "accuracy needs its .sqlite file under data_dir/<task>/database/"
+                )
+
     def outcomes(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[SqlOutcome]:
         """Return what became of each prediction.
 
@@ -201,12 +209,7 @@ class SqlExecution(Metric):
         Raises:
             UserError: an example without a database file.
         """
-        for example in examples:
-            if not Path(example.fields.get("database", "")).is_file():
-                raise UserError(
-                    f"example {example.id!r}: no database {example.fields.get('db_id', '')!r}; execution "
-                    "accuracy needs its .sqlite file under data_dir/<task>/database/"
-                )
+        self.check(examples)
         with SqlSandbox(self.limits) as sandbox:
             found = [
                 sandbox.compare(example.fields["database"], example.output, prediction)

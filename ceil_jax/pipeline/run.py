@@ -12,6 +12,7 @@ import numpy as np
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import unknown_name
 from ceil_jax.lm import LanguageModel
+from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import evaluate
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
@@ -177,6 +178,7 @@ class Run:
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
         """Return the method's predictions on the queries, by default the validation examples, and their metric."""
         queries = self.task.validation if queries is None else queries
+        metric_named(self.task.metric).check(queries)
         rows, predictions = self.answers(name, queries)
         with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
             evaluation = evaluate.measure(stage, self.task, queries, rows)

@@ -184,9 +184,11 @@ class TextViews:
         one = needs.skills == "one" or (needs.text and config.text == "skill")
         return [config.skills.order] if one else []
 
-    def rewrite(self, inputs: Sequence[str], orders: Sequence[int]) -> list[list[str]]:
-        """Return the skills of each input, one for each of the orders."""
-        skills = self.rewriter.rewrite(inputs, orders)
+    def rewrite(self, examples: Sequence[Example], orders: Sequence[int]) -> list[list[str]]:
+        """Return the skills of each example's input, one for each of the orders; the LM sees a database's schema."""
+        inputs = [example.input for example in examples]
+        schemas = [example.fields.get("schema", "") for example in examples]
+        skills = self.rewriter.rewrite(inputs, orders, schemas)
         self.costs |= {f"rewriting, order {order}": self.rewriter.costs[order] for order in orders}
         return skills
 
@@ -194,7 +196,7 @@ class TextViews:
         """Return the examples as retrievers see them: by `--text`, with a skill in place of the input."""
         if self.config.text == "input":
             return examples
-        skills = self.rewrite([example.input for example in examples], [self.config.skills.order])
+        skills = self.rewrite(examples, [self.config.skills.order])
         return [replace(example, input=skill) for example, [skill] in zip(examples, skills, strict=True)]
 
     @cached_property

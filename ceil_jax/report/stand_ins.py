@@ -220,7 +220,7 @@ class GuessingSearch(Search):
         needs = retriever_named(retriever).needs
         encoder = given.get("encoder")
         if needs.skills != "none":
-            given["rewrite"]([example.input for example in (*bank, *queries)])
+            given["rewrite"]([*bank, *queries])
         if encoder is None:
             sure = not needs.text or _small(bank, queries)
         else:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Embed = Callable[["Encoder", Sequence[str]], "np.ndarray"]
 """Texts to vectors, float32 [N, D]. A run passes one that keeps the vectors on disk."""
 
-Rewrite = Callable[[Sequence[str]], Sequence[Sequence[str]]]
-"""N inputs to the m skills of each."""
+Rewrite = Callable[[Sequence["Example"]], Sequence[Sequence[str]]]
+"""N examples to the m skills of each one's input."""
 
 Sketch = Callable[[str], frozenset[str]]
 """A formal output to the keywords or roles it is built of."""
@@ -198,7 +198,7 @@ def build_retriever(
         shortlist: n, the number of nearest examples among which dpp and mmr choose.
         seed: seeds random, and decides between equal sketches or skills.
         embed: (encoder, texts) → vectors; `encoder.encode` by default.
-        rewrite: gives the skills of inputs, for skill_*.
+        rewrite: gives the skills of examples' inputs, for skill_*.
         sketch: the sketch of an output, for target_sketch.
         describe: the skill that an output shows, for target_skill.
         index: "exact" or "approximate", how the nearest vectors are found.

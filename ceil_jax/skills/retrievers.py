@@ -19,7 +19,7 @@ def build_skill(name: str, similarity: Similarity, bank: Sequence[Example], give
     """Build Skill-KNN: the nearest skills by one of its similarities."""
     rewrite = given.rewrite
     assert rewrite is not None, "declared in Needs"
-    view = View(lambda examples: list(rewrite([x.input for x in examples])), similarity, shared=True)
+    view = View(lambda examples: list(rewrite(examples)), similarity, shared=True)
     return DenseRetriever(name, bank, given, view)
 
 

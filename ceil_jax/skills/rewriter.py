@@ -1,8 +1,9 @@
 """Skill-KNN's rewriting (An et al. 2023): an LM says which skill an input needs, whatever its topic.
 
-The prompt is an instruction, annotated demonstrations (input → skill) and the input. The demonstrations are
-shuffled into m orders, each of which gives a skill. The paper states neither an instruction nor a temperature:
-ours is INSTRUCTION, and generation is greedy, of at most 200 tokens, of which the first line is kept.
+The prompt is an instruction, annotated demonstrations (input → skill) and the input, which for text to SQL is the
+question and the schema of its database (the paper's footnote 3; embeddings see the question alone, footnote 4). The
+demonstrations are shuffled into m orders, each of which gives a skill. The paper states neither an instruction nor a
+temperature: ours is INSTRUCTION, and generation is greedy, of at most 200 tokens, of which the first line is kept.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 INSTRUCTION = "Say which skill each input asks for: its structure and operations, not its topic or its words."
 TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
+WITH_SCHEMA = Template("Database: {schema}\n" + TEMPLATE.pattern, TEMPLATE.separator)
+"""The template where demonstrations have a schema: a text-to-SQL input is a question and its database's schema."""
 MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
 """A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1 because a text that
@@ -46,13 +49,15 @@ class Demonstration:
 
     input: str
     skill: str
+    schema: str = ""
+    """The tables and columns that the input asks about, for text to SQL."""
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
     """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a JSON file.
 
-    A file holds a list of `{"input": …, "skill": …}`, other fields ignored, or several such lists by name,
-    of which `FILE#NAME` takes one.
+    A file holds a list of `{"input": …, "skill": …}`, each with a `"schema"` or none of them, other fields
+    ignored; or several such lists by name, of which `FILE#NAME` takes one.
 
     Raises:
         UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
@@ -89,10 +94,12 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
 def _demonstrations(content: Any, source: str) -> list[Demonstration]:
     if not isinstance(content, list) or not content:
         raise UserError(f'{source}: expected a list of {{"input": …, "skill": …}}, at least one')
+    schemas = any(isinstance(entry, dict) and "schema" in entry for entry in content)
     return [
         Demonstration(
             _field(entry, "input", f"{source}, entry {place}"),
             _field(entry, "skill", f"{source}, entry {place}"),
+            _field(entry, "schema", f"{source}, entry {place}") if schemas else "",
         )
         for place, entry in enumerate(content, 1)
     ]
@@ -138,8 +145,9 @@ class Rewriter:
                 f"{len(demonstrations)} demonstrations have {math.factorial(len(demonstrations))} orders: give more "
                 f"of them, or fewer --skills.orders than {orders}"
             )
+        self.template = WITH_SCHEMA if any(one.schema for one in demonstrations) else TEMPLATE
         self.openings = [
-            _opening([demonstrations[i] for i in shuffled])
+            _opening(self.template, [demonstrations[i] for i in shuffled])
             for shuffled in _shuffles(len(demonstrations), orders, seed)
         ]
         self._shown_inputs = {demonstration.input for demonstration in demonstrations}
@@ -160,11 +168,30 @@ class Rewriter:
         self.copies = 0
         """The number of rewrites that repeat a demonstration's skill. They are kept: an input may need that skill."""
 
-    def rewrite(self, inputs: Sequence[str], orders: Sequence[int]) -> list[list[str]]:
-        """Return the skills of each input, one for each of the orders; the input itself where a rewrite failed."""
+    def rewrite(
+        self, inputs: Sequence[str], orders: Sequence[int], schemas: Sequence[str] | None = None
+    ) -> list[list[str]]:
+        """Return the skills of each input, one for each of the orders; the input itself where a rewrite failed.
+
+        Args:
+            inputs: N inputs, each of one line where there are schemas.
+            orders: numbers of orders of the demonstrations.
+            schemas: what the LM is shown of each input's database, one line each; read only if the demonstrations
+                have schemas too.
+        """
+        texts = list(inputs)
+        if self.template is WITH_SCHEMA:
+            texts = [
+                f"{schema}\n{text}" for schema, text in zip(schemas or [""] * len(texts), texts, strict=True)
+            ]
         for order in orders:
-            self._learn(order, [text for text in dict.fromkeys(inputs) if text not in self._known[order]])
-        return [[self._known[order][text] for order in orders] for text in inputs]
+            self._learn(order, [text for text in dict.fromkeys(texts) if text not in self._known[order]])
+        return [[self._known[order][text] for order in orders] for text in texts]
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """The schema and the input of a text that is rewritten."""
+        schema, _, asked = text.rpartition("\n") if self.template is WITH_SCHEMA else ("", "", text)
+        return schema, asked
 
     @property
     def rewrites(self) -> int:
@@ -175,7 +202,11 @@ class Rewriter:
         if not inputs:
             return
         opening = self.openings[order]
-        key = {"lm": self.lm.name, "prompt": opening + TEMPLATE.pattern, "max_new_tokens": MAX_NEW_TOKENS}
+        key = {
+            "lm": self.lm.name,
+            "prompt": opening + self.template.pattern,
+            "max_new_tokens": MAX_NEW_TOKENS,
+        }
         with self.store.stage("skills", key) as stage:
             rows = stage.keyed_rows(
                 inputs,
@@ -187,9 +218,10 @@ class Rewriter:
         before = self.costs[order]
         self.costs[order] = Cost(before.seconds + rows.seconds, before.tokens + rows.tokens)
         for text, row in zip(inputs, rows, strict=True):
-            failure = row["failure"] or self._repeated(text, row["text"])
+            asked = self._split(text)[1]
+            failure = row["failure"] or self._repeated(asked, row["text"])
             self.failures.update([failure] if failure else [])
-            self._known[order][text] = skill = text if failure else row["text"]
+            self._known[order][text] = skill = asked if failure else row["text"]
             self.copies += skill in self._shown_skills
 
     def _repeated(self, text: str, written: str) -> str:
@@ -200,7 +232,10 @@ class Rewriter:
 
     def _work(self, opening: str, inputs: list[str]) -> list[dict[str, str]]:
         """The LM's text for each input, and why it failed; "" if it is a skill."""
-        prompts = [prompt_text(TEMPLATE, [], Example("", text, ""), opening) for text in inputs]
+        examples = [
+            Example("", asked, "", fields={"schema": schema}) for schema, asked in map(self._split, inputs)
+        ]
+        prompts = [prompt_text(self.template, [], example, opening) for example in examples]
         fits = self.lm.count_tokens(prompts) <= self._budget
         fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
         written = iter(self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",)) if fitting else ())
@@ -240,10 +275,10 @@ def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
     return found
 
 
-def _opening(demonstrations: Sequence[Demonstration]) -> str:
+def _opening(template: Template, demonstrations: Sequence[Demonstration]) -> str:
     """The text before the input: the instruction and the demonstrations."""
-    pieces = [Example("", demonstration.input, demonstration.skill) for demonstration in demonstrations]
-    return INSTRUCTION + TEMPLATE.separator + examples_text(TEMPLATE, pieces)
+    pieces = [Example("", one.input, one.skill, fields={"schema": one.schema}) for one in demonstrations]
+    return INSTRUCTION + template.separator + examples_text(template, pieces)
 
 
 def _failure(text: str, fits: bool, tokens: int) -> str:

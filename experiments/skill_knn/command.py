@@ -77,10 +77,10 @@ class RecallOptions:
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
-    retriever: tuple[str, ...] = ("random", "topk", "skill_consistency", "target_skill")
+    retriever: tuple[str, ...] = ("random", "topk", "skill_consistency", "skill_distinct", "target_skill")
     """Rows of each task's table."""
     samples: int = 100
-    """Number of samples per query; samples on disk are reused when it grows."""
+    """Number of samples per query."""
     temperature: float = 0.7
     """Sampling temperature."""
     config: Config = field(default_factory=RunConfig)

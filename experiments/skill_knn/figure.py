@@ -36,7 +36,7 @@ def draw_spaces(pipeline: Run, *, gold: bool = False) -> bytes:
     def skills(examples: Sequence[Example]) -> list[str]:
         if gold:
             return [DESCRIPTIONS[task.language](example.output) for example in examples]
-        rewritten = pipeline.views.rewrite([example.input for example in examples], [order])
+        rewritten = pipeline.views.rewrite(examples, [order])
         return [skill for [skill] in rewritten]
 
     sides: dict[str, Callable[[Sequence[Example]], list[str]]] = {

@@ -13,13 +13,25 @@ from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Table, Value
 from skill_knn.analysis import recall_at
 
-RANKS = (1, 2, 3, 5, 10, 20, 50, 100)
+RANKS = (1, 2, 3, 5, 7, 10, 20, 50, 100)
+
+
+def prompts_of(pipeline: Run, method: str) -> list[str]:
+    """Return the prompt that each query was answered with."""
+    task = pipeline.task
+    by_id = {example.id: example for example in task.train}
+    opening = "".join(task.template.example(example) + task.template.separator for example in task.few_shot)
+    prompts = []
+    for query, row in zip(task.validation, pipeline.evaluate(method).rows, strict=True):
+        shown = [task.template.example(by_id[id]) + task.template.separator for id, *_ in row["examples"]]
+        prompts.append(opening + "".join(shown) + task.template.query(query))
+    return prompts
 
 
 def sample(pipeline: Run, method: str, count: int, temperature: float) -> list[list[str]]:
     """Sample answers to each query, with the examples that greedy answering used.
 
-    Samples are kept on disk, one round of all queries at a time, so that more rounds continue from there.
+    Samples are kept on disk, one prompt at a time. A prompt is read once for all of its samples.
 
     Args:
         pipeline: the run.
@@ -35,35 +47,23 @@ def sample(pipeline: Run, method: str, count: int, temperature: float) -> list[l
         raise UserError(f"{task.name}: its answers are chosen among options, so there is nothing to sample")
     if temperature <= 0 or count < 1:
         raise UserError(f"--samples {count} --temperature {temperature}: both must be above 0")
-    by_id = {example.id: example for example in task.train}
-    opening = "".join(task.template.example(example) + task.template.separator for example in task.few_shot)
-    prompts = []
-    for query, row in zip(task.validation, pipeline.evaluate(method).rows, strict=True):
-        shown = [task.template.example(by_id[id]) + task.template.separator for id, *_ in row["examples"]]
-        prompts.append(opening + "".join(shown) + task.template.query(query))
+    prompts = prompts_of(pipeline, method)
     key = {
         "lm": lm.name,
-        "prompts": prompts,
+        "samples": count,
         "temperature": temperature,
         "answers": [task.max_new_tokens, list(task.stop)],
     }
 
-    def work(start: int, stop: int) -> list[list[str]]:
-        return [
-            [
-                text.strip()
-                for text in lm.generate(
-                    prompts, task.max_new_tokens, task.stop, temperature=temperature, seed=seed
-                )
-            ]
-            for seed in range(start, stop)
-        ]
+    def work(some: list[str]) -> list[list[str]]:
+        copies = [prompt for prompt in some for _ in range(count)]
+        seeds = [*range(count)] * len(some)
+        texts = lm.generate(copies, task.max_new_tokens, task.stop, temperature=temperature, seed=seeds)
+        return [[text.strip() for text in texts[i : i + count]] for i in range(0, len(texts), count)]
 
+    what = f"sampling: {METHODS[method].label}"
     with pipeline.store.stage("samples", key) as stage:
-        rounds = stage.rows(
-            count, work, chunk=1, what=f"sampling: {METHODS[method].label}", cost=lambda: lm.tokens_read
-        )
-    return [list(answers) for answers in zip(*rounds, strict=True)]
+        return list(stage.keyed_rows(prompts, work, chunk=1, what=what, cost=lambda: lm.tokens_read))
 
 
 def recall_table(pipeline: Run, methods: Sequence[str], count: int, temperature: float) -> str:

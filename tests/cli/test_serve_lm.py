@@ -34,7 +34,7 @@ def ask(http, path, **body):
 
 def test_models(http):
     [entry] = http.get("/models").json()["data"]
-    assert (entry["id"], entry["root"], entry["max_model_len"]) == ("tiny", "tiny", 512)
+    assert (entry["id"], entry["root"], entry["max_model_len"]) == ("tiny", "tiny", 4096)
 
 
 def test_completions_echo_with_offsets_and_log_probs(http):
@@ -96,7 +96,7 @@ def test_chat(http):
         ("/completions", {"prompt": "a", "stop": 5}, "stop is 5; expected a text or a list of texts"),
         ("/completions", {"prompt": "a", "stop": ["b", 5]}, "stop is ['b', 5]; expected a text"),
         ("/completions", {"prompt": "a", "n": 2}, "n is not served here"),
-        ("/completions", {"prompt": "a b " * 300, "echo": True, "logprobs": 1}, "more than the 512"),
+        ("/completions", {"prompt": "a b " * 2100, "echo": True, "logprobs": 1}, "more than the 4096"),
         ("/chat/completions", {"messages": []}, "expected a list of at least one"),
         ("/chat/completions", {"messages": [{"role": "user"}]}, "expected a role and a content"),
         ("/embeddings", {"input": "a"}, "start the server with --encoder"),

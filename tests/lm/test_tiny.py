@@ -17,7 +17,7 @@ def base(token):
 def test_is_a_language_model():
     lm = load_lm("tiny")
     assert isinstance(lm, LanguageModel)
-    assert (lm.name, lm.context_length, lm.tokens_read) == ("tiny", 512, 0)
+    assert (lm.name, lm.context_length, lm.tokens_read) == ("tiny", 4096, 0)
 
 
 def test_tokens_are_words_and_marks_with_the_space_before():
@@ -144,3 +144,13 @@ def test_choices_must_be_a_list_of_strings(choices):
 def test_sampling_arguments_are_checked(arguments, message):
     with pytest.raises(UserError, match=message):
         TinyLM().generate(["a"], 1, **arguments)
+
+
+def test_a_prompt_with_several_seeds_is_read_once_and_sampled_as_with_each_alone():
+    lm = TinyLM()
+    prompt = "a b c a c b a"
+    alone = [lm.generate([prompt], 5, temperature=2.0, seed=seed)[0] for seed in range(4)]
+    before = lm.tokens_read
+    assert lm.generate([prompt] * 4, 5, temperature=2.0, seed=range(4)) == alone
+    assert lm.tokens_read - before == lm.count_tokens([prompt])[0] + 4 * 5
+    assert len(set(alone)) > 1

@@ -300,3 +300,11 @@ def test_sizes_that_do_not_fit(tmp_path):
         open_run(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, size=13)), TASK).evaluate("ceil")
     with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
         open_run(replace(SMALL, out=tmp_path), TASK).evaluate("ciel")
+
+
+def test_a_missing_database_is_named_before_the_lm_answers(tmp_path, monkeypatch):
+    monkeypatch.setattr("ceil_jax.lm.tiny.TinyLM.generate", None)
+    queries = [Example("q", "how many", "SELECT 1", fields={"db_id": "zoo"})]
+    task = replace(TASK, validation=queries, metric="sql_execution")
+    with pytest.raises(UserError, match="example 'q': no database 'zoo'"):
+        open_run(replace(SMALL, out=tmp_path), task).evaluate("random")

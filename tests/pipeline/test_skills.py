@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from skill_knn.command import SkillOptions, main
 from skill_knn.comparison import compare_skills, csv_of, score_of
 from skill_knn.figure import draw_spaces
-from skill_knn.recall import recall_table, sample
+from skill_knn.recall import prompts_of, recall_table, sample
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
@@ -149,7 +150,7 @@ def test_a_bank_that_changed_under_the_cache(config, asked):
     assert {pick.id for pick in counting[:10]} == {f"train-{i}" for i in (*range(3, 30, 3), 30)}
 
 
-def test_what_a_user_can_mend(config, tmp_path):
+def test_what_a_user_can_mend(config, monkeypatch):
     plain = replace(TASK, language="")
     without = replace(config, skills=SkillConfig())
     with pytest.raises(UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"):
@@ -159,6 +160,7 @@ def test_what_a_user_can_mend(config, tmp_path):
     outside = replace(config, skills=replace(config.skills, order=2))
     with pytest.raises(UserError, match=r"--skills\.order 2: expected a number from 0 to below .*\(2\)"):
         open_run(outside, TASK).retrieve("skill_base", TASK.validation)
+    monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", partial(TinyLM, context_length=512))
     with pytest.raises(UserError, match=r"16 demonstrations take .* tiny reads 512"):
         open_run(without, TASK).retrieve("skill_base", TASK.validation)
 
@@ -223,14 +225,16 @@ def test_samples_are_kept_and_go_on(config, asked, monkeypatch):
     pipeline = open_run(config, TASK)
     three = sample(pipeline, "random", 3, 0.7)
     assert [len(drawn) for drawn in three] == [3] * 6
-    seeds = []
-    answer = TinyLM.generate
-    monkeypatch.setattr(
-        TinyLM, "generate", lambda self, *a, **o: (seeds.append(o.get("seed")), answer(self, *a, **o))[1]
-    )
+    before = pipeline.lm.tokens_read
     five = sample(pipeline, "random", 5, 0.7)
-    assert seeds == [3, 4]
     assert [drawn[:3] for drawn in five] == three
+    # a prompt is read once for its five samples
+    read = pipeline.lm.tokens_read - before
+    prompts = sum(int(pipeline.lm.count_tokens([text])[0]) for text in prompts_of(pipeline, "random"))
+    written = sum(int(pipeline.lm.count_tokens(drawn).sum()) for drawn in five)
+    assert read < prompts + written + 5 * 6 * 3
+    monkeypatch.setattr(TinyLM, "generate", None)
+    assert sample(pipeline, "random", 5, 0.7) == five
     table = recall_table(pipeline, ["random"], 5, 0.7)
     assert "| method | greedy | recall@1 | recall@2 | recall@3 | recall@5 |" in table
     with pytest.raises(UserError, match="both must be above 0"):

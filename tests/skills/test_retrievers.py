@@ -22,8 +22,8 @@ class Compass:
         return np.array([COMPASS[text] for text in texts], np.float32)
 
 
-def rewrite(inputs):
-    return [SKILLS[text].split() for text in inputs]
+def rewrite(examples):
+    return [SKILLS[example.input].split() for example in examples]
 
 
 def ask(name, bank, query, k, **options):

@@ -52,6 +52,23 @@ def test_the_prompt_is_instruction_demonstrations_and_input(tmp_path):
     assert lm.prompts == [f"{INSTRUCTION}\n\nInput: a red car\nSkill: colour\n\nInput: a blue hat\nSkill:"]
 
 
+def test_where_demonstrations_have_a_schema_the_prompt_has_one(tmp_path):
+    lm = Writer()
+    shown = [Demonstration("which hats", "list", "hat [id, name]")]
+    made = rewriter(tmp_path, lm, shown)
+    schemas = ["coat [id]", "coat [id], cap [id]", "cap [id]"]
+    asked = ["a blue coat", "a blue coat", "w " * 400]
+    # a rewrite that fails, here for its length, leaves the question without its schema
+    assert made.rewrite(asked, [0], schemas) == [["COAT"], ["COAT"], ["w " * 400]]
+    opening = f"{INSTRUCTION}\n\nDatabase: hat [id, name]\nInput: which hats\nSkill: list\n\n"
+    assert lm.prompts[:2] == [
+        f"{opening}Database: {schema}\nInput: a blue coat\nSkill:" for schema in schemas[:2]
+    ]
+    lm.answers = {"too": ""}
+    assert made.rewrite(["too"], [0], ["cap [id]"]) == [["too"]]
+    assert made.failures == {"too long": 1, "empty": 1}
+
+
 def test_orders_are_shuffles_that_the_seed_decides(tmp_path):
     first = rewriter(tmp_path, Writer(), load_demonstrations("cogs")[:6], orders=5).openings
     again = rewriter(tmp_path, Writer(), load_demonstrations("cogs")[:6], orders=5).openings

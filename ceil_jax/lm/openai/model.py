@@ -89,17 +89,27 @@ class EndpointLM:
         stop: Sequence[str] = (),
         *,
         temperature: float = 0.0,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[str]:
         """As the protocol says, as far as the server honours greedy decoding and seeds."""
         check_sampling(stop, temperature)
         body: dict[str, Any] = {"max_tokens": max_new_tokens, "temperature": temperature}
         if stop:
             body["stop"] = list(stop)
-        if temperature:
-            body["seed"] = seed
         if max_new_tokens < 1:
             return [""] * len(prompts)
+        if temperature and not isinstance(seed, int):
+            written = [""] * len(prompts)
+            for one in dict.fromkeys(seed):  # a request has one seed
+                rows = [row for row, own in enumerate(seed) if own == one]
+                some = self.generate(
+                    [prompts[row] for row in rows], max_new_tokens, stop, temperature=temperature, seed=one
+                )
+                for row, text in zip(rows, some, strict=True):
+                    written[row] = text
+            return written
+        if temperature:
+            body["seed"] = seed
         if self._config.chat:
             written = self._client.map(partial(self._chat, body), prompts, "generating")
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import TokenScores, check_lengths
 from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
-from ceil_jax.lm.stopping import check_sampling
+from ceil_jax.lm.stopping import check_sampling, seed_of_each
 from ceil_jax.lm.tokens import PairTokenizer, PairTokens
 from ceil_jax.lm.torch import tree_attention
 from ceil_jax.lm.torch.generation import Session, Writer, prompt_generator, write_all
@@ -82,7 +82,7 @@ class TorchLM:
         stop: Sequence[str] = (),
         *,
         temperature: float = 0.0,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[str]:
         """As the protocol says; a text also ends at the model's end-of-text token, or with the context.
 
@@ -94,7 +94,10 @@ class TorchLM:
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(max_new_tokens, self.context_length - len(row)) for row in ids]
         writers = [Writer(self._tokenizer, row, limit, stop) for row, limit in zip(ids, limits, strict=True)]
-        generators = [prompt_generator(prompt, seed) for prompt in prompts]
+        generators = [
+            prompt_generator(prompt, own)
+            for prompt, own in zip(prompts, seed_of_each(prompts, seed), strict=True)
+        ]
         ends = _end_tokens(self._model, self._tokenizer)
         rows = [row for row, writer in enumerate(writers) if not writer.done]
         budget = CACHED * self._reader.budget
