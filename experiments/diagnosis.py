@@ -16,12 +16,12 @@
 import sys
 from dataclasses import replace
 
+from ceil_diagnosis import diagnose, lines
 from drawing import points
 
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.diagnosis import diagnose, lines
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.table import Table

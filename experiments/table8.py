@@ -11,12 +11,12 @@ import sys
 from dataclasses import replace
 
 from drawing import lines_of
+from latency import measure_latency
 
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.latency import measure_latency
 from ceil_jax.report.plots import draw_lines, panels
 from ceil_jax.report.table import Number, Table
 

@@ -1,4 +1,4 @@
-"""What a reader sees of runs: comparisons, tables, figures and pages. Running them is `pipeline`'s, printing `cli`'s.
+"""Runs shown to a reader: comparisons, tables, figures and pages. Running them is `pipeline`'s, printing `cli`'s.
 
 - `table`: a table of typed cells with Markdown, CSV, text and HTML renderings
 - `compare`: several methods on one task (`compare`, `Comparison`)
@@ -7,10 +7,8 @@
 - `published`: an experiment's runs as published records, and a results file as tables
 - `run_tables`: stored records as tables, with the paper's numbers
 - `write`: the HTML report of a comparison, or of folders of runs
-- `page`, `browser`: the page itself, and the data of its browser of examples
+- `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
 - `plots`, `closeup`: drawing functions, and the figure of a comparison
 - `dry_run`: the stages, tokens and time that an experiment would take
-- `stand_ins`: what a dry run works with: an LM that counts, a store that only looks, guesses
-- `diagnosis`: why a learned set is or is not better than top-k
-- `latency`: how long the steps of retrieval take, and how far down the ranking a choice reaches
+- `stand_ins`: the tools of a dry run: an LM that counts, estimates in place of vectors, searches and training
 """

@@ -19,8 +19,10 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.report.grid import Entry, Grid
-from ceil_jax.report.stand_ins import CountingModels, Estimates, GuessingSearch, LookingStore
+from ceil_jax.report.stand_ins import CountingModels, Estimates, GuessingSearch
 from ceil_jax.report.table import Table, Value
+from ceil_jax.store.looking import LookingStore
+from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Task
 
 
@@ -70,7 +72,12 @@ def _open_dry_run(
     found: Plan, config: RunConfig, task: Task, models: CountingModels, trainer: Trainer | None
 ) -> Run:
     """A run that notes its stages in the plan."""
-    store = LookingStore(config.out, task, models, found.note)
+
+    def note(stage: Stage, what: str, **amounts: Any) -> None:
+        found.stages.setdefault(stage.name, Work(what, task.name, **amounts))
+
+    answers = [example.output for example in task.validation[:200]]
+    store = LookingStore(config.out, note, lambda: models.spent(answers))
     estimates = Estimates(config, task, models, store)
     search = GuessingSearch(config.index, estimates)
     tools = Tools(store, estimates.embed, search, estimates.learn)
@@ -114,9 +121,6 @@ ONE_H100 = Machine(
     train=0.1 * _H100_TF32 / 6,
 )
 
-WRITING = 4.0
-"""A written token costs as many read ones: a guess, because a step writes one token a text."""
-
 
 @dataclass
 class Work:
@@ -129,7 +133,8 @@ class Work:
     """LM tokens to read."""
     written: float = 0
     """LM tokens to write."""
-    lm_parameters: int = 0
+    lm: float = 0
+    """Both × parameters of the LM, a written token counted as WRITING read ones."""
     encoded: float = 0
     """Tokens to encode × parameters of the encoder, padding included."""
     trained: float = 0
@@ -137,8 +142,7 @@ class Work:
 
     def seconds(self, machine: Machine) -> float:
         """Return the time that it would take on a machine."""
-        lm = (self.read + WRITING * self.written) * self.lm_parameters / machine.lm
-        return lm + self.encoded / machine.encode + self.trained / machine.train
+        return self.lm / machine.lm + self.encoded / machine.encode + self.trained / machine.train
 
 
 @dataclass
@@ -149,10 +153,6 @@ class Plan:
     """The work of each stage by the stage's name."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why a task cannot run, by its name."""
-
-    def note(self, stage: str, what: str, task: str, **amounts: Any) -> None:
-        """Put a stage into the plan, once."""
-        self.stages.setdefault(stage, Work(what, task, **amounts))
 
     def text(self) -> str:
         """Return the stages as a table, and the sum on two kinds of machine."""

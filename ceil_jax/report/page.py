@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import json
+import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ceil_jax.report.browser import browsable
+from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.table import Number, Table, signed, typeset
 from ceil_jax.store.rows import Cost
@@ -17,6 +19,10 @@ from ceil_jax.store.rows import Cost
 _LEFT, _WIDTH, _STEP = 12, 340, 40
 """Pixels: left margin, width of the axis, height of a row with its label above the interval. A phone shows them as
 they are, so that the text is not scaled down."""
+
+
+_LONGEST = 1500
+"""Maximum number of characters that the browser shows of a text."""
 
 
 class Figure(NamedTuple):
@@ -54,7 +60,7 @@ def render(
     script, style = (_beside(f"page.{kind}") for kind in ("js", "css"))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     shown = [note for note in (*notes, data.note) if note]
-    return _PAGE.format(
+    return _beside("page.html").format(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
         title=html.escape(title),
         style=style,
@@ -170,38 +176,85 @@ def _wide(table: Table) -> str:
     return f'<div class="wide">{table.html()}</div>'
 
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-{style}</style></head><body>
-<h1>{title}</h1>
-{notes}{tables}
-<section id="browser" hidden>
-<h2>Query by query</h2>
-<div class="controls">
-<label>task <select id="table"></select></label>
-<label>run A <select id="a"></select></label>
-<label>run B <select id="b"></select></label>
-<button type="button" id="swap" title="swap A and B (x)">A ⇄ B</button>
-<label>show <select id="filter"></select></label>
-<label>search <input id="search" type="search" placeholder="in query, answers, examples (/)"></label>
-</div>
-<p id="counts" role="status"></p>
-<div class="panes">
-<div><ol id="list" role="listbox" tabindex="0" aria-label="queries"></ol>
-<button type="button" id="more" hidden>more</button></div>
-<div id="detail" aria-live="polite"></div>
-</div>
-<p class="keys"><kbd>j</kbd> <kbd>k</kbd> or arrows: next and previous query; <kbd>/</kbd> search; <kbd>x</kbd> swap A
-and B. Examples stand in prompt order: the last is next to the query. Those that both runs chose are marked ●.</p>
-</section>
-<noscript><p>The browser of examples needs JavaScript; the tables do not.</p></noscript>
-{figures}
-<section><h2>What it cost</h2>{costs}</section>
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body></html>
-"""
+class Browsable(NamedTuple):
+    """The browser's data as JSON that is safe in a script element, and a note on what it leaves out."""
+
+    content: str
+    note: str
+
+
+def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
+    """Return the first queries of every run, as many as fit in `megabytes`.
+
+    The format is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
+    [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are indices into
+    `texts`. The gain is the marginal log-determinant, and null for methods that are no DPP-MAP; numbers that are not
+    finite become null too.
+
+    Args:
+        tables: the tables of the page.
+        megabytes: size limit of the JSON, in MB.
+    """
+    longest = max((len(table.rows[0].scores) for table in tables), default=0)
+    count, content = longest, _json([_browsable_table(table, longest) for table in tables])
+    while len(content) > megabytes * 1e6 and count > 1:
+        # size grows a little more slowly than the number of queries, because texts are shared
+        count = max(1, int(0.95 * count * megabytes * 1e6 / len(content)))
+        content = _json([_browsable_table(table, count) for table in tables])
+    note = ""
+    if count < longest:
+        note = (
+            f"The browser has the first {count:,} queries of each table (the page would be too large with all "
+            f"{longest:,}; --megabytes raises the limit of {megabytes:g} MB). Tables count all queries."
+        )
+    return Browsable(content, note)
+
+
+def _browsable_table(table: RunTable, count: int) -> dict[str, Any]:
+    stored = json.loads(
+        (table.rows[0].record.root / table.rows[0].record.texts / "texts.json").read_text("utf-8")
+    )
+    texts: list[list[str]] = []
+    places: dict[tuple[str, str], int] = {}
+
+    def place(kind: str, id: str) -> int:
+        if (kind, id) not in places:
+            places[kind, id] = len(texts)
+            texts.append([id, *(_cut(text) for text in stored[kind].get(id, ("?", "?")))])
+        return places[kind, id]
+
+    runs = []
+    for run in table.rows:
+        known = METHODS.get(run.record.method)
+        # the other methods' gain is their relevance or an MMR value
+        gains = known is not None and known.needs.trade_off == "tunable"
+        rows = [
+            [
+                place("queries", row["id"]),
+                _finite(round(float(score), 4)),
+                _cut(row["prediction"]),
+                [
+                    [place("bank", id), _finite(relevance), _finite(gain) if gains else None]
+                    for id, relevance, gain in row["examples"]
+                ],
+            ]
+            for row, score in zip(run.record.rows()[:count], run.scores[:count], strict=True)
+        ]
+        runs.append({"label": run.label, "rows": rows})
+    return {"title": f"{table.title}, {table.rows[0].record.lm}", "texts": texts, "runs": runs}
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters in all)"
+
+
+def _json(value: Any) -> str:
+    """Return JSON that can neither end a script element nor begin a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

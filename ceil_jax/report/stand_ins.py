@@ -1,13 +1,10 @@
-"""What a dry run works with: an LM that counts, a store that only looks, estimates in place of vectors, searches and
-training."""
+"""The tools of a dry run: an LM that counts, and estimates in place of vectors, searches and training."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,30 +14,24 @@ from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_lengt
 from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Kept, Models, vectors_key
+from ceil_jax.pipeline.models import Models, vectors_key
 from ceil_jax.pipeline.search import Search
 from ceil_jax.pipeline.trained import Learned, Lesson, learn_on_disk
 from ceil_jax.retrieval.registry import Retrieved, retriever_named
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.keys import warn_of_older_stages
-from ceil_jax.store.rows import Cost, Rows
-from ceil_jax.store.shards import Shard
-from ceil_jax.store.stage import Stage
-from ceil_jax.store.store import Store
+from ceil_jax.store.looking import LookingStore
+from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.loop import held_out_count
 
-_SAMPLES = 3
-"""Chunks of a stage whose tokens are counted to estimate all."""
+WRITING = 4.0
+"""A written token costs as many read ones: a guess, because a step writes one token a text."""
 
 _LOOKED_UP = 200_000_000
 """Queries × bank examples up to which a search is done for real, to see whether what follows is on disk."""
-
-
-Note = Callable[..., None]
-"""(name of a stage, what it does, its task, amounts of work) → into the plan."""
 
 
 class CountingModels(Models):
@@ -56,79 +47,20 @@ class CountingModels(Models):
             self.counting[spec, dtype] = counting_lm(spec, dtype)
         return self.counting[spec, dtype]
 
+    def spent(self, answers: Sequence[str]) -> dict[str, float]:
+        """Return what all LMs have counted so far, by the fields of `dry_run.Work`.
 
-class LookingStore(Store):
-    """Stages as they are on disk; none is made. What a run asks for is noted in a plan."""
-
-    def __init__(self, root: Path, task: Task, models: CountingModels, note: Note) -> None:
-        super().__init__(root)
-        self.task, self.models, self._note = task, models, note
-
-    @contextmanager
-    def stage(self, kind: str, key: Mapping[str, Any], shard: Shard | None = None) -> Iterator[Stage]:
-        """Yield the stage, which may not be there."""
-        yield LookingStage(self.root / f"{kind}-{digest(key)}", self)
-
-    def note(self, stage: Stage, what: str, **amounts: Any) -> None:
-        """Put a stage into the plan, once."""
-        self._note(stage.name, what, self.task.name, **amounts)
-
-    def counted(
-        self, stage: Stage, samples: Sequence[Callable[[], list[Any]]], total: int, what: str
-    ) -> list[Any]:
-        """Note a stage of `total` rows by the LM tokens of a sample of its work, and return the sample's rows."""
-        lms = self.models.counting.values()
-        outputs = [example.output for example in self.task.validation[:200]]
+        Args:
+            answers: answers as long as those that are generated from now on.
+        """
+        lms = self.counting.values()
         for lm in lms:
-            lm.answer_tokens = float(lm.count_tokens(outputs).mean()) + 1
-        before = [(lm.tokens_read, lm.tokens_written) for lm in lms]
-        rows = [row for sample in samples for row in sample()]
-        spent = [
-            (lm.tokens_read - read, lm.tokens_written - written, lm.parameters)
-            for lm, (read, written) in zip(lms, before, strict=True)
-        ]
-        read, written, parameters = max(spent)
-        share = total / len(rows)
-        self.note(stage, what, read=read * share, written=written * share, lm_parameters=parameters)
-        return rows
-
-
-class LookingStage(Stage):
-    """A stage whose rows are read if they are all there, and otherwise estimated from a sample."""
-
-    def __init__(self, folder: Path, store: LookingStore) -> None:
-        super().__init__(folder)
-        self.store = store
-
-    @property
-    def summary(self) -> dict[str, Any] | None:
-        """The summary of a finished stage; nothing on disk changes."""
-        return self.peek()
-
-    def rows(
-        self, total: int, work: Callable[[int, int], list[Any]], *, chunk: int, what: str, **_: Any
-    ) -> Rows:
-        """Return the rows on disk, or guesses."""
-        missing = self.missing_rows(total, chunk)
-        if not missing:
-            self.store.note(self, what, done=True)
-            return super().rows(total, work, chunk=chunk, what=what)
-        spread = missing[:: max(1, len(missing) // _SAMPLES)][:_SAMPLES]
-        samples = [partial(work, start, min(start + chunk, total)) for start in spread]
-        rows = self.store.counted(self, samples, min(len(missing) * chunk, total), what)
-        return Rows([rows[i % len(rows)] for i in range(total)], [])
-
-    def keyed_rows(
-        self, keys: Sequence[str], work: Callable[[list[str]], list[Any]], *, chunk: int, what: str, **_: Any
-    ) -> Rows:
-        """Return the rows on disk, or guesses."""
-        missing = self.missing_keys(keys)
-        if not missing:
-            self.store.note(self, what, done=True)
-            return super().keyed_rows(keys, work, chunk=chunk, what=what)
-        spread = missing[:: max(1, len(missing) // chunk)][:chunk]
-        rows = self.store.counted(self, [lambda: work(spread)], len(missing), what)
-        return Rows([rows[0] for _ in keys], [])
+            lm.answer_tokens = float(lm.count_tokens(answers).mean()) + 1
+        return {
+            "read": sum(lm.tokens_read for lm in lms),
+            "written": sum(lm.tokens_written for lm in lms),
+            "lm": sum((lm.tokens_read + WRITING * lm.tokens_written) * lm.parameters for lm in lms),
+        }
 
 
 class Estimates:
@@ -137,7 +69,6 @@ class Estimates:
     def __init__(self, config: RunConfig, task: Task, models: CountingModels, store: LookingStore) -> None:
         self.config, self.task, self.models, self.store = config, task, models, store
         self._guessed: set[str] = set()
-        self._lengths: Kept[int] = Kept()
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors on disk, or random ones, float32 [N, D]."""
@@ -147,8 +78,7 @@ class Estimates:
                 self.store.note(stage, what, done=True)
                 return np.array(stage.load("vectors.npy"))
             self._guessed.add(stage.name)
-            tokens = len(texts) * self._length(0.5)
-            self.store.note(stage, what, encoded=tokens * self._parameters)
+            self.store.note(stage, what, encoded=len(texts) * self._work(0.5, LENGTHS))
             return _rng(stage.name).standard_normal((len(texts), encoder.dim), np.float32)
 
     def known(self, encoder: Encoder, examples: Sequence[Example]) -> bool:
@@ -166,33 +96,28 @@ class Estimates:
                 self.store.note(stage, what, done=True)
                 return learn_on_disk(self.store, self.models, self.config.encoder, lesson)
             warn_of_older_stages(self.store.root, name.lower())
-            queries = (lesson.queries - held_out_count(lesson.queries)) * config.epochs
             texts = 3
             if isinstance(config, CEILConfig):
                 texts = 1 if config.train_context == "frozen" else 1 + config.shortlist
-            tokens = queries * texts * self._length(0.98, TRAINING_LENGTHS)
-            self.store.note(stage, what, trained=tokens * self._parameters)
+            texts *= (lesson.queries - held_out_count(lesson.queries)) * config.epochs
+            self.store.note(stage, what, trained=texts * self._work(0.98, TRAINING_LENGTHS))
             encoders: list[Any] = [_StandIn(self._base, f"{stage.name}-{part}") for part in lesson.parts]
             return Learned(encoders, [], Cost(0.0), None)
 
-    @property
+    @cached_property
     def _base(self) -> Encoder:
         return self.models.encoder(self.config.encoder, self.config.endpoint)
 
-    @property
-    def _parameters(self) -> int:
-        return sum(int(np.prod(leaf.shape)) for leaf in self._base.params.values())
+    @cached_property
+    def _tokens(self) -> list[int]:
+        texts = [example.input for example in self.task.train[:200]]
+        return [len(ids) for ids in self._base.tokenizer(texts, self._base.max_length)]
 
-    def _length(self, share: float, lengths: Sequence[int] = LENGTHS) -> int:
-        """The tokens of a text in an encoder's batch: a quantile over a sample of the bank, with padding."""
-
-        def length() -> int:
-            texts = [example.input for example in self.task.train[:200]]
-            ids = self._base.tokenizer(texts, self._base.max_length)
-            longest = float(np.quantile([len(row) for row in ids], share))
-            return padded_length(longest, self._base.max_length, lengths)
-
-        return self._lengths.get(share, length)
+    def _work(self, share: float, lengths: Sequence[int]) -> int:
+        """Tokens × parameters of a text in a batch, padded to that quantile of a sample of the bank."""
+        longest = float(np.quantile(self._tokens, share))
+        parameters = sum(int(np.prod(leaf.shape)) for leaf in self._base.params.values())
+        return padded_length(longest, self._base.max_length, lengths) * parameters
 
 
 class _StandIn:
@@ -217,20 +142,18 @@ class GuessingSearch(Search):
         self, retriever: str, bank: Sequence[Example], queries: Sequence[Example], k: int, **given: Any
     ) -> list[list[Retrieved]]:
         """Return at most k examples for each query."""
-        needs = retriever_named(retriever).needs
-        encoder = given.get("encoder")
+        needs, encoder = retriever_named(retriever).needs, given.get("encoder")
+        asked = given.get("query_encoder") or encoder
         if needs.skills != "none":
             given["rewrite"]([*bank, *queries])
         if encoder is None:
             sure = not needs.text or _small(bank, queries)
         else:
-            query_encoder = given.get("query_encoder") or encoder
-            sure = needs.text and self._known(encoder, query_encoder, bank, queries)
+            sure = needs.text and self._known(encoder, asked, bank, queries)
         if sure:
             return super().choose(retriever, bank, queries, k, **given)
-        question = [retriever, needs.text and encoder is not None and query_encoder.cached_as]
+        question = [retriever, needs.text and encoder is not None and asked.cached_as]
         question += [given["trade_off"], given["shortlist"]] if needs.trade_off == "tunable" else []
-        question += [given.get("room") is not None]
         drawn = _rng(digest(question)).integers(len(bank), size=(len(queries), k))
         return [[Retrieved(bank[i].id, int(i), 0.0, 0.0) for i in row] for row in drawn]
 

@@ -68,7 +68,8 @@ def prospect_cost(tokens: float) -> float:
 def prospect(field: Field, candidate: Candidate) -> Prospect:
     """Score random sets and the top-k set of some bank examples twice, in two orders of their examples.
 
-    What one order says of a set is only worth something if the other order agrees (`report.diagnosis`, `reordered`).
+    What one order says of a set is only worth something if the other order agrees (`reordered` in
+    experiments/ceil_diagnosis.py).
 
     Args:
         field: the race's field.

@@ -31,7 +31,7 @@ EXPERIMENTS = [
 
 
 class FilmGrid(Grid):
-    """Of the test task, whatever a configuration names; "broken" fails."""
+    """The grid of the test task, whatever a configuration names; "broken" fails."""
 
     def task(self, config):
         if config.task == "broken":

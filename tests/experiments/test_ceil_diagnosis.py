@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ceil_diagnosis import _reordered, agreement, diagnose, halves, mean_of_subsets
 from films import SMALL, TASK, WORDS
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.compose import open_run
-from ceil_jax.report.diagnosis import _reordered, agreement, diagnose, halves, mean_of_subsets
 from ceil_jax.store.rows import Rows
 from ceil_jax.tasks.example import Task
 from ceil_jax.training.candidates import CandidateSets, log_probs
