@@ -10,7 +10,9 @@ def looking(root, spent):
     """The store, and what it noted by stage: (what, amounts)."""
     noted = {}
     store = LookingStore(
-        root, lambda stage, what, **amounts: noted.setdefault(stage.name, (what, amounts)), lambda: spent
+        root,
+        lambda stage, what, **amounts: noted.setdefault(stage.name, (what, amounts)),
+        lambda: dict(spent),
     )
     return store, noted
 
