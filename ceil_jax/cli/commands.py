@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
-from ceil_jax.cli.first import check_first, go_offline_without_hub, load_models
+from ceil_jax.cli.first import check_first, go_offline_without_hub
 from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import DEMO, DEMO_RETRIEVERS, RunConfig
@@ -86,7 +86,7 @@ def compare(
     check_first(config, own)
     task = load(config, own)
     pipeline = open_run(replace(config, task=task.name), task)
-    load_models(pipeline, retriever)
+    pipeline.load(retriever)
     table = run(pipeline, retriever)
     if leads() and not json:
         print("\n" + table.text())

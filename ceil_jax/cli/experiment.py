@@ -74,7 +74,10 @@ class Experiment:
         if options.dry_run:
             from ceil_jax.report.dry_run import plan
 
-            print(plan(entries, options.seeds).text())
+            planned = plan(entries, options.seeds)
+            print(planned.text())
+            if len(planned.failed) == len(configs):
+                raise UserError("no task can run")
             return config.out
         grid = Grid()
         measured, failed = grid.run(entries, options.seeds)

@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import UserError
@@ -18,9 +17,6 @@ from ceil_jax.lm.openai.address import is_address
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks import task_spec
 from ceil_jax.tasks.assets import ASSETS
-
-if TYPE_CHECKING:
-    from ceil_jax.pipeline.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -56,20 +52,6 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE) -> None:
         wanted += [] if hub is None else [hub.repo]
     if wanted:
         go_offline_without_hub(wanted)
-
-
-def load_models(run: Run, methods: Iterable[str]) -> None:
-    """Load the encoder, if a method compares vectors, and the LM, so that a missing one ends the command here.
-
-    Args:
-        run: a run, which keeps what it has loaded.
-        methods: names in METHODS.
-    """
-    from ceil_jax.pipeline.methods import METHODS
-
-    if any(METHODS[method].encoder for method in methods):
-        _ = run.base
-    _ = run.lm
 
 
 def _on_hub(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -61,6 +61,16 @@ class Run:
     def base(self) -> Encoder:
         """The untrained encoder."""
         return self.models.base
+
+    def load(self, methods: Iterable[str]) -> None:
+        """Load the encoder, if a method compares vectors, and the LM, so that a missing one is named before any work.
+
+        Args:
+            methods: rows of METHODS.
+        """
+        if any(METHODS[method].encoder for method in methods):
+            _ = self.base
+        _ = self.lm
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors of texts, float32 [N, D], computed once."""

@@ -37,6 +37,7 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
     grid = Grid(CountingModels(), partial(_open_dry_run, found))
     for entry in entries:
         cell, task = entry.cell, entry.task
+        found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
         for seed in seeds if cell.trains else seeds[:1]:
             if task in found.failed:
                 continue
@@ -139,6 +140,8 @@ class Work:
     """Tokens to encode × parameters of the encoder, padding included."""
     trained: float = 0
     """Tokens to train on × parameters of the encoder, padding included."""
+    steps: int = 0
+    """Training steps."""
 
     def seconds(self, machine: Machine) -> float:
         """Return the time that it would take on a machine."""
@@ -153,15 +156,18 @@ class Plan:
     """The work of each stage by the stage's name."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why a task cannot run, by its name."""
+    models: dict[str, None] = field(default_factory=dict)
+    """The encoders and LMs of the runs, in words."""
 
     def text(self) -> str:
         """Return the stages as a table, and the sum on two kinds of machine."""
-        header = ["stage", "task", "state", "LM tokens read", "written", "2 cores", "H100 (est.)"]
+        header = ["stage", "task", "state", "steps", "LM tokens read", "written", "2 cores", "H100 (est.)"]
         lines: list[list[Value]] = [
-            [work.what, work.task, "on disk", None, None, None, None]
+            [work.what, work.task, "on disk", *[None] * 5]
             if work.done
             else [
-                *(work.what, work.task, "would run", round(work.read), round(work.written)),
+                *(work.what, work.task, "would run", work.steps or None),
+                *(round(work.read), round(work.written)),
                 *(duration(work.seconds(machine)) for machine in (TWO_CORES, ONE_H100)),
             ]
             for work in self.stages.values()
@@ -169,6 +175,8 @@ class Plan:
         rest = [work for work in self.stages.values() if not work.done]
         read, written = (sum(getattr(work, name) for work in rest) for name in ("read", "written"))
         out = [
+            *self.models,
+            "",
             Table(header, lines).text(),
             "",
             f"{len(self.stages) - len(rest)} stages on disk, {len(rest)} would run: about {read:,.0f} LM tokens to "

@@ -209,8 +209,9 @@ class Grid:
         cell = entry.cell
         used = seeds if cell.trains else seeds[:1]
         runs = [cell.seeded(seed).essential() for seed in used]
-        results = [self.evaluate(run) for run in runs]
         run = self.run_of(runs[0].config, runs[0].trained_by)
+        run.load([cell.method])
+        results = [self.evaluate(run) for run in runs]
         return summary(entry, run.lm.name, used, results, run.task.metric)
 
     def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:

@@ -25,7 +25,7 @@ from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.loop import held_out_count
+from ceil_jax.training.loop import held_out_count, step_count
 
 WRITING = 4.0
 """A written token costs as many read ones: a guess, because a step writes one token a text."""
@@ -99,8 +99,10 @@ class Estimates:
             texts = 3
             if isinstance(config, CEILConfig):
                 texts = 1 if config.train_context == "frozen" else 1 + config.shortlist
-            texts *= (lesson.queries - held_out_count(lesson.queries)) * config.epochs
-            self.store.note(stage, what, trained=texts * self._work(0.98, TRAINING_LENGTHS))
+            instances = lesson.queries - held_out_count(lesson.queries)
+            work = texts * instances * config.epochs * self._work(0.98, TRAINING_LENGTHS)
+            steps = step_count(instances, config.epochs, config.batch_size)
+            self.store.note(stage, what, trained=work, steps=steps)
             encoders: list[Any] = [_StandIn(self._base, f"{stage.name}-{part}") for part in lesson.parts]
             return Learned(encoders, [], Cost(0.0), None)
 

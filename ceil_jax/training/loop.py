@@ -114,7 +114,7 @@ def fit(
     start = params = jax.device_put(jax.tree.map(np.asarray, params), whole(global_mesh()))
     average = start
     batch_size = min(batch_size, instances)
-    steps = max(1, math.ceil(instances * epochs / batch_size))
+    steps = step_count(instances, epochs, batch_size)
     every = max(1, math.ceil(steps / _EVALUATIONS))
     optimiser = optax.adam(_warmup_and_decay(learning_rate, steps))
 
@@ -168,6 +168,11 @@ def fit(
         best = None if from_start else jax.device_put(kept.best()["params"], whole(global_mesh()))
         chosen, how = ending(average, best, start, held_out, what)
         return Trained(chosen, kept.history, how)
+
+
+def step_count(instances: int, epochs: int, batch_size: int) -> int:
+    """Return the steps of a training on `instances` queries, without those held out."""
+    return max(1, math.ceil(instances * epochs / min(batch_size, instances)))
 
 
 def _warmup_and_decay(peak: float, steps: int) -> optax.Schedule:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from films import SMALL, TASK
 
+from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
-from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import TRAINED
 from ceil_jax.report.dry_run import plan
@@ -22,6 +23,7 @@ from ceil_jax.report.grid import Cell, Entry, Grid, summary
 from ceil_jax.report.published import costs_of, records_of
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap
+from ceil_jax.training.loop import held_out_count, step_count
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 EXPERIMENTS = [
@@ -252,6 +254,9 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     assert read["scoring CEIL subsets"] > 24 * 5 * 20
     text = elsewhere.text()
     assert "would run" in text and "H100" in text and "2 CPU cores" in text
+    assert text.startswith("encoder tiny, LM tiny\n")
+    # 24 queries, 2 of them held out, twice in batches of 8
+    assert elsewhere.stages.keys() and {w.steps for w in elsewhere.stages.values() if w.trained} == {6}
 
     changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
     partly = plan([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
@@ -349,6 +354,38 @@ def test_mistakes_are_one_line(arguments, message, capsys):
     [path] = [path for path in EXPERIMENTS if path.stem == "table2"]
     assert script(path).main(["--lm", "tiny", "--encoder", "tiny", *arguments]) == 2
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith(message)
+
+
+def test_the_papers_scale_names_the_papers_models():
+    paper = SCALES["paper"]
+    assert paper.encoder == "google-bert/bert-base-uncased" and paper.lm == "EleutherAI/gpt-neo-2.7B"
+    assert (paper.epr.epochs, paper.ceil.epochs, paper.shots) == (120, 30, 50)
+    # the released code's steps on MRPC, 26 an epoch of its 3,302 training queries, but for the last of each epoch
+    steps = [
+        step_count(3668 - held_out_count(3668), one.epochs, one.batch_size) for one in (paper.epr, paper.ceil)
+    ]
+    assert steps == [3096, 774]
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("ceil_jax.cli.experiment.check_first", lambda config: None)
+    monkeypatch.setattr(Encoder, "encode", lambda *a, **k: pytest.fail("encoded"))
+    [path] = [path for path in EXPERIMENTS if path.stem == "table6"]
+    small = ["--task", "scan.simple", "--limit", "4", "--bank-limit", "60", "--out", str(tmp_path)]
+    models = ["--encoder", "tiny"] if dry else []
+    assert script(path).main(["--scale", "paper", *small, *models, *dry]) == 2
+    printed = capsys.readouterr()
+    last = printed.err.strip().splitlines()[-1]
+    if dry:
+        assert last == "table6: no task can run"
+        assert (
+            "encoder tiny, LM EleutherAI/gpt-neo-2.7B" in printed.out and "--lm SmolLM2-135M" in printed.out
+        )
+    else:
+        assert last.startswith("table6: no task has numbers: scan.simple: unknown encoder 'google-bert/")
+        assert "all-MiniLM-L6-v2" in last
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,15 @@ def load(source: str, name: str, dtype: str, device: str, device_map: str | None
                 source, dtype=precision, device_map=device_map, use_safetensors=True
             )
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"cannot load the language model {source}: {reason}") from None
+        raise UserError(f"cannot load the language model {source}: {_reason(error)}") from None
     if device_map is None:
         model.to(place)
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
+
+
+def _reason(error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0].rstrip(".")
+    return f"{reason}; give the folder of a model, or a packaged one, such as --lm SmolLM2-135M-Instruct"
 
 
 def outline(
@@ -70,8 +74,7 @@ def outline(
         tokenizer = PairTokenizer(AutoTokenizer.from_pretrained(source))
         config = AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"cannot read the tokenizer of {source}: {reason}") from None
+        raise UserError(f"cannot read the tokenizer of {source}: {_reason(error)}") from None
     with torch.device("meta"):
         parameters = AutoModelForCausalLM.from_config(config).num_parameters()
 
