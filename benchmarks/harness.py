@@ -42,7 +42,7 @@ SETTLE = 0.3
 """Seconds before each run, for BLAS threads of the one before still spin a while and take a core."""
 
 OURS = "ceil_jax"
-"""What our own contender is called in every case."""
+"""The name of our own contender in every case."""
 
 Contender = Callable[[], Any]
 """Does the whole work once and returns its result; may return jax arrays that are not finished."""
@@ -54,7 +54,7 @@ class Disagreement(AssertionError):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run of the benchmarks was asked for."""
+    """The options of a run of the benchmarks."""
 
     device: Literal["cpu", "gpu"] = "cpu"
     rounds: int = 5
@@ -76,7 +76,7 @@ class Case:
     at_most: float | None = None
     """Seconds our median should not exceed."""
     work: Mapping[str, float] = field(default_factory=dict)
-    """What is done once, as {"FLOP": …, "bytes": …, "tokens": …}: reported per second of our median."""
+    """The work done once, as {"FLOP": …, "bytes": …, "tokens": …}; reported per second of our median."""
     memory: bool = False
     """Measure each contender's peak memory too, alone in a process of its own."""
     less_memory: Mapping[str, float] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one case gave."""
+    """The result of one case."""
 
     name: str
     agreement: str

@@ -1,4 +1,4 @@
-"""What a number was measured on: the machine in words, and the two floors that no program gets below."""
+"""The machine that numbers are measured on, in words, and the two floors that no program gets below."""
 
 from __future__ import annotations
 

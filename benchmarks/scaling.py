@@ -21,7 +21,7 @@ import tyro
 
 
 class Work(NamedTuple):
-    """What cannot be avoided."""
+    """The least work that a case takes."""
 
     flop: float
     bytes: float

@@ -1,4 +1,4 @@
-# What a type checker sees of the lazy names in __init__.py. Functions under jax.jit are written out, because jax
+# The lazy names of __init__.py for type checkers. Functions under jax.jit are written out, because jax
 # types a compiled function as one that takes and returns anything; a test compares them with the real ones.
 
 from jax import Array

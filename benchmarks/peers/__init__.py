@@ -1,1 +1,1 @@
-"""What ours is compared with, where no package has it: written from the papers."""
+"""The methods that ours are compared with and that no package has, written from the papers."""

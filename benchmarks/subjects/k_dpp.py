@@ -24,7 +24,7 @@ BATCH = 512
 """Samples in one call on a CPU, where each core makes calls of its own."""
 
 SIGMAS = 5
-"""Of an item's frequency, and of the mean log det: beyond, the distributions differ."""
+"""Standard errors of an item's frequency, or of the mean log det, beyond which distributions differ."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:

@@ -17,7 +17,7 @@ from ceil_jax.retrieval.index import top_k
 QUERIES, BANK, DIM, K = 1101, 400_000, 768, 100
 
 TOLERANCE = 1e-5
-"""Of scores of unit vectors, beyond which two items are no tie."""
+"""The difference of two scores of unit vectors beyond which they are no tie."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:

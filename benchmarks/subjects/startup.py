@@ -1,4 +1,4 @@
-"""What a user waits for before anything happens: `import ceil_jax`, and `ceil-jax --help`.
+"""The time before anything happens: `import ceil_jax`, and `ceil-jax --help`.
 
 Each run is a process of its own, and the time is all of it, the interpreter's start included.
 """

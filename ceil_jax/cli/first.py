@@ -1,4 +1,4 @@
-"""What will fail, fails first: libraries, the hub and the models, before anything is encoded."""
+"""Checks before anything is encoded: whether libraries, the hub and the models are there."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class MapResult(NamedTuple):
     items: Int[Array, "*b k"] | Int[np.ndarray, "*b k"]
     """Item indices; −1 in the places where no item was left."""
     gains: Float[Array, "*b k"] | Float[np.ndarray, "*b k"]
-    """What each item added to log det; they sum to the log det of the set. −inf where the item is −1."""
+    """The gain in log det of each item; they sum to the log det of the set. −inf where the item is −1."""
 
 
 @partial(jax.jit, static_argnames="k")
@@ -112,7 +112,7 @@ class Problem(NamedTuple):
     """The kernel Diag(q)^½ S Diag(q)^½, in the form that `greedy` reads."""
 
     similarity_row: Callable[[Int[Array, ""]], Float[Array, " n"]]
-    """From an item to its row of S."""
+    """The function from an item to its row of S."""
     diagonal: Float[Array, " n"]
     """Diagonal of S."""
     log_quality: Float[Array, " n"]

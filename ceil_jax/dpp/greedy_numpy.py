@@ -22,7 +22,7 @@ class Step(NamedTuple):
 
     item: int
     gain: float
-    """What the item added to log det L'_S when it was chosen."""
+    """The gain in log det L'_S when the item was chosen."""
 
 
 def greedy_steps(

@@ -1,4 +1,4 @@
-"""Where generated text ends."""
+"""Cutting generated text where it ends."""
 
 from __future__ import annotations
 

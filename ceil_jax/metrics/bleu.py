@@ -18,16 +18,16 @@ ORDER = 4
 
 @dataclass(frozen=True)
 class Overlap:
-    """What BLEU is a function of; the overlaps of a corpus add up."""
+    """The counts that BLEU is a function of; those of a corpus add up."""
 
     matches: tuple[int, ...]
     """Clipped n-gram matches, orders 1 to 4."""
     totals: tuple[int, ...]
     """N-grams of the prediction, orders 1 to 4."""
     length: int
-    """Of the prediction."""
+    """Tokens of the prediction."""
     gold_length: int
-    """Of the gold answer."""
+    """Tokens of the gold answer."""
 
     def __add__(self, other: Overlap) -> Overlap:
         return Overlap(

@@ -1,4 +1,4 @@
-"""How sure a number is: percentile-bootstrap intervals over examples (Efron 1979).
+"""Percentile-bootstrap intervals over examples (Efron 1979).
 
 `scipy.stats.bootstrap` draws the same resamples from a seed but adds them up in another order, so that its intervals
 differ in the last digits; it has no statistic of sums over tasks or seeds either.

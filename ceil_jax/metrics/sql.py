@@ -31,23 +31,23 @@ _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 @dataclass(frozen=True)
 class SqlLimits:
-    """What a query may use. A prediction that needs more is cut and counts as wrong."""
+    """The resources that a query may use. A prediction that needs more is cut and counts as wrong."""
 
     seconds: float = 1.5
-    """For a prediction; or twice what the gold query took, where that is more."""
+    """Time limit of a predicted query; or twice what the gold query took, where that is more."""
     gold_seconds: float = 30.0
-    """For the gold query, which may be slow but not endless."""
+    """Time limit of the gold query, which may be slow but not endless."""
     rows: int = 100_000
-    """In a result."""
+    """Maximum number of rows of a result."""
     sql_bytes: int = 20_000
-    """In a predicted query; the gold query may have ten times as many."""
+    """Maximum length of a predicted query in bytes; the gold query may have ten times as many."""
     memory: int = 2**30
     """Address space of the child process, in bytes."""
 
 
 @dataclass(frozen=True)
 class SqlOutcome:
-    """What became of a prediction: equal, different, error, cut, gold failed, or killed from outside."""
+    """The outcome of a prediction: equal, different, error, cut, gold failed, or killed from outside."""
 
     outcome: str
     detail: str = ""

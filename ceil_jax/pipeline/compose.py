@@ -25,7 +25,7 @@ from ceil_jax.training.config import CEILConfig
 
 
 class Tools(NamedTuple):
-    """What a run works with; a dry run takes other ones (`report.dry_run`)."""
+    """The parts of a run that do its work; a dry run takes other ones (`report.stand_ins`)."""
 
     store: Store
     embed: Embed

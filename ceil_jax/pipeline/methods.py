@@ -12,7 +12,7 @@ TRAINED = ("tst", "epr", "ceil")
 
 
 class Method(NamedTuple):
-    """How examples are chosen, and with whose encoder."""
+    """A way of choosing examples: a retriever, and whose encoder it compares with."""
 
     retriever: str
     """A name in the registry of retrievers."""
@@ -23,7 +23,7 @@ class Method(NamedTuple):
 
     @property
     def needs(self) -> Needs:
-        """What the retriever has to be given."""
+        """The needs of its retriever."""
         return retriever_named(self.retriever).needs
 
 

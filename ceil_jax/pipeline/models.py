@@ -144,7 +144,7 @@ class RunPrompts:
 
     @cached_property
     def key(self) -> dict[str, Any]:
-        """What scores and predictions depend on besides the examples chosen, for the keys of their stages."""
+        """The part of the keys of scores and predictions that is not the examples chosen."""
         return {
             "template": self.task.template,
             "few_shot": list(self.task.few_shot),

@@ -36,7 +36,7 @@ from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.words import Overlap
 
 IDENTITY = ("experiment", "row", "column", "config")
-"""Of two lines that agree in these the later one is kept. A run may stand in several places of a table."""
+"""Fields that identify a line; a later line replaces one with the same. A run may be in several places of a table."""
 
 _TEXTS = (*IDENTITY, "task", "method", "lm", "encoder", "metric", "device", "date")
 _NUMBERS = ("shots", "bank", "n", "value", "low", "high", "tokens", "seconds")

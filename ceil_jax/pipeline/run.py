@@ -50,7 +50,7 @@ class Run:
         self.views, self.prompts = training_data.views, training_data.prompts
         self.search = training_data.search
         self.costs = training_data.costs
-        """What each stage took, by name, in the order in which they were asked for."""
+        """The cost of each stage by name, in the order in which they were asked for."""
 
     @property
     def lm(self) -> LanguageModel:

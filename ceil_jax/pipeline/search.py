@@ -1,4 +1,4 @@
-"""What is searched and how: the retrieval text of examples; nearest examples, candidate sets, retrievers' choices."""
+"""The searches of a run: the retrieval text of examples; nearest examples, candidate sets, retrievers' choices."""
 
 from __future__ import annotations
 

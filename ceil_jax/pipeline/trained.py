@@ -48,7 +48,7 @@ class Lesson(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What a lesson left."""
+    """The result of a lesson."""
 
     encoders: list[Encoder]
     """One for each of the lesson's parts."""

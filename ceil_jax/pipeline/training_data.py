@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Supervision(Protocol):
-    """What a trainer learns from: one task (`TaskSupervision`), or several (`compose.JointSupervision`)."""
+    """The data that a trainer learns from: one task (`TaskSupervision`), or several (`compose.JointSupervision`)."""
 
     @property
     def tst(self) -> ScoredSets:

@@ -1,4 +1,4 @@
-"""What a search may spend: LM tokens, prompts, seconds, money. Each step is estimated before it is taken."""
+"""The budget of a search: LM tokens, prompts, seconds, money. Each step is estimated before it is taken."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Limits:
 
 
 class Meter:
-    """What has been spent, and what the rest pays for.
+    """The amounts that have been spent, and what the rest pays for.
 
     Work is estimated as the tokens of its prompts, an upper bound. A server may count more, as for each choice or for
     a chat template; the ratio is measured as work is done, and raises later estimates.
@@ -95,7 +95,7 @@ class Meter:
 
     @property
     def ratio(self) -> float:
-        """By what estimates are to be multiplied: 1, or more where more tokens were spent than estimated."""
+        """The factor on estimates: 1, or more where more tokens were spent than estimated."""
         return max(1.0, self.tokens / self._estimated) if self._estimated else 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""What the final rows say: scores with intervals, which differences are certain, and what to recommend."""
+"""The verdict of the final rows: scores with intervals, which differences are certain, and what to recommend."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Difference(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the final rows say of the finalists."""
+    """The finalists' scores on the final rows, and the recommendation."""
 
     scores: tuple[Interval, ...]
     """The metric of each, with its 95 % interval."""

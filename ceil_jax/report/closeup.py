@@ -76,9 +76,12 @@ def closeup(pipeline: Run, comparison: Comparison) -> CloseUp:
 
 
 def _first_and_last(comparison: Comparison) -> tuple[str, str]:
-    """Return the two methods whose sets are drawn: top-k, EPR or DPP-MAP, and the last one of the table."""
-    last = comparison.rows[-1].method
-    return next((m for m in ("topk", "epr", "dpp") if m in comparison.evaluations), last), last
+    """Return the two methods whose sets are drawn: the last one of the table, and the first one that ends in the
+    nearest examples, or else in MAP."""
+    methods = [row.method for row in comparison.rows]
+    nearest = [name for name in methods if METHODS[name].needs.ends_in_nearest]
+    mapped = [name for name in methods if METHODS[name].needs.ends_in_map]
+    return [*nearest, *mapped, methods[-1]][0], methods[-1]
 
 
 def _telling_query(comparison: Comparison) -> int:
@@ -110,7 +113,7 @@ def _view(pipeline: Run, comparison: Comparison, query: Example) -> _Candidates:
     positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)
     place = {int(p): i for i, p in enumerate(positions)}
     features = jnp.asarray(items[positions])
-    trade_off = pipeline.trade_off_of(method if method.encoder else METHODS["dpp"])
+    trade_off = pipeline.trade_off_of(method if method.encoder else method._replace(encoder="base"))
     kernel = np.asarray(
         conditional_kernel(
             relevance(jnp.asarray(vector[0]), features), similarity_from_features(features), trade_off

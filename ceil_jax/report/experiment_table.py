@@ -15,7 +15,7 @@ BASELINES = {"epr": "EPR", "topk": "top-k"}
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """What an experiment measured."""
+    """The measurements of an experiment."""
 
     title: str
     measured: Sequence[Measured]

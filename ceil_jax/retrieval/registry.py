@@ -67,7 +67,7 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a retriever has to be given, and what may be done with it."""
+    """The inputs that a retriever has to be given, and what may be done with it."""
 
     encoder: bool = False
     """An encoder of texts."""
@@ -93,7 +93,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Given:
-    """What `build_retriever` was given; a retriever takes from it what it needs."""
+    """The arguments of `build_retriever`; a retriever takes from them what it needs."""
 
     encoder: Encoder | None
     query_encoder: Encoder | None

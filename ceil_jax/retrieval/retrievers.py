@@ -19,7 +19,7 @@ from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 INPUTS = View(lambda examples: [(example.input,) for example in examples])
-"""What most retrievers compare: the cosine of two inputs."""
+"""The similarity that most retrievers compare by: the cosine of two inputs."""
 
 
 def check_size(bank: Sequence[Example], k: int) -> None:

@@ -1,4 +1,4 @@
-"""What an application imports: a live bank of examples, its encoders and λ behind one call, `select`.
+"""The class for applications: a live bank of examples, its encoders and λ behind one call, `select`.
 
 How the encoders are trained is not here (`training/`), nor how a run of experiments is evaluated (`pipeline/`).
 

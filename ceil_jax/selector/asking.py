@@ -1,4 +1,4 @@
-"""What every selector has: its settings, and the four forms of `select`."""
+"""The base of all selectors: settings, and the four forms of `select`."""
 
 from __future__ import annotations
 

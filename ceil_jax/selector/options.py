@@ -1,4 +1,4 @@
-"""What a selector is set to and what one call may ask for, with the checks of both."""
+"""The settings of a selector and the options of one call, with the checks of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CountTokens = Callable[[Sequence[str]], Any]
 
 
 class Settings(TypedDict, total=False):
-    """What a selector is set to when it is made."""
+    """The settings that a selector is made with."""
 
     trade_off: float
     """λ: a small one weighs relevance, a large one diversity; 0.1 by default."""
@@ -36,15 +36,15 @@ class Settings(TypedDict, total=False):
     template: Template | str
     """How an example appears in a prompt; input, a line break, output by default."""
     context: Context
-    """What the encoder sees of a bank example: its "input" (default), or input and output ("example")."""
+    """The text of a bank example that is encoded: its "input" (default), or input and output ("example")."""
     count_tokens: CountTokens | None
     """Texts → token counts; a token budget needs it. It is not saved."""
     card: Card | None
-    """What the model card says."""
+    """The content of the model card."""
     input_key: str
-    """What rows call the input, in examples, queries and files; "input" by default."""
+    """The name of the input in examples, queries and files; "input" by default."""
     output_key: str
-    """What rows call the output; "output" by default."""
+    """The name of the output in them; "output" by default."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class CheckedSettings:
 
     @property
     def keys(self) -> Keys:
-        """What rows call their input and output."""
+        """The names of the input and the output in rows."""
         return Keys(self.input_key, self.output_key)
 
 
 class Options(TypedDict, total=False):
-    """What one call of `select` may ask for."""
+    """The options of one call of `select`."""
 
     k: int | None
     """The largest number of examples."""

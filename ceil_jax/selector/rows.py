@@ -17,11 +17,11 @@ Row = Example | Mapping[str, Any]
 """An Example, or {"input": …, "output": …}, with id, choices, references and metadata if wanted."""
 
 OWN = ("id", "input", "output", "choices", "references")
-"""What these fields of a row mean is fixed; others are metadata."""
+"""Fields of a row with a fixed meaning; others are metadata."""
 
 
 class Keys(NamedTuple):
-    """What a row's input and output are called."""
+    """The names of a row's input and output."""
 
     input: str = "input"
     output: str = "output"

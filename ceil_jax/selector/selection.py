@@ -1,4 +1,4 @@
-"""What one query gets: the chosen examples, and the prompt made of them."""
+"""The selection for one query: the chosen examples, and the prompt made of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Selection:
 
     query: Example
     picks: tuple[Selected, ...]
-    """In prompt order: the most relevant last, next to the query; ties in reverse order of choice."""
+    """The examples in prompt order: the most relevant last, next to the query; ties in reverse order of choice."""
     stopped: Stopped
     """Why there are no more."""
     tokens: int | None
@@ -56,7 +56,7 @@ class Selection:
     best: float = 0.0
     """The highest relevance among the shortlist."""
     displaced: tuple[Displaced, ...] = ()
-    """What relevance alone would have chosen instead, most relevant first."""
+    """The examples that relevance alone would have chosen instead, most relevant first."""
 
     def __len__(self) -> int:
         return len(self.picks)

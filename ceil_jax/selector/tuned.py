@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuned(Generic[S]):
-    """What was found: `tuned.selector.select(query, k=tuned.k)`."""
+    """A selector with the settings that were found: `tuned.selector.select(query, k=tuned.k)`."""
 
     selector: S
     """The selector with the λ that was chosen."""

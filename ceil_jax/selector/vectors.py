@@ -17,7 +17,7 @@ PROGRESS_FROM = 2000
 
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
-"""What may be given as an encoder: see `as_encoders`."""
+"""Anything that may be given as an encoder: see `as_encoders`."""
 
 
 class FunctionEncoder:

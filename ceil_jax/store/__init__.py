@@ -1,4 +1,4 @@
-"""Where a run's work lies on disk, so that a command that was killed goes on where it was.
+"""The work of runs on disk, so that a command that was killed goes on where it was.
 
 A run is a set of stages; a stage is a folder named by the hash of everything it depends on. Two runs that need the
 same stage share it. What a stage computes is no business of this room.

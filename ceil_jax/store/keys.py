@@ -1,4 +1,4 @@
-"""What a configuration contributes to the key of a stage: the fields that differ from a frozen baseline.
+"""The part of a configuration that is in the key of a stage: the fields that differ from a frozen baseline.
 
 A new option is left out of keys while it has its default, so that it orphans no training on disk. The baseline holds
 the defaults of the day on which this layout began and is never edited: if a default is changed later, the new value

@@ -28,7 +28,7 @@ _REFUSED = {
     errno.ENAMETOOLONG,
 }
 _SAID_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-"""How libraries that write from C++ or Rust say so, in exceptions of their own."""
+"""Phrases by which libraries that write from C++ or Rust say so, in exceptions of their own."""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ Engine = Callable[[Sequence[tuple[int, int]]], Iterable[Chunk]]
 
 @dataclass(frozen=True)
 class Cost:
-    """What work took, added up over all processes that took part in it."""
+    """The cost of work, added up over all processes that took part in it."""
 
     seconds: float
     tokens: int = 0

@@ -24,7 +24,7 @@ class Shard(NamedTuple):
     """One of several jobs that share the rows of a stage."""
 
     number: int
-    """From 1 to `of`."""
+    """The job's number, from 1 to `of`."""
     of: int
     """How many jobs there are."""
 

@@ -64,7 +64,7 @@ class Stage:
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """What `finish` was given; None while the stage is unfinished or one of its files is damaged."""
+        """The summary that `finish` was given; None while the stage is unfinished or one of its files is damaged."""
         done = self.folder / DONE
         if not done.exists():
             return None

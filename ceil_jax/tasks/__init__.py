@@ -1,4 +1,4 @@
-"""What a data set becomes: examples, a template, a task; and how it is read, from wherever it lies.
+"""Data sets as examples, a template and a task; and how they are read, from wherever they lie.
 
 How predictions are scored is in `metrics/`; prompts under a token budget are put together in `lm/prompts`.
 

@@ -38,7 +38,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Asset:
-    """What is kept in the cache: archives, and which of their members make it up."""
+    """A data set in the cache: its archives, and which of their members make it up."""
 
     archives: tuple[Archive, ...]
     member: str

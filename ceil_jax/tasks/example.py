@@ -49,7 +49,7 @@ def _read_only(
 
 
 Context = Literal["input", "example"]
-"""What an encoder reads of a bank example: its input, or its input and output."""
+"""The text of a bank example that encoders read: its input, or its input and output."""
 
 
 def context_text(example: Example, context: Context) -> str:
@@ -88,7 +88,7 @@ class Template:
 
     pattern: str
     separator: str = "\n"
-    """Between examples, and between the last one and the query."""
+    """The text between examples, and between the last one and the query."""
 
     def __post_init__(self) -> None:
         if not self.pattern.endswith("{output}") or self.pattern.count("{output}") != 1:
@@ -172,9 +172,9 @@ class Task:
     metric: str
     """A name in `ceil_jax.metrics.METRICS`."""
     max_new_tokens: int = 128
-    """For tasks without choices: the longest answer generated."""
+    """Maximum length of a generated answer in tokens, for tasks without choices."""
     stop: tuple[str, ...] = ("\n",)
-    """For tasks without choices: strings that end an answer."""
+    """Strings that end a generated answer, for tasks without choices."""
     few_shot: Sequence[Example] = ()
     """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS k-C)."""
     more_metrics: tuple[str, ...] = ()

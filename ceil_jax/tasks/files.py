@@ -24,7 +24,7 @@ class Split:
     lines: Sequence[int]
     """For each row: its line in a text file, its number (from 1) elsewhere."""
     unit: str = "line"
-    """What `lines` counts: line or row."""
+    """The unit that `lines` counts: line or row."""
 
     def where(self, position: int) -> str:
         """Return `FILE, line N` of a row, for a message."""

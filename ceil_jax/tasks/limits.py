@@ -1,4 +1,4 @@
-"""How much a data file may hold. A bomb, or a file that is no data set, ends in one line and not in a full memory."""
+"""Limits on data files. A bomb, or a file that is no data set, ends in one line and not in a full memory."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class TaskSpec:
     paper: Mapping[str, float] = field(default_factory=lambda: NO_PAPER)
     """CEIL's Table 2, method -> percent, where the paper has the task."""
     note: str = ""
-    """What a reader of its numbers should know."""
+    """Remarks for a reader of its numbers."""
 
 
 class FieldError(ValueError):

@@ -65,7 +65,7 @@ def hash_split(items: Sequence[T], text: Callable[[T], str], tenths: int = 1) ->
 
 
 class Overlap(NamedTuple):
-    """What N queries share with each other and with a bank."""
+    """The overlap of N queries with each other and with a bank."""
 
     question: np.ndarray
     """int [N]: the number of each query's question; questions of equal words have equal numbers."""

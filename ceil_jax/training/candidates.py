@@ -43,7 +43,7 @@ def log_probs(rows: Rows) -> Float[np.ndarray, "q m"]:
 
 
 class TrainingData(NamedTuple):
-    """What a retriever is trained on."""
+    """The data that a retriever is trained on."""
 
     queries: Sequence[Example]
     bank: Sequence[Example]

@@ -1,4 +1,4 @@
-"""What a stopped training continues from: checkpoints, seals that bind them to their stage, and the history so far.
+"""The state that a stopped training continues from: checkpoints, their seals, and the history so far.
 
 ```
 scratch/checkpoints/8/      Orbax's folder of the checkpoint after step 8

@@ -31,7 +31,7 @@ class Texts(NamedTuple):
     chunks: list[Tokens]
     """int32 [C, T] each; texts of similar length share a chunk, and T differs between chunks."""
     place: Int[np.ndarray, "*shape"]
-    """Where in the chunks, laid end to end, the text is that belongs here."""
+    """Position of the text that belongs here, in the chunks laid end to end."""
 
     def encoded(self, encode: Callable[[int, Tokens], jax.Array]) -> Float[np.ndarray, "texts d"]:
         """Encode every chunk and lay the vectors end to end.

@@ -20,7 +20,7 @@ from ceil_jax.training.scoring import set_scorer
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """What an actor needs to score chunks. It is small enough to send: the LM is loaded where it is used."""
+    """The input of an actor that scores chunks. It is small enough to send: the LM is loaded where it is used."""
 
     load: Callable[[], LanguageModel]
     lm: str

@@ -1,4 +1,4 @@
-"""How CEIL's candidate sets are drawn.
+"""The samplers of CEIL's candidate sets.
 
 Every sampler puts the top-k first, and a query's sets are all different, as in the released code, unless its
 shortlist has too few examples for that; then some repeat. A query's draws depend on the seed and on its id alone,

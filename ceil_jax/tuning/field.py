@@ -34,7 +34,7 @@ class Entrant(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What the LM answered to some prompts."""
+    """The LM's answers to some prompts, scored."""
 
     scores: np.ndarray
     """float [N]: the metric of each row."""

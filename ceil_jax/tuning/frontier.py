@@ -29,7 +29,7 @@ class Point(NamedTuple):
     label: str
     tokens: float
     score: Interval
-    """In percent."""
+    """The score in percent."""
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:

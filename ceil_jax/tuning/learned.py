@@ -20,7 +20,7 @@ from ceil_jax.tuning.field import Field
 log = logging.getLogger(__name__)
 
 MARGIN = 1.25
-"""By what the estimates of dry runs, which count a sample, are multiplied."""
+"""The factor on the estimates of dry runs, which count a sample."""
 
 QUERIES, SETS, SHORTLIST = 24, 6, 32
 """Queries whose sets are scored to see whether there is something to win, random sets of each, and the nearest
@@ -28,7 +28,7 @@ examples that these are drawn from."""
 
 
 class Prospect(NamedTuple):
-    """What a choice of sets could win over top-k."""
+    """The gain that a choice of sets could have over top-k."""
 
     gain: Interval
     """Score of the set that looks best in one order of its examples, measured in another order, less that of the

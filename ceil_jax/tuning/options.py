@@ -1,4 +1,4 @@
-"""What a user may set: the space that is searched, and how many rows are for what."""
+"""The options of tuning: the space that is searched, and how many rows are for what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ceil_jax.tasks.example import Context
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched; every combination that makes sense is a candidate."""
+    """The space that is searched; every combination that makes sense is a candidate."""
 
     methods: tuple[str, ...] = ()
     """The methods, named as in `ceil-jax compare`, and zero; by default all that the data allows, those of --plugin

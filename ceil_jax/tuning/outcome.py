@@ -1,4 +1,4 @@
-"""What a search found, as tables, sentences and JSON."""
+"""The outcome of a search as tables, sentences and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Runner(NamedTuple):
     candidate: Candidate
     label: str
     score: Interval
-    """On the tuning rows that it answered, with a 95 % interval; the winner's is too high, because it won by it."""
+    """Score on the tuning rows that it answered, with a 95 % interval; too high for the winner, which won by it."""
     rows: int
     tokens: float
     """Mean LM tokens of its prompts."""
@@ -59,11 +59,11 @@ class Outcome:
     """The winner first."""
     verdict: Verdict
     spent: str
-    """What was spent of what, in words."""
+    """The part of the budget that was spent, in words."""
     tokens: int
     """LM tokens spent."""
     notes: tuple[str, ...] = ()
-    """What a reader of the numbers should know."""
+    """Remarks for a reader of the numbers."""
 
     @property
     def winner(self) -> Finished:

@@ -11,7 +11,7 @@ from ceil_jax.tasks.example import Task
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
 SELECTOR, BANK = "selector", "bank.jsonl"
-"""What lies beside the page: a folder for `CeilSelector.from_pretrained`, or the bank's rows."""
+"""The names of what lies beside the page: a folder for `CeilSelector.from_pretrained`, or the bank's rows."""
 
 
 def selects(candidate: Candidate) -> bool:

@@ -21,7 +21,7 @@ from ceil_jax.tuning.usage import BANK, SELECTOR, selects, usage
 
 
 class Files(NamedTuple):
-    """What `write` wrote."""
+    """The files that `write` wrote."""
 
     page: Path
     selector: Path

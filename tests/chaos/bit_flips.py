@@ -21,7 +21,7 @@ FLIPS = [*HARMS, *["flip"] * 15]
 
 @dataclass
 class Damaged:
-    """What became of so many damaged folders."""
+    """The outcomes of so many damaged folders."""
 
     tried: int = 0
     refused: int = 0

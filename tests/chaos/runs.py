@@ -24,7 +24,7 @@ class Whole(NamedTuple):
     folder: Path
     files: dict[str, bytes]
     events: list[str]
-    """What it wrote, in order."""
+    """The files that it wrote, in order."""
 
 
 class Runs:

@@ -87,7 +87,7 @@ def _noting(job: Callable, rng: random.Random, name: str, failures: list[str]) -
 
 
 def _wrong(selector: CeilSelector, expected: set[str]) -> list[str]:
-    """What is wrong with a loaded selector: examples that must be there are not, or vectors are of other texts."""
+    """Return the faults of a loaded selector: examples that are not there, or vectors that are of other texts."""
     examples = selector.examples
     wrong = (
         [] if {e.id for e in examples} >= expected else ["loaded without examples that were never removed"]

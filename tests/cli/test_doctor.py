@@ -1,4 +1,4 @@
-"""What doctor finds, and that nothing it meets makes it fall over."""
+"""The findings of doctor, and that nothing it meets makes it fall over."""
 
 import json
 import subprocess

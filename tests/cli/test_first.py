@@ -1,4 +1,4 @@
-"""What will fail, fails first and in few lines."""
+"""A run that will fail, fails first and in few lines."""
 
 import importlib.util
 import os

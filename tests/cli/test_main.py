@@ -1,4 +1,4 @@
-"""What a user types, and what a mistake prints."""
+"""Commands as a user types them, and what a mistake prints."""
 
 import json
 import re

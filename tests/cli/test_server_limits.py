@@ -1,4 +1,4 @@
-"""What `serve-lm` withstands: large bodies, queues, clients that leave, web pages, SIGTERM while it computes."""
+"""`serve-lm` withstands large bodies, queues, clients that leave, web pages, and SIGTERM while it computes."""
 
 import json
 import socket

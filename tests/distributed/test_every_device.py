@@ -29,7 +29,7 @@ from ceil_jax.training.samplers import uniform_sets
 BANK = [Example(f"train-{i}", f"a {('dull', 'bright')[i % 2]} film {i % 7} of {i}", "x") for i in range(40)]
 QUERIES = BANK[:12]
 ROWS = np.arange(10)
-"""Of the 11 training instances: a batch that neither 4 nor 8 devices divide; EPR encodes 30 texts for it."""
+"""Ten of the 11 training instances: a batch that neither 4 nor 8 devices divide; EPR encodes 30 texts for it."""
 COUNTS = [1, 2, 4, 8]
 
 
@@ -51,7 +51,7 @@ def words_encoder():
 
 
 def captured(monkeypatch, module, train):
-    """What a training function hands to the loop."""
+    """The arguments that a training function hands to the loop."""
     found = {}
 
     def fit(stage, params, gradient, batches, held_out, **settings):
@@ -115,7 +115,7 @@ def everything(monkeypatch, devices):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Of this file run as a program: the number of devices is set when a process starts."""
+    """The results of this file run as a program: the number of devices is set when a process starts."""
     out = tmp_path_factory.mktemp("devices") / "results.json"
     flags = flags_for(max(COUNTS))
     environment = {

@@ -65,7 +65,7 @@ def train(folder, at_step=lambda step: None, leads=True):
 
 
 def member(folder, port, process, fatal):
-    """What a process of the job does."""
+    """The work of one process of the job."""
     hosts.start(Hosts(f"127.0.0.1:{port}", 2, process))
     seen = []
 

@@ -35,7 +35,7 @@ def prose(page):
 
 
 def anchors(page):
-    """What headings can be linked by."""
+    """The anchors that headings can be linked by."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 

@@ -30,7 +30,7 @@ def problem(seed, n=N, d=D, offset=0.0):
 
 
 def sound(result, costs, budget, k):
-    """What holds for every result; returns the chosen items."""
+    """Check what holds for every result, and return the chosen items."""
     items, gains = np.asarray(result.items), np.asarray(result.gains)
     assert items.shape == gains.shape == (k,)
     found = int((items >= 0).sum())

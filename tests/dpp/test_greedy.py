@@ -21,7 +21,7 @@ def problem(seed, n=N, d=D):
 
 
 def sound(result, k, n):
-    """What holds for every result; returns the chosen items."""
+    """Check what holds for every result, and return the chosen items."""
     items, gains = np.asarray(result.items), np.asarray(result.gains)
     assert items.shape == gains.shape == (k,)
     found = int((items >= 0).sum())

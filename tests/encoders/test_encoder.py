@@ -144,7 +144,7 @@ def tiny() -> Encoder:
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Of three lengths once padded, the shortest empty."""
+    """Texts of three lengths once padded, the shortest empty."""
     rng = np.random.default_rng(1)
     return [" ".join(rng.choice(WORDS, size=size)) for size in (3, 45, 18, 0, 1, 22, 5, 41, 7, 2, 6)]
 

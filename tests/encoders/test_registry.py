@@ -294,7 +294,7 @@ PLACES = ["in Lisbon", "behind the old mill", "during the third act", "at 07:45 
 
 
 def sentences(count):
-    """Of 0 to about 800 words, so that the longest are cut; most are short."""
+    """Texts of 0 to about 800 words, so that the longest are cut; most are short."""
     rng = np.random.default_rng(0)
     clauses = [0, 90, 30, 12, *rng.geometric(0.6, size=count - 4)]
     words = SUBJECTS, VERBS, PLACES

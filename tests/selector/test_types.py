@@ -1,4 +1,4 @@
-"""What a user's type checker sees of the public names; the stub and the code say the same."""
+"""A user's type checker sees the public names; the stub and the code say the same."""
 
 import ast
 import inspect

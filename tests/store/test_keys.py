@@ -1,4 +1,4 @@
-"""What a configuration contributes to a stage's key."""
+"""The part of a configuration that is in a stage's key."""
 
 import json
 import logging

@@ -15,7 +15,7 @@ ROWS = [{"input": f"film {i} of many", "output": "good" if i % 2 else "bad"} for
 
 
 def refused(path, **options):
-    """What is said, quickly and in one line."""
+    """Return the message, which comes quickly and in one line."""
     began = time.monotonic()
     with pytest.raises(UserError) as said:
         load_file(path, **options)

@@ -28,7 +28,7 @@ def apply(params, tokens, *, key=None):
 
 
 def loss(params, vectors, batch, key):
-    """Of the examples' vectors and of parameters of its own, some of which are the examples' too."""
+    """A loss of the examples' vectors and of its own parameters, some of which are the examples' too."""
     wanted = jnp.tanh(batch @ params["query"]["layer"])
     noise = 0 if key is None else 0.1 * jax.random.normal(key, wanted.shape)
     return jnp.mean(jnp.square(jnp.einsum("bnd,bd->bn", vectors, wanted + noise)))

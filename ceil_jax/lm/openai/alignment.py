@@ -1,4 +1,4 @@
-"""Which tokens of a server's answer belong to a continuation.
+"""Finding the tokens of a server's answer that belong to a continuation.
 
 Servers give tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's count the characters
 of a start-of-text token that is not in the text. So the tokens are aligned with the text here.
@@ -69,7 +69,7 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
 
 
 def _after(token: str, text: str, position: int) -> int | None:
-    """Where the token ends if it stands at this position, perhaps behind a space; None if it does not."""
+    """Return where the token ends if it stands at this position, perhaps behind a space; None if it does not."""
     for spelt in (token, " " + token):
         if text.startswith(spelt, position):
             return position + len(spelt)
@@ -77,7 +77,7 @@ def _after(token: str, text: str, position: int) -> int | None:
 
 
 def _end_of_nameless(tokens: Sequence[str], count: int, text: str, position: int) -> int:
-    """Where the first `count` tokens end: the first position at which the tokens behind them match the text."""
+    """Return where the first `count` tokens end: the first position at which the tokens behind match the text."""
     following: list[str] = []
     for token in tokens[count:]:
         if _NAMELESS.search(token):

@@ -1,4 +1,4 @@
-"""What answers say: the models that are served, entries in order, log-probabilities."""
+"""Reading a server's answers: the models that are served, entries in order, log-probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server sends, without the key and cut in length: nothing of it is written or logged before."""
+"""Cleaning of a server's text, the key taken out and its length cut, before any of it is written or logged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError as missing:
 LONGEST = 200
 """The most characters of a server's that stand in a message or a name."""
 HIDDEN = "***"
-"""What stands where a server sent the key."""
+"""The text in place of the key, where a server sent it back."""
 
 # at DEBUG they print the headers of answers, where a server may have put the key
 for _logger in ("httpcore2.http11", "httpcore2.proxy"):

@@ -1,4 +1,4 @@
-"""How a server with an OpenAI-compatible interface is asked: settings and the key."""
+"""Settings and the key for a server with an OpenAI-compatible interface."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class EndpointLM:
         temperature: float = 0.0,
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        """As the protocol says, as far as the server honours greedy decoding and seeds."""
+        """Generate as the protocol says, as far as the server honours greedy decoding and seeds."""
         check_sampling(stop, temperature)
         body: dict[str, Any] = {"max_tokens": max_new_tokens, "temperature": temperature}
         if stop:

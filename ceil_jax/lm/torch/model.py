@@ -84,7 +84,7 @@ class TorchLM:
         temperature: float = 0.0,
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        """As the protocol says; a text also ends at the model's end-of-text token, or with the context.
+        """Generate as the protocol says; a text also ends at the model's end-of-text token, or with the context.
 
         Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give equal
         samples, so take another seed for another sample.

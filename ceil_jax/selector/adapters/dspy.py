@@ -133,7 +133,7 @@ class CeilFewShot(Teleprompter):
 
 @dataclass(frozen=True)
 class Chooser:
-    """Which demos a predictor gets for its inputs."""
+    """A chooser of a predictor's demos for its inputs."""
 
     selector: CeilSelector
     names: tuple[str, ...]
@@ -152,7 +152,7 @@ class Chooser:
 
 
 class _Choosing:
-    """In front of a Predict: demos by the chooser, unless the call names its own."""
+    """A wrapper of a Predict that takes its demos from the chooser, unless the call names its own."""
 
     chooser: Chooser
 

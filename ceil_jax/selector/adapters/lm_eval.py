@@ -88,7 +88,7 @@ class CeilSampler(ContextSampler):
         else:
             self.selector = CeilSelector.from_examples(rows, encoder=selector)
         self.question: Doc | None = None
-        """What is asked when the harness does not say."""
+        """The question, for a harness that does not pass it on."""
 
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Card:
-    """What only the user knows about a selector; an empty field is shown as not stated."""
+    """Facts about a selector that only the user knows; an empty field is shown as not stated."""
 
     title: str = "CEIL selector"
     license: str = ""
     """The licence of the examples and of the encoder's weights: an SPDX name, as the hub uses them."""
     training_data: str = ""
-    """What the encoder was trained on; the card describes the bank by itself."""
+    """The data that the encoder was trained on; the card describes the bank by itself."""
     language_model: str = ""
     """The language model whose scores the encoder was trained on."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -50,12 +50,12 @@ CARD = "README.md"
 LOCK = ".lock"
 
 _FORMAT_1 = (EXAMPLES, VECTORS, "encoder", "query_encoder")
-"""What format 1 had beside `selector.json`."""
+"""Files and folders of format 1 beside `selector.json`."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a folder holds."""
+    """The content of a selector's folder."""
 
     bank: Bank
     encoders: Mapping[str, Encoder]

@@ -28,7 +28,7 @@ AGAIN = "save or fetch the selector again"
 
 @dataclass(frozen=True)
 class SavedEncoder:
-    """What is checked when an encoder's folder is loaded."""
+    """An encoder's properties that are checked when its folder is loaded."""
 
     name: str
     dtype: str
