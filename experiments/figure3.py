@@ -1,16 +1,17 @@
-"""Figure 3: the number of in-context examples, and the trade-off λ.
+"""Figure 3: the number of in-context examples, and the trade-off λ, as gains over EPR.
 
     python experiments/figure3.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Upper panels: the metric against K, the number of examples in a prompt (a token budget may cut them). Lower panels:
-the metric against λ, of DPP-MAP on the untrained encoder and of CEIL, which is trained again for every λ on the same
-scored subsets; top-k has no λ and is a horizontal line.
+Upper panels (the paper's left): points of CEIL, EPR + MAP, DPP-MAP and top-k over EPR with as many examples K in a
+prompt; a token budget may cut them. Lower panels (its right): points over EPR against λ, of DPP-MAP on the untrained
+encoder, of EPR + MAP, and of CEIL, which is trained again for every λ on the same scored subsets. EPR has no λ. The
+paper draws CEIL alone, one line a task.
 """
 
 import sys
 from dataclasses import replace
 
-from drawing import lines_of
+from drawing import by_examples, gains_of
 
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
@@ -21,22 +22,19 @@ from ceil_jax.report.plots import panels
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
-METHODS_BY_EXAMPLES = ("topk", "dpp", "epr", "ceil")
+METHODS_BY_EXAMPLES = ("topk", "dpp", "epr", "epr_map", "ceil")
+METHODS_BY_TRADE_OFF = ("dpp", "epr_map", "ceil")
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    found = [
-        Entry(METHODS[method].label, f"K = {shots}", Cell(replace(config, shots=shots), method))
-        for method in METHODS_BY_EXAMPLES
-        for shots in EXAMPLES
-        if shots <= 2 * config.shots
-    ]
-    found += [
+    counts = [shots for shots in EXAMPLES if shots <= 2 * config.shots]
+    found = by_examples(config, METHODS_BY_EXAMPLES, counts)
+    found.append(Entry(METHODS["epr"].label, "without λ", Cell(config, "epr")))
+    return found + [
         Entry(METHODS[method].label, f"λ = {value:g}", Cell(_with_trade_off(config, value), method))
-        for method in ("topk", "dpp", "ceil")
+        for method in METHODS_BY_TRADE_OFF
         for value in TRADE_OFFS
     ]
-    return found
 
 
 def _with_trade_off(config: RunConfig, value: float) -> RunConfig:
@@ -46,19 +44,23 @@ def _with_trade_off(config: RunConfig, value: float) -> RunConfig:
 def draw(table: ExperimentTable):
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
+    names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]
     for above, below, (task, members) in zip(
         axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
     ):
         examples = [one for one in members if one.entry.column.startswith("K")]
         trade_offs = [one for one in members if one.entry.column.startswith("λ")]
-        names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]
-        lines_of(above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots, names)
-        lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off, names)
+        by_shots, by_trade_off = (
+            (lambda one: one.entry.cell.config.shots),
+            (lambda one: one.entry.cell.config.trade_off),
+        )
+        gains_of(above, table, examples, "epr", "in-context examples K", by_shots, names)
+        gains_of(below, table, trade_offs, "epr", "λ", by_trade_off, names)
         above.set_title(task, fontsize="medium")
     return figure
 
 
-EXPERIMENT = Experiment("figure3", "Figure 3: number of examples, and λ", entries, draw)
+EXPERIMENT = Experiment("figure3", "Figure 3: number of examples, and λ, as gains over EPR", entries, draw)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())

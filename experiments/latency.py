@@ -1,4 +1,4 @@
-"""How long the steps of a method that ends in MAP take, and how far down the ranking its choice reaches."""
+"""How long the steps of a method that compares vectors take, and how far down the ranking its choice reaches."""
 
 from __future__ import annotations
 
@@ -28,23 +28,26 @@ class Latency(NamedTuple):
 
 
 def measure_latency(pipeline: Run, method: str) -> Latency:
-    """Measure a method that ends in MAP, with the run's n and K and with the bank's vectors in memory.
+    """Measure a method with the run's n and K and with the bank's vectors in memory.
 
     Args:
         pipeline: the run.
-        method: a row of METHODS that ends in MAP.
+        method: a row of METHODS that ends in MAP, or that takes the nearest: its K nearest are found, and MAP takes 0
+            s.
     """
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
     entry = METHODS[method]
-    assert entry.needs.ends_in_map and entry.encoder is not None
+    assert (entry.needs.ends_in_map or entry.needs.ends_in_nearest) and entry.encoder is not None
     config, encoders, bank = pipeline.config, pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
     texts = [example.input for example in pipeline.views.seen(pipeline.task.validation)]
     vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
-    n = min(max(config.shortlist, config.shots), len(bank))
+    n = min(max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(bank))
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
+    if not entry.needs.ends_in_map:
+        return Latency(len(texts), len(bank), encode, shortlist, 0.0)
     trade_off = pipeline.trade_off_of(entry)
     _, greedy = _timed(lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off))
     return Latency(len(texts), len(bank), encode, shortlist, greedy)

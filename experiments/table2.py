@@ -4,7 +4,10 @@
 
 The paper's twelve tasks: --tasks sst5 mrpc qnli mnli cmsqa hellaswag webqs geoquery nl2bash break mtop smcalflow. The
 paper's numbers are of GPT-Neo 2.7B with 50 examples, cut to its context; its BERT and DPP-BERT embed with bert-base,
-ours with --encoder.
+ours with --encoder. Its rows Contriever and SimCSE: --encoders facebook/contriever
+princeton-nlp/sup-simcse-bert-base-uncased, or any encoders that --encoder takes, each a row of its nearest examples.
+The paper does not say which SimCSE. A plain hub folder is read with mean pooling, as Contriever's is meant; SimCSE's
+is the first token, which a folder says in 1_Pooling/config.json.
 """
 
 import sys
@@ -21,15 +24,27 @@ from ceil_jax.report.published import costs_of
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
+ENCODERS = {"contriever": "Contriever", "simcse": "SimCSE"}
+"""A part of an encoder's name → its row in the paper."""
 ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
 
 
-def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
+def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     paper = task_spec(config.task).paper
-    return [
+    others = [
+        Entry(
+            f"dense top-k, {name}",
+            config.task,
+            Cell(replace(config, encoder=name), "topk"),
+            next((paper.get(row) for part, row in ENCODERS.items() if part in name.lower()), None),
+        )
+        for name in options.encoders
+    ]
+    own = [
         Entry(METHODS[method].label, config.task, Cell(config, method), paper.get(PAPER.get(method, "")))
         for method in ROWS
     ]
+    return own[:2] + others + own[2:]
 
 
 def with_costs(grid: Grid, table: ExperimentTable) -> ExperimentTable:

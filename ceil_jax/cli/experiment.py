@@ -36,6 +36,8 @@ class ExperimentOptions:
     """Names in TASKS; by default --task alone."""
     lms: tuple[str, ...] = ()
     """Names as in --lm, for experiments over several; by default --lm alone."""
+    encoders: tuple[str, ...] = ()
+    """Names as in --encoder, for experiments with a row for each; by default none besides --encoder."""
     retriever: tuple[str, ...] = ()
     """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0, 1, 2)

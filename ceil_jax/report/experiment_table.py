@@ -45,7 +45,7 @@ class ExperimentTable:
         return None if other is None else one.minus(other)
 
     def _baseline(self, one: Measured, baseline: str) -> Measured | None:
-        if one.entry.cell.method == baseline or one.entry.cell.trained_by:
+        if one.entry.cell.method == baseline:
             return None
         wanted = one.entry.cell._replace(method=baseline).essential()
         for other in self.measured:

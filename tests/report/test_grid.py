@@ -28,7 +28,7 @@ from ceil_jax.training.loop import held_out_count, step_count
 FOLDER = Path(__file__).parents[2] / "experiments"
 EXPERIMENTS = [
     *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
-    *(FOLDER / f"{name}.py" for name in ("diagnosis", "ideas", "one_for_all")),
+    *(FOLDER / f"{name}.py" for name in ("diagnosis", "held_out_ranking", "ideas", "one_for_all")),
 ]
 
 
@@ -204,6 +204,23 @@ def test_a_table_in_markdown_and_csv():
     assert len(header) == len(epr) == len(ceil)
     assert dict(zip(header, ceil, strict=True))["minus_epr"] == "37.500"
     assert dict(zip(header, epr, strict=True))["minus_epr"] == ""
+
+
+def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
+    def by(method, trained_by, *scores):
+        one = measured_as(method, *scores)
+        return replace(
+            one, entry=one.entry.__class__(method, "films", one.entry.cell._replace(trained_by=trained_by))
+        )
+
+    other = (RunConfig(task="shows"),)
+    own, elsewhere = by("epr", (), [1, 1, 1, 0]), by("epr", other, [0, 0, 1, 0])
+    ceil, topk = by("ceil", other, [1, 1, 1, 1]), by("topk", (), [1, 0, 0, 0])
+    table = ExperimentTable("Films", [own, elsewhere, topk, ceil])
+    assert table.difference(ceil, "epr").mean == 75
+    assert table.difference(ceil, "topk").mean == 75
+    assert table.difference(elsewhere, "topk").mean == 0
+    assert table.difference(elsewhere, "epr") is None
 
 
 def test_rows_that_all_tasks_have_are_averaged():

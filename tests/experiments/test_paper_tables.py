@@ -1,0 +1,103 @@
+"""The paper's tables and figures: which runs they ask for, and what they draw."""
+
+import gzip
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from films import SMALL
+
+from ceil_jax.cli.experiment import ExperimentOptions
+from ceil_jax.tasks import TASKS
+from ceil_jax.tasks.load import load_task
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Imports an experiment by its name, with the modules beside it."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    for name in ("drawing", "latency"):
+        sys.modules.pop(name, None)
+
+
+def geoquery(folder, **splits):
+    (folder / "geoquery").mkdir()
+    for name, rows in splits.items():
+        lines = "".join(json.dumps({"question": q, "funql": a}) + "\n" for q, a in rows)
+        (folder / "geoquery" / f"{name.replace('_', '.')}.jsonl.gz").write_bytes(
+            gzip.compress(lines.encode())
+        )
+    return folder
+
+
+def test_table3_trains_on_the_standard_split_as_the_paper_does(script):
+    table3 = script("table3")
+    config = replace(SMALL, task="smcalflow_cs.0s")
+    found = {entry.row: entry for entry in table3.entries(config, ExperimentOptions())}
+    standard = found["CEIL, trained on the standard split"]
+    assert standard.cell.trained_by == (replace(config, task="smcalflow"),) and standard.paper == 60.27
+    assert found["CEIL, trained on this split"].cell.essential().trained_by == ()
+    assert found["dense top-k"].paper == 31.94
+    # on the standard split itself there is nothing else to train on
+    rows = [entry.row for entry in table3.entries(replace(config, task="geoquery"), ExperimentOptions())]
+    assert rows[-2:] == ["EPR, trained on the standard split", "CEIL, trained on the standard split"]
+    assert len(rows) == 6
+
+
+def test_table3_answers_with_other_lms_by_the_first_ones_retriever(script):
+    options = ExperimentOptions(lms=("tiny", "other"))
+    found = script("table3").entries(replace(SMALL, task="smcalflow_cs.0c"), options)
+    trained = [entry.cell for entry in found if entry.cell.trains]
+    assert {cell.config.lm for cell in trained} == {"tiny", "other"}
+    assert {by.lm for cell in trained for by in cell.trained_by} == {"tiny"}
+
+
+def test_the_standard_split_less_the_template_twins(script, tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS, "geoquery.standard_less_template_twins", None)  # taken out again at the end
+    data = geoquery(
+        tmp_path,
+        standard_train=[("where is m0", "loc_1(m0)"), ("rivers", "river"), ("m0 and m1", "both(m0,m1)")],
+        standard_validation=[("lakes", "lake")],
+        template_train=[("rivers", "river")],
+        template_validation=[("place of m0", "loc_1(m1)"), ("all of m0", "all(m0)")],
+    )
+    table3 = script("table3")
+    config = replace(SMALL, task="geoquery.template", data_dir=data)
+    by = table3.trainings(config)[table3.LESS_TWINS]
+    left = load_task(by.task, data)
+    assert [example.output for example in left.train] == ["river", "both(m0,m1)"]
+    assert [example.output for example in left.validation] == ["lake"]
+
+
+def test_table2_has_a_row_for_each_further_encoder(script):
+    config = replace(SMALL, task="sst5")
+    options = ExperimentOptions(encoders=("facebook/contriever", "org/sup-simcse", "my/folder"))
+    found = {entry.row: entry for entry in script("table2").entries(config, options)}
+    contriever = found["dense top-k, facebook/contriever"]
+    assert contriever.cell.config.encoder == "facebook/contriever" and contriever.paper == 37.06
+    assert found["dense top-k, org/sup-simcse"].paper == 37.06
+    assert found["dense top-k, my/folder"].paper is None
+    assert found["CEIL"].cell.config.encoder == "tiny" and found["CEIL"].paper == 47.05
+
+
+def test_figure5_compares_few_examples_of_ceil_with_many_of_others(script):
+    figure5 = script("figure5")
+    config = replace(SMALL, task="films")
+    found = figure5.entries(config, ExperimentOptions())
+    assert {entry.cell.config.shots for entry in found} == {1, 2, 4, 8, 16, 32}
+    assert {entry.cell.method for entry in found} == {"topk", "epr", "ceil"}
+    # a prompt of 32 examples asks for more than 32 in the bank
+    assert {entry.least_bank for entry in found if entry.cell.config.shots == 32} == {33}
