@@ -5,6 +5,7 @@ The retrievers themselves live in `ceil_jax.skills`.
 - `command`: the scripts' command line, its scales and its three kinds of analysis
 - `comparison`: scores of Skill-KNN beside other retrievers, and measures of the selected examples
 - `analysis`: those measures, recall@N and t-SNE
+- `hardness`: Spider's hardness of a SQL query
 - `recall`: recall@N of sampled answers
 - `figure`: the spaces of raw inputs and of skills side by side
 """

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.retrieval.registry import Retrieved
-from ceil_jax.skills.sketches import Sketch, sql_tables
+from ceil_jax.retrieval.registry import Retrieved, Sketch
 from ceil_jax.tasks.example import Example
 
 
@@ -19,12 +18,14 @@ class SelectionMeasures(NamedTuple):
 
     overlap: float
     """Jaccard index of the sketches of query and example, in percent; two empty sketches are equal."""
+    coverage: float
+    """Percentage of a query's sketch that stands in the sketch of at least one of its examples."""
     databases: float
-    """Number of different databases among a query's examples."""
+    """Number of different databases among a query's examples (the paper's Table 6)."""
     tables: float
-    """Number of tables in an example's SQL."""
+    """Number of tables in an example's database (Figure 5a)."""
     length: float
-    """Number of words and signs in an example's output."""
+    """Length of an example's output, split by blanks (Figure 5b)."""
 
 
 def selected(
@@ -45,18 +46,29 @@ def selected(
         sketch: an output's sketch.
     """
     chosen = [[bank[pick.position] for pick in picks] for picks in retrieved]
-    pairs = [(query, example) for query, row in zip(queries, chosen, strict=True) for example in row]
+    rows = list(zip(queries, chosen, strict=True))
+    pairs = [(query, example) for query, row in rows for example in row]
     overlap = [_jaccard(sketch(query.output), sketch(example.output)) for query, example in pairs]
+    covered = [
+        _covered(sketch(query.output), frozenset().union(*(sketch(one.output) for one in row)))
+        for query, row in rows
+    ]
     nan = float("nan")
     sql = language == "sql"
     return SelectionMeasures(
         100 * float(np.mean(overlap)),
+        100 * float(np.mean(covered)),
         float(np.mean([len({example.fields.get("db_id", "") for example in row}) for row in chosen]))
         if sql
         else nan,
-        float(np.mean([len(sql_tables(example.output)) for _, example in pairs])) if sql else nan,
-        float(np.mean([len(re.findall(r"\w+|[^\w\s]", example.output)) for _, example in pairs])),
+        float(np.mean([tables_of(example.fields.get("schema", "")) for _, example in pairs])) if sql else nan,
+        float(np.mean([len(example.output.split()) for _, example in pairs])),
     )
+
+
+def tables_of(schema: str) -> int:
+    """Return the number of tables in a schema, `singer [Singer_ID, Name], stadium [Stadium_ID]`."""
+    return len(re.findall(r"\](?:, |$)", schema))
 
 
 def mean_selected(measures: Sequence[SelectionMeasures]) -> SelectionMeasures:
@@ -66,6 +78,10 @@ def mean_selected(measures: Sequence[SelectionMeasures]) -> SelectionMeasures:
 
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(one | other) if one | other else 1.0
+
+
+def _covered(wanted: frozenset[str], there: frozenset[str]) -> float:
+    return len(wanted & there) / len(wanted) if wanted else 1.0
 
 
 def by_frequency(samples: Sequence[str]) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import RunConfig, SkillConfig
+from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
@@ -28,11 +28,11 @@ _PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
 
 SKILL_SCALES: dict[str, RunConfig] = {
     # a quick check
-    "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2)),
+    "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr),
     # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in experiments/cogs.py
-    "small": replace(_PAPER, limit=40, bank_limit=200),
+    "small": replace(_PAPER, limit=40, bank_limit=200, epr=SCALES["small"].epr),
     # the papers' banks and queries
-    "paper": _PAPER,
+    "paper": replace(_PAPER, epr=SCALES["paper"].epr),
 }
 
 
@@ -43,10 +43,16 @@ class SkillOptions:
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
     retriever: tuple[str, ...] = (
-        *("random", "topk", "skill_base", "skill_consistency", "skill_distinct"),
+        *("random", "topk", "skill_base", "skill_consistency", "skill_distinct", "skill_joined"),
         *("target_knn", "target_skill", "target_sketch"),
     )
-    """Rows of each task's table."""
+    """Rows of each task's table. METHOD@ENCODER compares with another encoder, such as
+    topk@http://localhost:8000/v1#babbage."""
+    lms: tuple[str, ...] = ()
+    """The LMs that answer, as in --lm, each with rows of its own; by default --lm. One LM rewrites for all of them:
+    --skills.lm, by default --lm."""
+    scorer: str | None = None
+    """The LM that scores what EPR is trained on; by default the one that answers."""
     seeds: int = 3
     """Number of seeds of random, whose row is their mean."""
     answer: bool = True
@@ -56,15 +62,22 @@ class SkillOptions:
     def run(self, name: str) -> None:
         """Print and write a table for each task."""
         from ceil_jax.pipeline.models import Models
-        from skill_knn.comparison import compare_skills, csv_of
+        from skill_knn.comparison import compare_skills, csv_of, wins_table
 
-        models, tables = Models(), []
-        for task in self.tasks:
-            pipeline = _pipeline(self.config, task, models, self.retriever)
-            tables.append(compare_skills(pipeline, self.retriever, seeds=self.seeds, answer=self.answer))
-            print("\n" + tables[-1].text())
+        skills = replace(self.config.skills, lm=self.config.skills.lm or self.config.lm)
+        models, tables, parts = Models(), [], []
+        for lm in self.lms or (self.config.lm,):
+            config = replace(self.config, lm=lm, skills=skills if self.lms else self.config.skills)
+            for task in self.tasks:
+                pipeline = _pipeline(config, task, models, self.retriever, self.scorer)
+                tables.append(compare_skills(pipeline, self.retriever, seeds=self.seeds, answer=self.answer))
+                parts.append(tables[-1].markdown())
+                print("\n" + tables[-1].text())
+        if self.answer:
+            parts.append(wins_table(tables).markdown())
+            print("\n" + wins_table(tables).text())
         files = {
-            f"{name}.md": "\n".join(table.markdown() for table in tables).encode(),
+            f"{name}.md": "\n".join(parts).encode(),
             f"{name}.csv": csv_of(tables).encode(),
             f"{name}.png": _drawn(tables),
         }
@@ -106,6 +119,8 @@ class FigureOptions:
     """SQL and COGS tasks, one figure for each."""
     gold: bool = False
     """Use skills written from the gold outputs (an oracle) instead of the LM's."""
+    hardness: Literal["", "easy", "medium", "hard", "extra"] = "medium"
+    """Draw only examples whose SQL is of this hardness; "" draws all. COGS has none, and all of it is drawn."""
     config: Config = field(default_factory=RunConfig)
 
     def run(self, name: str) -> None:
@@ -115,7 +130,9 @@ class FigureOptions:
 
         models = Models()
         pictures = {
-            f"{name}-{task}.png": draw_spaces(_pipeline(self.config, task, models, ()), gold=self.gold)
+            f"{name}-{task}.png": draw_spaces(
+                _pipeline(self.config, task, models, ()), gold=self.gold, level=self.hardness
+            )
             for task in self.tasks
         }
         _write(self, name, pictures)
@@ -153,14 +170,21 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
     return command(name, run, arguments, SKILL_SCALES)
 
 
-def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[str]) -> Run:
+def _pipeline(
+    config: RunConfig, task: str, models: Models, retriever: Sequence[str], scorer: str | None = None
+) -> Run:
     from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.methods import METHODS
     from ceil_jax.tasks.load import load_task
 
-    for method in retriever:
+    for row in retriever:
+        method, _, encoder = row.partition("@")
         if method not in METHODS:
             raise unknown_name("retriever", method, METHODS)
+        if encoder and METHODS[method].encoder != "base":
+            raise UserError(
+                f"--retriever {row}: {method} does not compare with an untrained encoder; leave out @{encoder}"
+            )
     if not task_spec(task).language:
         raise UserError(
             f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare"
@@ -168,18 +192,21 @@ def _pipeline(config: RunConfig, task: str, models: Models, retriever: Sequence[
     loaded = load_task(
         task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
     )
-    return open_run(replace(config, task=task), loaded, models)
+    config = replace(config, task=task)
+    trainer = open_run(replace(config, lm=scorer), loaded, models).trainer if scorer else None
+    return open_run(config, loaded, models, trainer)
 
 
 def _drawn(tables: Sequence[SkillComparison]) -> bytes:
-    """Return a PNG with a panel for each task: scores with intervals, or sketch overlaps without answers."""
+    """Return a PNG with a panel for each task: scores with intervals; without answers, one for each measure."""
     from ceil_jax.report.plots import draw_points, image, panels
 
-    figure, axes = panels(len(tables), 6.2)
-    for panel, table in zip(axes, tables, strict=True):
-        labels, values, what = table.points()
-        draw_points(panel, labels, values, [None] * len(labels), what)
-        panel.set_title(table.task.name, fontsize="medium")
+    drawn = [(table, *panel) for table in tables for panel in table.panels()]
+    figure, axes = panels(len(drawn), 6.2)
+    for axis, (table, values, what) in zip(axes, drawn, strict=True):
+        labels = [one.label for one in table.results]
+        draw_points(axis, labels, values, [None] * len(labels), what)
+        axis.set_title(" ".join([table.task.name, table.lm]).strip(), fontsize="medium")
     return image(figure)
 
 

@@ -5,7 +5,7 @@ Methods that depend on a random draw or an order of demonstrations are repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -41,6 +41,8 @@ class MethodResult:
 
     method: str
     label: str
+    oracle: bool
+    """Whether it looks at the queries' gold outputs."""
     repeats: int
     score: RepeatedScore | None
     """None where the LM did not answer."""
@@ -94,18 +96,20 @@ class SkillComparison:
         """Return title, table and notes for a terminal."""
         return "\n".join([self.title(), "", self.table().text(), "", *self.notes])
 
-    def points(self) -> tuple[list[str], list[tuple[float, float, float]], str]:
-        """Return a figure's labels, its values as (value, low, high), and the label of its axis.
+    def panels(self) -> Iterator[tuple[list[tuple[float, float, float]], str]]:
+        """Yield the panels of a figure: a (value, low, high) for each method, and the label of the axis.
 
-        The values are scores, or sketch overlaps where the LM did not answer.
+        There is one panel of scores; where the LM did not answer, there is one for each measure that the task has.
         """
-        labels = [one.label for one in self.results]
-        if not self.answered:
-            overlaps = [one.selected.overlap for one in self.results]
-            return labels, [(value, value, value) for value in overlaps], _MEASURES["overlap"]
         scores = [one.score for one in self.results if one.score is not None]
-        values = [(score.mean, score.interval.low, score.interval.high) for score in scores]
-        return labels, values, f"{self.task.metric}, % (n = {len(self.task.validation)})"
+        if scores:
+            values = [(score.mean, score.interval.low, score.interval.high) for score in scores]
+            yield values, f"{self.task.metric}, % (n = {len(self.task.validation)})"
+            return
+        for name, label in _MEASURES.items():
+            measured = [getattr(one.selected, name) for one in self.results]
+            if not np.isnan(measured).all():
+                yield [(value, value, value) for value in measured], label
 
 
 def csv_of(comparisons: Sequence[SkillComparison]) -> str:
@@ -133,10 +137,61 @@ def csv_of(comparisons: Sequence[SkillComparison]) -> str:
 
 _MEASURES = {
     "overlap": "sketch overlap %",
+    "coverage": "sketch coverage %",
     "databases": "databases",
-    "tables": "tables in SQL",
+    "tables": "tables in the database",
     "length": "answer length",
 }
+
+
+ORACLES = ("target_knn", "target_sketch")
+"""The paper's two oracles."""
+
+
+def wins_table(comparisons: Sequence[SkillComparison]) -> Table:
+    """Return the paper's Table 2: a row for each LM and method, a column for each task, and the wins.
+
+    A method wins a task if no method that is not an oracle scores higher; scores are compared with the one decimal
+    that is printed, and equal ones win together, as in the paper's own numbers. The last column counts the tasks on
+    which it scores above at least one of the paper's oracles, which the paper underlines.
+
+    Args:
+        comparisons: of each LM and task, with the same methods; the LM answered in all of them.
+    """
+    tasks = list(dict.fromkeys(one.task.name for one in comparisons))
+    rows: list[list[Value]] = []
+    for lm in dict.fromkeys(one.lm for one in comparisons):
+        of_task = {one.task.name: one.results for one in comparisons if one.lm == lm}
+        printed = {
+            task: {one.method: round(one.score.mean, 1) for one in results if one.score}
+            for task, results in of_task.items()
+        }
+        methods = {one.method: (one.label, one.oracle) for results in of_task.values() for one in results}
+        won, above = wins(printed, [name for name, (_, oracle) in methods.items() if not oracle])
+        for method, (label, oracle) in methods.items():
+            scores = [printed.get(task, {}).get(method) for task in tasks]
+            counts = [None, None] if oracle else [won[method], above[method]]
+            rows.append([lm, label, *scores, *counts])
+    return Table(["LM", "method", *tasks, "wins", "above an oracle"], rows)
+
+
+def wins(
+    scores: Mapping[str, Mapping[str, float]], methods: Sequence[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return, for each method, the tasks on which none of the methods is better, and those where it beats an oracle.
+
+    Args:
+        scores: task → method → score as printed, oracles included.
+        methods: those that compete.
+    """
+    won, above = dict.fromkeys(methods, 0), dict.fromkeys(methods, 0)
+    for found in scores.values():
+        best = max(found[method] for method in methods)
+        oracles = [score for name, score in found.items() if name.partition("@")[0] in ORACLES]
+        for method in methods:
+            won[method] += found[method] == best
+            above[method] += any(found[method] > oracle for oracle in oracles)
+    return won, above
 
 
 def compare_skills(
@@ -146,7 +201,7 @@ def compare_skills(
 
     Args:
         pipeline: a run on a SQL or COGS task.
-        methods: names in METHODS, the rows of the table.
+        methods: the rows of the table: names in METHODS, each with @ENCODER behind it for another encoder.
         seeds: how many seeds random is run with: the run's own and those that follow it.
         answer: let the LM answer the queries; without, it only rewrites inputs as skills.
 
@@ -163,14 +218,18 @@ def compare_skills(
     for method in methods:
         evaluations: list[Evaluation] = []
         choices: list[SelectionMeasures] = []
-        for repeat in repeats(pipeline, method, seeds):
-            choices.append(measure(repeat.retrieve(method, task.validation)))
+        name, _, encoder = method.partition("@")
+        own = with_encoder(pipeline, name, encoder)
+        for repeat in repeats(own, name, seeds):
+            choices.append(measure(repeat.retrieve(name, task.validation)))
             if answer:
-                evaluations.append(repeat.evaluate(method))
+                evaluations.append(repeat.evaluate(name))
+        label = f"{METHODS[name].label} ({own.base.name})" if encoder else METHODS[name].label
         results.append(
             MethodResult(
                 method,
-                METHODS[method].label,
+                label,
+                METHODS[name].needs.gold_outputs,
                 len(choices),
                 score_of(evaluations) if evaluations else None,
                 mean_selected(choices),
@@ -183,8 +242,17 @@ def compare_skills(
         config.encoder,
         answer,
         tuple(results),
-        tuple(_notes(pipeline, methods)),
+        tuple(_notes(pipeline, [method.partition("@")[0] for method in methods])),
     )
+
+
+def with_encoder(pipeline: Run, method: str, encoder: str) -> Run:
+    """Return the run of a method with another encoder, or the run itself if the encoder's name is empty."""
+    if not encoder:
+        return pipeline
+    rewriter = pipeline.views.rewriter if pipeline.views.orders(method) else None
+    config = replace(pipeline.config, encoder=encoder)
+    return open_run(config, pipeline.task, pipeline.models.models, rewriter=rewriter)
 
 
 def repeats(pipeline: Run, method: str, seeds: int) -> Iterator[Run]:

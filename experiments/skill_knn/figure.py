@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,17 +13,21 @@ from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.skills.gold import DESCRIPTIONS
 from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane
+from skill_knn.hardness import hardness
 
 
-def draw_spaces(pipeline: Run, *, gold: bool = False) -> bytes:
+def draw_spaces(pipeline: Run, *, gold: bool = False, level: str = "") -> bytes:
     """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in orange.
+
+    Skills are compared by the mean of the embeddings of all orders, Skill-KNN's consistency-based variant.
 
     Args:
         pipeline: a run on a SQL or COGS task.
-        gold: use skills from the gold outputs instead of the LM's (of `--skills.order`).
+        gold: use skills from the gold outputs instead of the LM's.
+        level: draw only examples of this hardness, for SQL; all by default.
 
     Raises:
-        UserError: matplotlib or scikit-learn is missing.
+        UserError: matplotlib or scikit-learn is missing, or no example has this hardness.
     """
     try:
         import matplotlib  # noqa: F401
@@ -31,27 +35,41 @@ def draw_spaces(pipeline: Run, *, gold: bool = False) -> bytes:
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[analysis]'") from None
 
-    task, order = pipeline.task, pipeline.config.skills.order
+    task = pipeline.task
+    bank, queries = (
+        _of_level(part, level if task.language == "sql" else "") for part in (task.train, task.validation)
+    )
 
-    def skills(examples: Sequence[Example]) -> list[str]:
+    def inputs(examples: Sequence[Example]) -> list[list[str]]:
+        return [[example.input] for example in examples]
+
+    def skills(examples: Sequence[Example]) -> list[list[str]]:
         if gold:
-            return [DESCRIPTIONS[task.language](example.output) for example in examples]
-        rewritten = pipeline.views.rewrite(examples, [order])
-        return [skill for [skill] in rewritten]
+            return [[DESCRIPTIONS[task.language](example.output)] for example in examples]
+        return pipeline.views.rewrite(examples, range(pipeline.config.skills.orders))
 
-    sides: dict[str, Callable[[Sequence[Example]], list[str]]] = {
-        "raw inputs": lambda examples: [example.input for example in examples],
-        "gold skills (oracle)" if gold else "skills": skills,
-    }
+    sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}
     figure, axes = panels(len(sides), 5, 5)
     for ax, (title, texts) in zip(axes, sides.items(), strict=True):
-        vectors = [pipeline.embed(pipeline.base, texts(part)) for part in (task.train, task.validation)]
-        points = plane(unit_rows(np.concatenate(vectors)), pipeline.config.seed)
-        bank, queries = np.split(points, [len(task.train)])
-        ax.scatter(bank[:, 0], bank[:, 1], s=10, color=GREY, label=f"bank ({len(bank):,})")
-        ax.scatter(queries[:, 0], queries[:, 1], s=14, color=ORANGE, label=f"test ({len(queries):,})")
+        vectors = unit_rows(np.concatenate([_centres(pipeline, texts(part)) for part in (bank, queries)]))
+        of_bank, of_queries = np.split(plane(vectors, pipeline.config.seed), [len(bank)])
+        ax.scatter(of_bank[:, 0], of_bank[:, 1], s=10, color=GREY, label=f"bank ({len(bank):,})")
+        ax.scatter(of_queries[:, 0], of_queries[:, 1], s=14, color=ORANGE, label=f"test ({len(queries):,})")
         ax.set_title(f"{task.name}: {title}", fontsize="medium")
         ax.set_xticks([])
         ax.set_yticks([])
     axes[0].legend(fontsize="small")
     return image(figure)
+
+
+def _centres(pipeline: Run, texts: Sequence[Sequence[str]]) -> np.ndarray:
+    """The mean embedding of each example's texts, float32 [N, D]."""
+    vectors = pipeline.embed(pipeline.base, [text for several in texts for text in several])
+    return vectors.reshape(len(texts), -1, vectors.shape[1]).mean(axis=1)
+
+
+def _of_level(examples: Sequence[Example], level: str) -> list[Example]:
+    found = [example for example in examples if not level or hardness(example.output) == level]
+    if len(found) < 2:
+        raise UserError(f"--hardness {level}: {len(found)} of {len(examples)} examples are; raise the limits")
+    return found

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 from skill_knn.analysis import SelectionMeasures, by_frequency, mean_selected, plane, recall_at, selected
+from skill_knn.hardness import hardness
 
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
@@ -10,10 +11,11 @@ from ceil_jax.tasks.example import Example
 
 SQL = ["SELECT a FROM t", "SELECT count(*) FROM t JOIN u", "SELECT a FROM v WHERE b = 1"]
 DATABASES = ["one", "one", "two"]
+SCHEMAS = ["t [a, b], u [c]", "t [a, b], u [c]", "v [a, b]"]
 
 
 def example(i, split="train"):
-    return Example(f"{split}-{i}", "", SQL[i], fields={"db_id": DATABASES[i]})
+    return Example(f"{split}-{i}", "", SQL[i], fields={"db_id": DATABASES[i], "schema": SCHEMAS[i]})
 
 
 def picks(*positions):
@@ -27,8 +29,10 @@ def test_selected_by_hand():
     overlaps = [1, 1 / 4, 1 / 6, 1]
     assert found.overlap == pytest.approx(100 * sum(overlaps) / 4)
     assert found.databases == (1 + 2) / 2
-    assert found.tables == (1 + 2 + 2 + 1) / 4
-    assert found.length == (4 + 9 + 9 + 8) / 4
+    # the first query's SELECT is there; the second's three are in its second example
+    assert found.coverage == 100
+    assert found.tables == (2 + 2 + 2 + 1) / 4
+    assert found.length == (4 + 6 + 6 + 8) / 4
 
 
 def test_cogs_has_no_databases():
@@ -41,8 +45,30 @@ def test_cogs_has_no_databases():
 
 def test_mean_over_repeats():
     assert mean_selected(
-        [SelectionMeasures(10, 1, 2, 3), SelectionMeasures(20, 2, 2, 6)]
-    ) == SelectionMeasures(15, 1.5, 2, 4.5)
+        [SelectionMeasures(10, 50, 1, 2, 3), SelectionMeasures(20, 70, 2, 2, 6)]
+    ) == SelectionMeasures(15, 60, 1.5, 2, 4.5)
+
+
+@pytest.mark.parametrize(
+    ("level", "query"),
+    [
+        ("easy", "SELECT count(*) FROM singer"),
+        ("easy", "SELECT name FROM singer WHERE age > 20"),
+        # two columns; a join and a condition
+        ("medium", "SELECT name, age FROM singer WHERE age > 20"),
+        ("medium", "SELECT T1.name FROM a AS T1 JOIN b AS T2 ON T1.x = T2.x WHERE T2.y = 'or, like'"),
+        # one nested query; three clauses
+        ("hard", "SELECT name FROM singer WHERE age > (SELECT avg(age) FROM singer)"),
+        ("hard", "SELECT a FROM t JOIN u WHERE b = 1 ORDER BY c"),
+        ("hard", "SELECT a FROM t EXCEPT SELECT a FROM t JOIN u WHERE b = 1 OR c = 2"),
+        # a query in FROM is no condition
+        ("easy", "SELECT count(*) FROM (SELECT a FROM t INTERSECT SELECT b FROM t)"),
+        ("extra", "SELECT a, b FROM t WHERE c NOT IN (SELECT c FROM u) AND d = 1"),
+        ("extra", "SELECT a FROM t JOIN u GROUP BY b HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 1"),
+    ],
+)
+def test_hardness(level, query):
+    assert hardness(query) == level
 
 
 def test_samples_by_frequency():

@@ -7,10 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 from skill_knn.command import SkillOptions, main
-from skill_knn.comparison import compare_skills, csv_of, score_of
+from skill_knn.comparison import compare_skills, csv_of, score_of, wins
 from skill_knn.figure import draw_spaces
 from skill_knn.recall import prompts_of, recall_table, sample
 
+from ceil_jax.encoders.registry import load_encoder, register_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline.compose import open_run
@@ -50,7 +51,7 @@ TASK = Task(
     max_new_tokens=8,
     language="sql",
 )
-SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
+SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct", "skill_joined"]
 
 
 @pytest.fixture
@@ -175,6 +176,7 @@ def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
         "skill_base": 2,
         "skill_consistency": 1,
         "skill_distinct": 1,
+        "skill_joined": 1,
         "target_skill": 1,
     }
     assert len(asked) == 2 * 36  # orders are shared by base and the variants
@@ -194,9 +196,9 @@ def test_the_table_repeats_what_is_drawn_or_shuffled(config, asked):
     ]
     assert rows["random"].selected.overlap == pytest.approx(100 * sum(same) / len(same))
     assert "0 of 72 rewrites failed" in table.text()
-    assert table.markdown().count("| Skill-KNN") == 4
+    assert table.markdown().count("| Skill-KNN") == 5
     lines = csv_of([table, table]).splitlines()
-    assert len(lines) == 1 + 2 * 6
+    assert len(lines) == 1 + 2 * 7
     assert len({line.count(",") for line in lines}) == 1
 
 
@@ -245,9 +247,75 @@ def test_both_spaces_are_drawn(config, asked):
     pytest.importorskip("sklearn")
     picture = draw_spaces(open_run(config, TASK))
     assert picture.startswith(b"\x89PNG")
-    assert len(asked) == 36
+    assert len(asked) == 2 * 36  # the mean of both orders is drawn
     assert draw_spaces(open_run(config, TASK), gold=True) != picture
-    assert len(asked) == 36
+    assert len(asked) == 2 * 36
+    with pytest.raises(UserError, match="--hardness medium: 0 of 30 examples are"):
+        draw_spaces(open_run(config, TASK), level="medium")
+
+
+def test_another_encoder_is_a_row_of_its_own(config, asked):
+    register_encoder("other", lambda: load_encoder("tiny").renamed("other"))
+    methods = ["topk", "topk@other", "skill_base@other"]
+    table = compare_skills(open_run(config, TASK), methods, answer=False)
+    assert [row.label for row in table.results] == ["dense top-k", "dense top-k (other)", "Skill-KNN (other)"]
+    assert [row.repeats for row in table.results] == [1, 1, 2]
+    assert len(asked) == 2 * 36
+
+
+def test_lms_share_the_rewriter_and_another_scores_for_epr(config, asked, monkeypatch, capsys):
+    loaded, scored = [], []
+
+    def load(spec, **_):
+        lm = TinyLM()
+        lm.name = spec
+        loaded.append(spec)
+        score = lm.log_likelihood
+        lm.log_likelihood = lambda *texts: scored.append(spec) or score(*texts)
+        return lm
+
+    monkeypatch.setattr("ceil_jax.pipeline.models.load_lm", load)
+    monkeypatch.setattr("ceil_jax.tasks.load.load_task", lambda *_, **limits: TASK)
+    monkeypatch.setattr("skill_knn.command.task_spec", lambda name: TASK)
+    flags = "--encoder tiny --shots 2 --skills.orders 2 --epr.instances 8 --epr.candidates 4 --epr.epochs 1"
+    options = SkillOptions(tasks=("questions",), retriever=("epr", "skill_base"), lms=("a", "b"), scorer="c")
+    arguments = [*flags.split(), "--lm", "r", "--out", str(config.out)]
+    shown = ["--skills.demonstrations", config.skills.demonstrations]
+    assert main(options, "skill_table3", [*arguments, *shown]) == 0
+    assert set(loaded) == {"a", "b", "c", "r"}
+    assert set(scored) == {"c"}
+    assert len(asked) == 2 * 36
+    last = capsys.readouterr().out.rpartition("above an oracle")[2]
+    assert [line.split()[:2] for line in last.splitlines()[1:5]] == [
+        ["a", "EPR"],
+        ["a", "Skill-KNN"],
+        ["b", "EPR"],
+        ["b", "Skill-KNN"],
+    ]
+
+
+PAPER = {
+    "Spider": (72.9, 73.0, 74.0, 76.8, 76.0, 78.3, 78.6, 79.5),
+    "DB": (54.1, 51.6, 53.2, 55.3, 54.8, 57.0, 56.6, 54.2),
+    "NLQ": (58.1, 58.2, 61.0, 60.3, 60.3, 61.4, 65.5, 65.1),
+    "SQL": (68.2, 67.3, 69.2, 72.1, 71.9, 72.2, 75.5, 76.2),
+    "KDBQA": (24.1, 24.3, 35.3, 34.7, 33.8, 40.1, 37.1, 40.4),
+    "P.S.": (59.1, 78.5, 88.3, 93.8, 94.3, 92.6, 86.8, 96.9),
+    "P.A.": (61.5, 71.1, 74.1, 88.3, 87.9, 88.8, 81.9, 95.7),
+}
+"""Table 2 of An et al. 2023 for text-chat-davinci-002."""
+
+
+def test_the_papers_wins():
+    own = ["random", "topk", "topk@babbage", "skill_base", "skill_consistency", "skill_distinct"]
+    names = [*own, "target_knn", "target_sketch"]
+    won, above = wins({task: dict(zip(names, row, strict=True)) for task, row in PAPER.items()}, own)
+    assert list(won.values()) == [0, 0, 0, 0, 1, 6]
+    # P.S. and P.A. of all but random and raw KNN with Sentence-BERT; DB of base, consistency and distinctiveness;
+    # KDBQA of distinctiveness; P.S. of Babbage
+    assert list(above.values()) == [0, 0, 1, 3, 3, 4]
+    # ties win together
+    assert wins({"t": {"a": 1.0, "b": 1.0, "c": 0.5}}, ["a", "b", "c"])[0] == {"a": 1, "b": 1, "c": 0}
 
 
 @pytest.mark.parametrize(
