@@ -15,6 +15,7 @@ from watched import serve
 _perf_counter, time.perf_counter = time.perf_counter, lambda: 0.0
 
 import orbax.checkpoint  # noqa: E402, F401
+from films import films  # noqa: E402
 
 from ceil_jax.encoders import registry as pretrained  # noqa: E402, F401
 from ceil_jax.lm import tiny  # noqa: E402, F401
@@ -25,7 +26,6 @@ from ceil_jax.report import compare  # noqa: E402
 from ceil_jax.report.write import report  # noqa: E402
 from ceil_jax.selector import CeilSelector  # noqa: E402
 from ceil_jax.store.shards import Shard  # noqa: E402
-from ceil_jax.tasks.example import Example, Task, Template  # noqa: E402
 from ceil_jax.training import ceil  # noqa: E402, F401
 from ceil_jax.training import contrastive as epr  # noqa: E402, F401
 from ceil_jax.training.config import CEILConfig, EPRConfig  # noqa: E402
@@ -42,19 +42,7 @@ CONFIG = RunConfig(
 METHODS = ("bm25", "topk", "epr", "ceil")
 
 
-def film(split: str, i: int) -> Example:
-    words = ("bad", "good")
-    mood = ("dull grey", "bright funny")[i % 2]
-    return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", words[i % 2], words)
-
-
-TASK = Task(
-    "films",
-    [film("train", i) for i in range(24)],
-    [film("validation", i) for i in range(24, 64)],
-    Template("{input} It is {output}"),
-    "accuracy",
-)
+TASK = films(24, 40)
 
 
 def compared(out: Path) -> None:

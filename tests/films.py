@@ -22,10 +22,15 @@ def film(split, i):
     return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS)
 
 
-TASK = Task(
-    "films",
-    [film("train", i) for i in range(60)],
-    [film("validation", i) for i in range(60, 90)],
-    Template("{input} It is {output}"),
-    "accuracy",
-)
+def films(train, validation):
+    """The task with so many training and validation examples."""
+    return Task(
+        "films",
+        [film("train", i) for i in range(train)],
+        [film("validation", i) for i in range(train, train + validation)],
+        Template("{input} It is {output}"),
+        "accuracy",
+    )
+
+
+TASK = films(60, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -58,10 +59,21 @@ def likelihoods(
     return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
 
 
-def best_choices(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Return int [N], the index of each prompt's most likely choice; the lowest index wins a tie.
+class ByChoices(ABC):
+    """The methods of `LanguageModel` that follow from `choice_log_likelihood`."""
 
-    Args:
-        scores: for each of N prompts, float64 [C].
-    """
-    return np.array([np.argmax(score) for score in scores], dtype=np.int64)
+    @abstractmethod
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        """Return the log-likelihood of each prompt's choices, as the protocol says."""
+
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
+        return np.array([score[0] for score in scores], dtype=np.float64)
+
+    def choose(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
+        return np.array([np.argmax(score) for score in scores], dtype=np.int64)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ceil_jax.lm.choosing import ByChoices
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
 
-class CountingLM:
+class CountingLM(ByChoices):
     """The `LanguageModel` protocol with a real tokenizer and no weights: answers are empty, scores 0.
 
     Args:
@@ -38,22 +39,12 @@ class CountingLM:
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._count(texts)
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        self.choice_log_likelihood(prompts, [[text] for text in continuations])
-        return np.zeros(len(prompts))
-
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
         options = [option for some in choices for option in some]
         self.tokens_read += int(self._count(prompts).sum() + (self._count(options) - 1).clip(0).sum())
         return [np.zeros(len(some)) for some in choices]
-
-    def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> np.ndarray:
-        self.choice_log_likelihood(prompts, choices)
-        return np.zeros(len(prompts), np.int64)
 
     def generate(
         self,

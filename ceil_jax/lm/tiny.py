@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.lm.base import TokenScores, check_lengths
-from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
+from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
 from ceil_jax.lm.stopping import check_sampling, cut, first_stop, seed_of_each
 from ceil_jax.tasks.draws import text_rng
 
@@ -19,7 +19,7 @@ VOCABULARY = 1000
 _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 
-class TinyLM:
+class TinyLM(ByChoices):
     """The `LanguageModel` protocol without weights: deterministic, in numpy, for tests.
 
     A token is a word or a punctuation mark together with one space before it, or any other white-space
@@ -51,10 +51,6 @@ class TinyLM:
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([len(_TOKEN.findall(text)) for text in texts], dtype=np.int64)
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
-        return np.array([score[0] for score in scores], dtype=np.float64)
-
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
@@ -64,11 +60,6 @@ class TinyLM:
         self.tokens_read += sum(length for _, length in found)
         scores, lengths = [score for score, _ in found], [length for _, length in found]
         return likelihoods(scores, lengths, choices, per_token)
-
-    def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> np.ndarray:
-        return best_choices(self.choice_log_likelihood(prompts, choices, per_token=per_token))
 
     def generate(
         self,

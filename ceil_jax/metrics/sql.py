@@ -188,9 +188,6 @@ class SqlExecution(Metric):
 
     name = "sql_execution"
 
-    def __init__(self, limits: SqlLimits | None = None) -> None:
-        self.limits = limits or SqlLimits()
-
     def check(self, examples: Sequence[Example]) -> None:
         for example in examples:
             if not Path(example.fields.get("database", "")).is_file():
@@ -210,7 +207,7 @@ class SqlExecution(Metric):
             UserError: an example without a database file.
         """
         self.check(examples)
-        with SqlSandbox(self.limits) as sandbox:
+        with SqlSandbox() as sandbox:
             found = [
                 sandbox.compare(example.fields["database"], example.output, prediction)
                 for prediction, example in zip(predictions, examples, strict=True)

@@ -43,24 +43,15 @@ class Race:
     Args:
         tokens: float [A, N], the largest number of LM tokens that each candidate takes for each row.
         rivals: how many candidates there may be in all, those that join later included; A by default.
-        first: rows of the first round.
-        mistakes: see MISTAKES.
     """
 
-    def __init__(
-        self,
-        tokens: np.ndarray,
-        *,
-        rivals: int | None = None,
-        first: int = FIRST,
-        mistakes: float = MISTAKES,
-    ) -> None:
+    def __init__(self, tokens: np.ndarray, *, rivals: int | None = None) -> None:
         self.tokens = np.asarray(tokens, np.float64)
         self.rows = self.tokens.shape[1]
-        self.stops = checkpoints(self.rows, first)
+        self.stops = checkpoints(self.rows)
         self.scores: list[np.ndarray] = [np.zeros(0) for _ in self.tokens]
         self.states: list[State] = ["racing" for _ in self.tokens]
-        self.level = mistakes / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
+        self.level = MISTAKES / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
 
     def join(self, tokens: np.ndarray) -> int:
         """Add a candidate, which answers the rows of the earlier rounds first, and return its number.
@@ -172,13 +163,13 @@ class Race:
         return float(self.tokens[racer].mean())
 
 
-def checkpoints(rows: int, first: int = FIRST) -> list[int]:
+def checkpoints(rows: int) -> list[int]:
     """Return the number of rows answered after each round; a last round of few rows is part of the one before.
 
     >>> checkpoints(100), checkpoints(70), checkpoints(10)
     ([16, 32, 64, 100], [16, 32, 70], [10])
     """
-    stops = [min(first, rows)]
+    stops = [min(FIRST, rows)]
     while stops[-1] < rows:
         stops.append(min(2 * stops[-1], rows))
     if len(stops) > 2 and 4 * (stops[-1] - stops[-2]) < stops[-2]:

@@ -45,8 +45,8 @@ def first_of_each(items: Iterable[T], text: Callable[[T], str]) -> list[T]:
     return list(first.values())
 
 
-def hash_split(items: Sequence[T], text: Callable[[T], str], tenths: int = 1) -> tuple[list[T], list[T]]:
-    """Return (bank, validation), split by a hash of each text's words.
+def hash_split(items: Sequence[T], text: Callable[[T], str]) -> tuple[list[T], list[T]]:
+    """Return (bank, validation), about nine to one, split by a hash of each text's words.
 
     The side of an item depends on its own words alone: it does not change when others come or go, and no text is on
     both sides.
@@ -54,13 +54,12 @@ def hash_split(items: Sequence[T], text: Callable[[T], str], tenths: int = 1) ->
     Args:
         items: what to split.
         text: the text of an item.
-        tenths: about `tenths`/10 of the items go to validation; 1 by default.
     """
     bank: list[T] = []
     validation: list[T] = []
     for item in items:
         digest = hashlib.sha256(bert_words(text(item)).encode()).digest()
-        (validation if int.from_bytes(digest[:8], "big") % 10 < tenths else bank).append(item)
+        (validation if int.from_bytes(digest[:8], "big") % 10 == 0 else bank).append(item)
     return bank, validation
 
 

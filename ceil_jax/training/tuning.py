@@ -43,7 +43,6 @@ def map_sets(
     shortlist: Int32[np.ndarray, "q n"],
     size: int,
     budget: PromptBudget | None = None,
-    trade_offs: Sequence[float] = TRADE_OFFS,
 ) -> CandidateSets:
     """Return the greedy MAP set of every λ, for `scoring.score_sets` to score.
 
@@ -53,14 +52,13 @@ def map_sets(
         shortlist: bank positions, nearest first, −1 at empty places.
         size: examples in a set.
         budget: token budgets of the prompts; without them the sets are whole.
-        trade_offs: the values of λ.
 
     Returns:
         One set for each λ, nearest first.
     """
     subsets = []
     empty = shortlist.shape[1]
-    for trade_off in trade_offs:
+    for trade_off in TRADE_OFFS:
         chosen = greedy_map_shortlists(query_vectors, items, shortlist, size, trade_off).items
         # bank positions back to places in the shortlist; empty places go last
         place = (chosen[:, :, None] == shortlist[:, None, :]).argmax(axis=2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
+from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
 
 
 def test_choices_are_flattened_and_grouped_again():
@@ -22,8 +22,12 @@ def test_each_prompt_needs_a_list_of_choices(choices):
 
 
 def test_the_most_likely_choice_wins_and_the_first_of_equals():
-    scores = [np.array([-3.0, -2.0, -2.0]), np.array([-1.0])]
-    assert best_choices(scores).tolist() == [1, 0]
+    class Known(ByChoices):
+        def choice_log_likelihood(self, prompts, choices, *, per_token=False):
+            return [np.array([{"a": -3.0, "b": -2.0, "c": -2.0}[text] for text in some]) for some in choices]
+
+    assert Known().choose(["x", "y"], [["a", "b", "c"], ["a"]]).tolist() == [1, 0]
+    assert Known().log_likelihood(["x", "y"], ["a", "c"]).tolist() == [-3, -2]
 
 
 def test_per_token_compares_means_and_an_empty_choice_counts_as_one_token():

@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import TokenScores
-from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
+from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
 from ceil_jax.lm.openai.answers import echoed_scores, find_model, in_order
@@ -21,7 +21,7 @@ from ceil_jax.lm.openai.schema import Chat, Choice, Completions, Tokenized
 from ceil_jax.lm.stopping import check_sampling, cut
 
 
-class EndpointLM:
+class EndpointLM(ByChoices):
     """The `LanguageModel` protocol over /completions, or /chat/completions for generation alone.
 
     Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM and SGLang
@@ -66,21 +66,12 @@ class EndpointLM:
         self._counts |= dict(zip(new, found, strict=True))
         return np.array([self._counts[text] for text in texts], dtype=np.int64)
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        scores = self._scores(list(zip(prompts, continuations, strict=True)))
-        return np.array([sum(score) for score in scores], dtype=np.float64)
-
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
         flat = flat_choices(prompts, choices)
         found = self._scores(list(zip(flat.prompts, flat.texts, strict=True)))
         return likelihoods([sum(option) for option in found], list(map(len, found)), choices, per_token)
-
-    def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> np.ndarray:
-        return best_choices(self.choice_log_likelihood(prompts, choices, per_token=per_token))
 
     def generate(
         self,

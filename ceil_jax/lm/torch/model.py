@@ -9,7 +9,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import TokenScores, check_lengths
-from ceil_jax.lm.choosing import best_choices, flat_choices, likelihoods
+from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
 from ceil_jax.lm.stopping import check_sampling, seed_of_each
 from ceil_jax.lm.tokens import PairTokenizer, PairTokens
 from ceil_jax.lm.torch import tree_attention
@@ -23,7 +23,7 @@ CACHED = 16
 budget of a pass: the keys and values that are kept in memory."""
 
 
-class TorchLM:
+class TorchLM(ByChoices):
     """The `LanguageModel` protocol by a causal model and a fast tokenizer of transformers.
 
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
@@ -57,11 +57,6 @@ class TorchLM:
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array(self._pairs.count(texts), dtype=np.int64)
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        pairs = self._pairs.pairs(prompts, continuations)
-        check_lengths(self, [len(pair.ids) for pair in pairs], range(len(pairs)))
-        return self._scores(pairs)
-
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
@@ -69,11 +64,6 @@ class TorchLM:
         pairs = self._pairs.pairs(flat.prompts, flat.texts)
         check_lengths(self, [len(pair.ids) for pair in pairs], flat.rows)
         return likelihoods(self._scores(pairs), [pair.scored for pair in pairs], choices, per_token)
-
-    def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> np.ndarray:
-        return best_choices(self.choice_log_likelihood(prompts, choices, per_token=per_token))
 
     def generate(
         self,

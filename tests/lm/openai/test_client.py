@@ -8,33 +8,15 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from lm_server import QUICK, Server, listening
+from lm_server import QUICK
 
-from ceil_jax.cli.server.service import Service
 from ceil_jax.errors import UserError
-from ceil_jax.lm import TinyLM
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.schema import Completions, Models
 
 KEY = "sk-sesame-0123456789"
 BUSY = (503, {}, b'{"error": {"message": "loading"}}')
 BODY = {"model": "tiny", "prompt": [" a b a"], "max_tokens": 2, "temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def server():
-    return Server(Service(TinyLM(), "tiny"))
-
-
-@pytest.fixture(scope="module")
-def address(server):
-    with listening(server) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def well(server):
-    server.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,10 @@ import time
 from dataclasses import replace
 
 import pytest
-from lm_server import QUICK, Server, listening
+from lm_server import QUICK
 
-from ceil_jax.cli.server.service import Service
 from ceil_jax.errors import UserError
-from ceil_jax.lm import TinyLM, load_lm
+from ceil_jax.lm import load_lm
 from ceil_jax.lm.openai.cleaning import clean_json, without_key
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.schema import Completions, Models, Tokenized
@@ -22,21 +21,9 @@ BODY = {"model": "tiny", "prompt": [" a b a"], "max_tokens": 2, "temperature": 0
 ONCE = replace(QUICK, attempts=1)
 
 
-@pytest.fixture(scope="module")
-def server():
-    return Server(Service(TinyLM(), "tiny"))
-
-
-@pytest.fixture(scope="module")
-def address(server):
-    with listening(server) as address:
-        yield address
-
-
 @pytest.fixture(autouse=True)
-def well(server, monkeypatch):
+def key(monkeypatch):
     monkeypatch.setenv("SERVER_KEY", KEY)
-    server.clear()
 
 
 def refused(work):

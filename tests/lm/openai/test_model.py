@@ -6,6 +6,7 @@ from dataclasses import replace
 import lm_models
 import numpy as np
 import pytest
+from films import films
 from lm_server import QUICK, Server, listening
 
 from ceil_jax.cli.server.service import Service
@@ -17,11 +18,9 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.compare import compare
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
 from ceil_jax.store.store import Store
-from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 KEY = "sk-sesame-0123456789"
-WORDS = ("bad", "good")
 PROMPTS = ["a good film is good. a bad film is", "bad; bad;\n", "so it is that", "x"]
 CHOICES = [[" good", " bad"], ["good bad", "bad", ""], ["good", " good", " a good film"], [" x", " y"]]
 
@@ -34,17 +33,6 @@ def encoder():
 @pytest.fixture(scope="module")
 def server(encoder):
     return Server(Service(TinyLM(), "tiny", encoder, "tiny-encoder"))
-
-
-@pytest.fixture(scope="module")
-def address(server):
-    with listening(server) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def well(server):
-    server.clear()
 
 
 @pytest.fixture
@@ -270,18 +258,7 @@ def test_choices_in_any_order(server, lm):
     agrees(lm, TinyLM())
 
 
-def film(split, i):
-    mood = ("dull grey", "bright funny")[i % 2]
-    return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS)
-
-
-TASK = Task(
-    "films",
-    [film("train", i) for i in range(40)],
-    [film("validation", i) for i in range(40, 60)],
-    Template("{input} It is {output}"),
-    "accuracy",
-)
+TASK = films(40, 20)
 SMALL = RunConfig(
     task="films",
     encoder="tiny",
@@ -364,7 +341,7 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     assert log.read_bytes().startswith(kept)
 
 
-BIG = replace(TASK, validation=[film("validation", i) for i in range(40, 104)])
+BIG = films(40, 64)
 
 
 def test_skills_are_rewritten_over_http(locked, tmp_path, lm):
