@@ -19,9 +19,9 @@ from ceil_jax.pipeline.config import DEMO, DEMO_RETRIEVERS, RunConfig
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 ROWS = (
-    "The rows of the table, in order: random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil skill_base "
-    "skill_consistency skill_distinct skill_joined target_knn target_skill target_sketch, or a retriever that "
-    "--plugin registers."
+    "The rows of the table, in order: majority zero random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil "
+    "skill_base skill_consistency skill_distinct skill_joined target_knn target_skill target_sketch, or a retriever "
+    "that --plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
 

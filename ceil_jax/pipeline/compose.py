@@ -79,10 +79,10 @@ def open_run(
     """
     for metric in (task.metric, *task.more_metrics):
         metric_named(metric)  # a misspelt name ends here, before the LM has answered anything
-    if not 1 <= config.shots < len(task.train):
+    if not 0 <= config.shots < len(task.train):
         raise UserError(
             f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; "
-            f"ask for 1 to {len(task.train) - 1}"
+            f"ask for 0 to {len(task.train) - 1}"
         )
     models = models or Models()
     store, embed, search, learn = tools or tools_on_disk(config, models)

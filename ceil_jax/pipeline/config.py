@@ -154,4 +154,4 @@ sizes and epochs are what 15 minutes on 2 cores allow (README, "The demo")."""
 TUNE = RunConfig(epr=DEMO.epr, ceil=DEMO.ceil)
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
 
-DEMO_RETRIEVERS = ("random", "bm25", "topk", "dpp", "epr", "ceil")
+DEMO_RETRIEVERS = ("majority", "zero", "random", "bm25", "topk", "dpp", "epr", "epr_map", "ceil")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ceil_jax.retrieval.registry import Needs, Registered, retriever_named, retrievers
 
@@ -20,6 +20,8 @@ class Method(NamedTuple):
     """base (untrained) or one of TRAINED; None where no encoder is used."""
     label: str
     """The row's name in tables."""
+    answers: Literal["lm", "majority"] = "lm"
+    """Who answers: the LM, or the most common output of the bank, which needs no LM."""
 
     @property
     def needs(self) -> Needs:
@@ -28,17 +30,19 @@ class Method(NamedTuple):
 
 
 _ROWS = {
-    "random": ("random", None, "random"),
-    "bm25": ("bm25", None, "BM25"),
-    "topk": ("dense", "base", "dense top-k"),
-    "mmr": ("mmr", "base", "MMR"),
-    "dpp": ("dpp", "base", "DPP-MAP"),
-    "tst": ("dense", "tst", "TST"),
-    "tst_map": ("dpp", "tst", "TST + MAP"),
-    "epr": ("dense", "epr", "EPR"),
-    "epr_map": ("dpp", "epr", "EPR + MAP"),
-    "ceil_topk": ("dense", "ceil", "CEIL top-k"),
-    "ceil": ("dpp", "ceil", "CEIL"),
+    "majority": Method("zero", None, "most common output", "majority"),
+    "zero": Method("zero", None, "zero examples"),
+    "random": Method("random", None, "random"),
+    "bm25": Method("bm25", None, "BM25"),
+    "topk": Method("dense", "base", "dense top-k"),
+    "mmr": Method("mmr", "base", "MMR"),
+    "dpp": Method("dpp", "base", "DPP-MAP"),
+    "tst": Method("dense", "tst", "TST"),
+    "tst_map": Method("dpp", "tst", "TST + MAP"),
+    "epr": Method("dense", "epr", "EPR"),
+    "epr_map": Method("dpp", "epr", "EPR + MAP"),
+    "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
+    "ceil": Method("dpp", "ceil", "CEIL"),
 }
 """The paper's rows. Every other retriever is a row under its own name, with the untrained encoder if it needs one."""
 
@@ -48,7 +52,7 @@ class Methods(Mapping[str, Method]):
 
     def __getitem__(self, name: str) -> Method:
         if name in _ROWS:
-            return Method(*_ROWS[name])
+            return _ROWS[name]
         _, needs, label = self._others()[name]
         return Method(name, "base" if needs.encoder else None, label)
 
@@ -59,7 +63,7 @@ class Methods(Mapping[str, Method]):
         return len(_ROWS) + len(self._others())
 
     def _others(self) -> dict[str, Registered]:
-        used = {retriever for retriever, *_ in _ROWS.values()}
+        used = {row.retriever for row in _ROWS.values()}
         return {name: entry for name, entry in retrievers().items() if name not in used}
 
 

@@ -80,6 +80,19 @@ class Run:
         """Return the encoders of `base`, `tst`, `epr` or `ceil`, trained if they are not on disk."""
         return Encoders(self.base, self.base) if source == "base" else self.trainer.encoders(source)
 
+    def method(self, name: str) -> Method:
+        """Return a method by its name; with --shots 0 every method is the one that has zero examples.
+
+        Raises:
+            UserError: a name that is not known.
+        """
+        if name not in METHODS:
+            raise unknown_name("method", name, METHODS)
+        method = METHODS[name]
+        if self.config.shots or method.answers == "majority":
+            return method
+        return METHODS["zero"]._replace(label=method.label)
+
     def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
         """Return the examples that a method chooses for each query, in the order in which it chose them.
 
@@ -90,9 +103,7 @@ class Run:
         Raises:
             UserError: an unknown method, or one that needs what the task does not have.
         """
-        if name not in METHODS:
-            raise unknown_name("method", name, METHODS)
-        method, config, language = METHODS[name], self.config, self.task.language
+        method, config, language = self.method(name), self.config, self.task.language
         needs = method.needs
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         bank = self.bank_of(method)
@@ -103,7 +114,7 @@ class Run:
             "trade_off": 0.0 if needs.trade_off is None else self.trade_off_of(method),
             "shortlist": config.shortlist,
             "seed": config.data_seed,
-            "rewrite": partial(self.views.rewrite, orders=self.views.orders(name)),
+            "rewrite": partial(self.views.rewrite, orders=self.views.orders(method)),
             "sketch": SKETCHES.get(language),
             "describe": DESCRIPTIONS.get(language),
         }
@@ -162,8 +173,15 @@ class Run:
 
     def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
         """Return the LM's answer to each query with the method's examples, and the name of their stage."""
+        method = self.method(name)
+        what = f"{method.label} on {self.task.name}"
         retrieved = self.retrieve(name, queries)
-        rows, stage = self.answers_with(retrieved, queries, f"{METHODS[name].label} on {self.task.name}")
+        if method.answers == "majority":
+            key = {"majority of": self.prompts.bank_digest, "queries": digest(list(queries))}
+            with self.store.stage("predictions", key) as kept:
+                rows, stage = evaluate.answer_with_majority(kept, self.task, queries, what=what), kept.name
+        else:
+            rows, stage = self.answers_with(retrieved, queries, what)
         self.costs[f"answering: {name}"] = Cost(rows.seconds, rows.tokens)
         return rows, stage
 
@@ -188,6 +206,7 @@ class Run:
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
         """Return the method's predictions on the queries, by default the validation examples, and their metric."""
         queries = self.task.validation if queries is None else queries
+        method = self.method(name)
         metric_named(self.task.metric).check(queries)
         rows, predictions = self.answers(name, queries)
         with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
@@ -208,23 +227,24 @@ class Run:
             preparing=Cost(sum(cost.seconds for cost in before), sum(cost.tokens for cost in before)),
             answering=answering,
             kept=self.kept(name),
-            trade_off=self.trade_off_of(METHODS[name]) if METHODS[name].needs.trade_off else None,
+            trade_off=self.trade_off_of(method) if method.needs.trade_off else None,
         )
         return evaluation._replace(run=run)
 
     def kept(self, name: str) -> str:
         """Return a remark on a method whose trained encoder is the one that training started from; else ""."""
-        return self.trainer.kept(METHODS[name].encoder or "base")
+        return self.trainer.kept(self.method(name).encoder or "base")
 
     def needed(self, name: str) -> set[str]:
         """Return the names in `costs` of what a method needs."""
-        source = METHODS[name].encoder
+        method = self.method(name)
+        source = method.encoder
         initial = self.config.ceil.initial
         trained = {"tst": {"training TST"}, "epr": {"scoring EPR candidates", "training EPR"}}
         trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
         trained["ceil"] |= trained.get(initial, set())
-        rewriting = {f"rewriting, order {order}" for order in self.views.orders(name)}
-        tuning = {f"scoring λ of {source}"} if METHODS[name].needs.trade_off == "tunable" else set()
+        rewriting = {f"rewriting, order {order}" for order in self.views.orders(method)}
+        tuning = {f"scoring λ of {source}"} if method.needs.trade_off == "tunable" else set()
         return (
             trained.get(source or "", set())
             | rewriting

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.methods import Method
 from ceil_jax.pipeline.models import Encoders, RunModels
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.registry import Embed, Retrieved, build_retriever
@@ -176,9 +176,9 @@ class TextViews:
         demonstrations = load_demonstrations(source)
         return Rewriter(lm, demonstrations, self.store, orders=config.orders, seed=self.config.data_seed)
 
-    def orders(self, name: str) -> list[int]:
+    def orders(self, method: Method) -> list[int]:
         """Return the orders of the demonstrations whose skills a method compares, if any."""
-        needs, config = METHODS[name].needs, self.config
+        needs, config = method.needs, self.config
         if needs.skills == "all":
             return list(range(config.skills.orders))
         one = needs.skills == "one" or (needs.text and config.text == "skill")
@@ -211,6 +211,6 @@ class TextViews:
             return self.bank
         return [replace(example, input=context_text(example, "example")) for example in self.bank]
 
-    def report(self, methods: Sequence[str]) -> str:
+    def report(self, methods: Sequence[Method]) -> str:
         """Return how many rewrites failed; nothing where these methods need none."""
         return self.rewriter.report() if any(self.orders(method) for method in methods) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,6 +81,8 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
             encoders, trained = lesson.train(stage)
             if stage.leads:
                 for part, encoder in encoders.items():
+                    # a process that was killed while it saved has left files that belong to no encoder
+                    shutil.rmtree(stage.folder / part, ignore_errors=True)
                     encoder.save_pretrained(stage.folder / part)
             files = [f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()]
             # with that the checkpoints it was picked from are gone
@@ -92,10 +95,7 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
         assert summary is not None
         ending = Ending(**summary["ending"])
         if ending.kept == "start":
-            log.warning(
-                "training %s: the starting weights rank held-out sets better, beyond noise; they are kept",
-                name,
-            )
+            log.warning("training %s: the start ranks held-out sets better, beyond noise; it is kept", name)
         loaded = [
             models.trained(stage.folder / part, start, name if i == 0 else f"{name} {part}")
             for i, part in enumerate(lesson.parts)

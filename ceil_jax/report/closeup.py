@@ -57,7 +57,7 @@ def closeup(pipeline: Run, comparison: Comparison) -> CloseUp:
         pipeline: the run behind the comparison.
         comparison: its scores.
     """
-    if not any(METHODS[method].encoder for method in comparison.evaluations):
+    if not any(pipeline.method(method).encoder for method in comparison.evaluations):
         return CloseUp(_whole(pipeline, comparison, None), ())
     query = pipeline.task.validation[_telling_query(comparison)]
     view = _view(pipeline, comparison, query)
@@ -98,7 +98,7 @@ def _view(pipeline: Run, comparison: Comparison, query: Example) -> _Candidates:
     from ceil_jax.retrieval.index import top_k
 
     first, best = _first_and_last(comparison)
-    method = METHODS[best]
+    method = pipeline.method(best)
     encoders = pipeline.encoders(method.encoder or "base")
     bank = pipeline.bank_of(method)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))

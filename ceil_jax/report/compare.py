@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, paired
 from ceil_jax.pipeline.evaluate import Evaluation
-from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.methods import TRAINED, Method
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.store.rows import Cost
@@ -163,7 +163,7 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
         rows.append(
             Row(
                 method,
-                labelled(METHODS[method].label, pipeline.kept(method)),
+                labelled(pipeline.method(method).label, pipeline.kept(method)),
                 100 * result.value,
                 result.interval.percent(),
                 sum(cost.tokens for cost in needed) - answering,
@@ -188,8 +188,16 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
         dict(costs),
         evaluations,
         _parts(evaluations, labels, pipeline.task),
-        pipeline.views.report(methods),
+        "\n".join(_remarks(pipeline, [pipeline.method(method) for method in methods])),
     )
+
+
+def _remarks(pipeline: Run, methods: Sequence[Method]) -> Iterator[str]:
+    """Yield what a reader of the numbers has to know besides."""
+    if any(method.encoder in TRAINED for method in methods):
+        yield ONE_SEED.format(seed=pipeline.config.seed)
+    if rewriting := pipeline.views.report(methods):
+        yield rewriting
 
 
 def _sample(found: Evaluation, task: Task, where: np.ndarray | slice) -> Sample:
@@ -222,7 +230,20 @@ def _parts(evaluations: Mapping[str, Evaluation], labels: Mapping[str, str], tas
     return Table(["queries whose", *parts], rows) if parts else None
 
 
-PAIRS = (("ceil", "epr"), ("ceil", "epr_map"), ("ceil", "topk"), ("epr", "topk"), ("dpp", "topk"))
+ONE_SEED = (
+    "Trained rows come from one seed of training (--seed {seed}). The intervals are over questions; what another "
+    "seed or another processor would give is not in them."
+)
+"""What one seed leaves open."""
+
+PAIRS = (
+    ("ceil", "epr"),
+    ("ceil", "epr_map"),
+    ("ceil", "topk"),
+    ("epr", "topk"),
+    ("dpp", "topk"),
+    ("topk", "zero"),
+)
 """The methods whose differences a comparison prints."""
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds")

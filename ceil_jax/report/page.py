@@ -59,7 +59,7 @@ def render(
     data = browsable(tables, megabytes)
     script, style = (_beside(f"page.{kind}") for kind in ("js", "css"))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    shown = [note for note in (*notes, data.note) if note]
+    shown = [note for note in (*notes, *data.note.splitlines()) if note]
     return _beside("page.html").format(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
         title=html.escape(title),

@@ -1,4 +1,4 @@
-"""The retrievers that need no skills and no gold outputs: random, BM25, dense top-k, MMR and DPP-MAP."""
+"""The retrievers that need no skills and no gold outputs: none, random, BM25, dense top-k, MMR and DPP-MAP."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ def embedded_bank(name: str, bank: Sequence[Example], given: Given, view: View) 
     if given.index == "approximate" and view.score is not None:
         raise UserError(f"{name} compares several vectors an example: take --index exact")
     return EmbeddedBank(bank, view, given.embed_items, given.embed_queries, given.index, given.seed)
+
+
+class ZeroRetriever:
+    """No examples, whatever k is."""
+
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        self.name = "zero"
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        return [[] for _ in queries]
 
 
 class RandomRetriever:
@@ -154,6 +164,7 @@ def build_mmr(bank: Sequence[Example], given: Given) -> GreedyRetriever:
 
 
 RETRIEVERS = {
+    "zero": Registered(ZeroRetriever, Needs(text=False), "zero examples"),
     "random": Registered(RandomRetriever, Needs(text=False), "random"),
     "bm25": Registered(BM25Retriever, Needs(), "BM25"),
     "dense": Registered(

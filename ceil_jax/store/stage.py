@@ -88,12 +88,11 @@ class Stage:
         """(summary, None), or (None, the first file that is missing, damaged or another stage's)."""
         done = self.folder / DONE
         try:
-            record = json.loads(done.read_bytes())
+            record = json.loads(content := done.read_bytes())
             files, summary = record["files"].items(), record["summary"]
-            sound = self._signed(record)
+            if not self._signed(record, content):
+                return None, done
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            sound = False
-        if not sound:
             return None, done
         for file, sha256 in files:
             path = self.folder / file
@@ -101,18 +100,17 @@ class Stage:
                 return None, path
         return summary, None
 
-    def _signed(self, record: Mapping[str, Any]) -> bool:
+    def _signed(self, record: Mapping[str, Any], content: bytes) -> bool:
         """Whether done.json is what `finish` wrote, in this stage's folder."""
         if "stage" in record:
-            return record["stage"] == self.name and record["checksum"] == _checksum(record)
+            # to the byte: a line that stands twice changes nothing that is read, but was not written so
+            signed = (record["stage"], record["checksum"]) == (self.name, _checksum(record))
+            return signed and content == _text(record)
         # of a version that did not write the stage's name, or no checksum either
         return self._takes_unnamed and record.get("checksum", _checksum(record)) == _checksum(record)
 
     def distrust(self) -> None:
-        """Take only what carries this stage's name from now on; remove what cannot.
-
-        For a stage whose key is damaged or another's, so that its folder may hold what another stage made.
-        """
+        """Take only what carries this stage's name from now on: the key in its folder is damaged or another's."""
         self._takes_unnamed = False
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -177,8 +175,7 @@ class Stage:
             "files": {file: file_sha256(self.folder / file) for file in files},
             "stage": self.name,
         }
-        content = {**record, "checksum": _checksum(record)}
-        self.write(DONE, (json.dumps(content, indent=1) + "\n").encode())
+        self.write(DONE, _text({**record, "checksum": _checksum(record)}))
         shutil.rmtree(self.scratch, ignore_errors=True)
         return record["summary"]
 
@@ -290,6 +287,10 @@ class Stage:
         """Return the rows that are in the journal, in order. Nothing on disk changes."""
         lines = read_lines(self.folder / ROWS, "start", self.owns).values()
         return [row for line in sorted(lines, key=lambda line: line["start"]) for row in line["rows"]]
+
+
+def _text(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(record, indent=1) + "\n").encode()
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

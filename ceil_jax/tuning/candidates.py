@@ -26,7 +26,7 @@ class Candidate:
     """One way of choosing examples."""
 
     method: str
-    """A row of METHODS, or ZERO."""
+    """A row of METHODS."""
     shots: int
     """K; 0 for ZERO alone."""
     encoder: str = ""
@@ -38,12 +38,12 @@ class Candidate:
     @property
     def trains(self) -> bool:
         """Whether an encoder has to be trained for it."""
-        return self.method != ZERO and METHODS[self.method].encoder in TRAINED
+        return METHODS[self.method].encoder in TRAINED
 
     @property
     def prepared(self) -> bool:
         """Whether an LM must read much before the first query: for training, or for rewriting inputs as skills."""
-        return self.trains or (self.method != ZERO and METHODS[self.method].needs.skills != "none")
+        return self.trains or METHODS[self.method].needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
         """Return the settings of its run.
@@ -51,7 +51,7 @@ class Candidate:
         Args:
             base: the settings of all candidates.
         """
-        own = replace(base, shots=max(1, self.shots), context=self.context)
+        own = replace(base, shots=self.shots, context=self.context)
         if self.encoder:
             own = replace(own, encoder=self.encoder)
         return own if self.trade_off is None else replace(own, trade_off=self.trade_off)
@@ -63,7 +63,7 @@ class Candidate:
             encoders: how many encoders are searched; the encoder is named where there are several.
         """
         if self.method == ZERO:
-            return "zero examples"
+            return METHODS[ZERO].label
         parts = [f"K = {self.shots}"]
         parts += [] if self.trade_off is None else [f"λ = {self.trade_off:g}"]
         parts += ["outputs encoded"] if self.context == "example" else []
@@ -92,12 +92,8 @@ def candidates(space: Space, config: RunConfig, task: Task) -> list[Candidate]:
         UserError: an unknown method, or no number of examples that the bank has.
     """
     ks = _ks(space, task)
-    names = methods(space, config, task)
-    found = [NOTHING] if ZERO in names else []
-    for name in names:
-        if name != ZERO:
-            found += [one for one in _variants(name, space, config, ks) if not one.prepared]
-    return list(dict.fromkeys(found))
+    found = (one for name in methods(space, config, task) for one in _variants(name, space, config, ks))
+    return list(dict.fromkeys(one for one in found if not one.prepared))
 
 
 def methods(space: Space, config: RunConfig, task: Task) -> list[str]:
@@ -106,10 +102,9 @@ def methods(space: Space, config: RunConfig, task: Task) -> list[str]:
     Raises:
         UserError: a name that is not known.
     """
-    known = (ZERO, *METHODS)
     for name in (*space.methods, *space.without):
-        if name not in known:
-            raise unknown_name("method", name, known)
+        if name not in METHODS or METHODS[name].answers != "lm":
+            raise unknown_name("method", name, [n for n, m in METHODS.items() if m.answers == "lm"])
     names = space.methods or tuple(_by_default(config, task))
     left = [name for name in dict.fromkeys(names) if name not in space.without]
     if not left:
@@ -127,21 +122,17 @@ def prepared(space: Space, config: RunConfig, task: Task, leader: Candidate) -> 
         leader: the best candidate so far.
     """
     shots = leader.shots or plain(config, task).shots
-    found = []
-    for name in methods(space, config, task):
-        if name != ZERO:
-            one = replace(space, encoders=())
-            found += [c for c in _variants(name, one, config, [shots]) if c.prepared]
-    return found
+    one = replace(space, encoders=())
+    found = (c for name in methods(space, config, task) for c in _variants(name, one, config, [shots]))
+    return [candidate for candidate in found if candidate.prepared]
 
 
 def _by_default(config: RunConfig, task: Task) -> Iterator[str]:
     """Names of the methods that the data allows, from cheap to dear."""
-    yield ZERO
     demonstrated = bool(task.language or config.skills.demonstrations)
     for name, method in METHODS.items():
         needs = method.needs
-        if needs.gold_outputs or name == ZERO or (needs.skills != "none" and not demonstrated):
+        if method.answers != "lm" or needs.gold_outputs or (needs.skills != "none" and not demonstrated):
             continue
         if method.encoder in TRAINED and name not in LEARNED:
             continue
@@ -150,6 +141,9 @@ def _by_default(config: RunConfig, task: Task) -> Iterator[str]:
 
 def _variants(name: str, space: Space, config: RunConfig, ks: Sequence[int]) -> Iterator[Candidate]:
     """All settings of one method."""
+    if name == ZERO:
+        yield NOTHING
+        return
     method, needs = METHODS[name], METHODS[name].needs
     trained = method.encoder in TRAINED
     encoders = dict.fromkeys((config.encoder, *space.encoders)) if method.encoder else ("",)

@@ -84,10 +84,7 @@ class Field:
             queries: N rows.
         """
         builder = self._builder(queries)
-        nothing = candidate.method == ZERO
-        retrieved = (
-            [[] for _ in queries] if nothing else self.run(candidate).retrieve(candidate.method, queries)
-        )
+        retrieved = self.run(candidate).retrieve(candidate.method, queries)
         prompts, shown = [], 0
         for query, picks in zip(queries, retrieved, strict=True):
             chosen = [self.task.train[pick.position] for pick in picks]

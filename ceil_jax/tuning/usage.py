@@ -16,7 +16,7 @@ SELECTOR, BANK = "selector", "bank.jsonl"
 
 def selects(candidate: Candidate) -> bool:
     """Return whether a candidate can be written as a selector."""
-    return candidate.method != ZERO and exports(METHODS[candidate.method])
+    return exports(METHODS[candidate.method])
 
 
 def usage(candidate: Candidate, config: RunConfig, task: Task, folder: Path) -> dict[str, str]:

@@ -269,7 +269,7 @@ def repeats(pipeline: Run, method: str, seeds: int) -> Iterator[Run]:
         yield pipeline
         return
     for variant in variants[method]():
-        rewriter = pipeline.views.rewriter if pipeline.views.orders(method) else None
+        rewriter = pipeline.views.rewriter if pipeline.views.orders(METHODS[method]) else None
         yield open_run(variant, pipeline.task, pipeline.models.models, rewriter=rewriter)
 
 
@@ -284,9 +284,9 @@ def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
 
 def _notes(pipeline: Run, methods: Sequence[str]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
-    if not any(pipeline.views.orders(method) for method in methods):
+    if not any(pipeline.views.orders(METHODS[method]) for method in methods):
         return
     costs = pipeline.views.rewriter.costs
     seconds, tokens = sum(cost.seconds for cost in costs), sum(cost.tokens for cost in costs)
-    yield pipeline.views.report(methods)
+    yield pipeline.views.report([METHODS[method] for method in methods])
     yield f"Rewriting bank and queries took {seconds:,.0f} s and {tokens:,} LM tokens."

@@ -45,7 +45,7 @@ def said(capsys, *arguments):
         (["--lm", "SmolLM2-135M"], "did you mean 'SmolLM2-135M-Instruct'"),
         (
             ["--shots", "20"],
-            "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 1 to 19",
+            "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19",
         ),
         (["--retriever"], "ceil-jax: --retriever: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),

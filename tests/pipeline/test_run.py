@@ -36,9 +36,10 @@ def finished(tmp_path_factory):
 def test_every_method_answers_every_query(finished):
     _, table = finished
     assert [row.method for row in table.rows] == NAMES
-    for result in table.evaluations.values():
+    for name, result in table.evaluations.items():
         assert [row["id"] for row in result.rows] == [example.id for example in TASK.validation]
-        assert all(len(row["examples"]) == 3 for row in result.rows)
+        shown = 0 if METHODS[name].retriever == "zero" else 3
+        assert all(len(row["examples"]) == shown for row in result.rows)
         assert result.value == np.mean([row["prediction"] == row["gold"] for row in result.rows])
 
 
@@ -82,7 +83,8 @@ def test_costs_are_counted_where_they_arise(finished):
     assert rows["topk"].training_tokens == 0
     assert rows["epr"].training_tokens > 24 * 6 * 10
     assert rows["ceil"].training_tokens > rows["epr"].training_tokens
-    assert all(row.answering_tokens > 30 * 20 for row in table.rows)
+    read = [row.answering_tokens for row in table.rows]
+    assert read[0] == 0 < read[1] < 30 * 20 < min(read[2:]), "nobody, zero examples, the others"
 
 
 def test_a_second_run_computes_nothing(finished, monkeypatch):
@@ -291,6 +293,48 @@ def test_ceil_has_one_trade_off_which_records_hold(tmp_path):
     assert found(run(), "epr") is None and found(run(), "ceil_topk") is None
     asked = [found(run(ceil_map_trade_off=value), "ceil") for value in ("tuned", 0.02)]
     assert asked == [0.1, 0.02]
+
+
+def test_the_most_common_output_answers_without_an_lm(tmp_path):
+    task = replace(
+        TASK, train=[replace(one, output="great") for one in TASK.train[:20]] + list(TASK.train[20:50])
+    )
+    run = open_run(replace(SMALL, out=tmp_path), task)
+    found = run.evaluate("majority")
+    assert {row["prediction"] for row in found.rows} == {"great"}
+    assert found.value == np.mean([example.output == "great" for example in task.validation])
+    assert run.costs["answering: majority"].tokens == 0
+
+
+def test_without_examples_every_method_is_zero_shot_and_nothing_is_trained(tmp_path):
+    run = open_run(replace(SMALL, out=tmp_path, shots=0, trade_off="tuned", text="skill"), TASK)
+    table = compare(run, NAMES)
+    scores = {row.method: row.value for row in table.rows}
+    assert len({scores[name] for name in NAMES if name != "majority"}) == 1
+    assert all(not row["examples"] for found in table.evaluations.values() for row in found.rows)
+    kinds = {folder.name.split("-")[0] for folder in tmp_path.iterdir() if folder.is_dir()}
+    assert kinds == {"predictions", "metrics", "run", "texts"}
+    assert "seed" not in table.note
+    assert write_report(tmp_path / "page", run, table).page.stat().st_size > 10_000
+
+
+def test_trained_rows_say_that_they_are_of_one_seed(finished):
+    run, table = finished
+    assert "one seed of training (--seed 0)" in table.note and "one seed" in table.text()
+    assert compare(run, ["random", "dpp"]).note == ""
+
+
+def test_what_a_killed_save_left_is_no_part_of_an_encoder(finished, tmp_path):
+    whole, _ = finished
+    [epr] = whole.config.out.glob("epr-*")
+    part = next(path.name for path in epr.iterdir() if path.is_dir())
+    left = tmp_path / epr.name / part / ".saving-abc"
+    left.mkdir(parents=True)
+    (left / "model.safetensors").write_bytes(b"half")
+    open_run(replace(whole.config, out=tmp_path), TASK).encoders("epr")
+    assert not left.exists()
+    files = json.loads((tmp_path / epr.name / "done.json").read_bytes())["files"]
+    assert sorted(files) == sorted(json.loads((epr / "done.json").read_bytes())["files"])
 
 
 def test_sizes_that_do_not_fit(tmp_path):

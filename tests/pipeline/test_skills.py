@@ -17,6 +17,7 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
 from ceil_jax.pipeline.evaluate import Evaluation
+from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
@@ -127,7 +128,7 @@ def test_every_retriever_can_see_the_skill(config, asked):
         for method in ("topk", "skill_base")
     ]
     assert nearest[0] == pytest.approx(nearest[1], abs=1e-6)
-    assert pipeline.views.orders("random") == []
+    assert pipeline.views.orders(METHODS["random"]) == []
 
 
 def test_training_on_skills_is_not_taken_for_training_on_inputs(config, asked):

@@ -127,6 +127,20 @@ def test_a_damaged_file_makes_a_stage_unfinished(tmp_path, caplog):
     assert "is damaged" in caplog.text
 
 
+def test_a_line_that_stands_twice_makes_a_stage_unfinished(tmp_path):
+    store, key = Store(tmp_path), {"a": 1}
+    with store.stage("vectors", key) as stage:
+        stage.finish({"texts": 4})
+    [done] = tmp_path.glob("vectors-*/done.json")
+    whole = done.read_bytes()
+    done.write_bytes(whole.replace(b'  "texts": 4\n', b'  "texts": 4,\n  "texts": 4\n'))
+    assert done.read_bytes() != whole
+    with store.stage("vectors", key) as stage:
+        assert stage.summary is None
+        stage.finish({"texts": 4})
+    assert done.read_bytes() == whole
+
+
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
     def full(start, stop):
         if start == 6:
