@@ -68,7 +68,7 @@ class Run:
         Args:
             methods: rows of METHODS.
         """
-        if any(METHODS[method].encoder for method in methods):
+        if any(self.method(method).encoder for method in methods):
             _ = self.base
         _ = self.lm
 
