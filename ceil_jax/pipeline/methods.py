@@ -22,6 +22,8 @@ class Method(NamedTuple):
     """The row's name in tables."""
     answers: Literal["lm", "majority"] = "lm"
     """Who answers: the LM, or the most common output of the bank, which needs no LM."""
+    against: tuple[str, ...] = ()
+    """The rows that a comparison subtracts from this one."""
 
     @property
     def needs(self) -> Needs:
@@ -34,15 +36,15 @@ _ROWS = {
     "zero": Method("zero", None, "zero examples"),
     "random": Method("random", None, "random"),
     "bm25": Method("bm25", None, "BM25"),
-    "topk": Method("dense", "base", "dense top-k"),
+    "topk": Method("dense", "base", "dense top-k", against=("zero",)),
     "mmr": Method("mmr", "base", "MMR"),
-    "dpp": Method("dpp", "base", "DPP-MAP"),
+    "dpp": Method("dpp", "base", "DPP-MAP", against=("topk",)),
     "tst": Method("dense", "tst", "TST"),
     "tst_map": Method("dpp", "tst", "TST + MAP"),
-    "epr": Method("dense", "epr", "EPR"),
+    "epr": Method("dense", "epr", "EPR", against=("topk",)),
     "epr_map": Method("dpp", "epr", "EPR + MAP"),
     "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
-    "ceil": Method("dpp", "ceil", "CEIL"),
+    "ceil": Method("dpp", "ceil", "CEIL", against=("epr", "epr_map", "topk")),
 }
 """The paper's rows. Every other retriever is a row under its own name, with the untrained encoder if it needs one."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, paired
 from ceil_jax.pipeline.evaluate import Evaluation
-from ceil_jax.pipeline.methods import TRAINED, Method
+from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.store.rows import Cost
@@ -174,8 +174,7 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
     labels = {row.method: row.label for row in rows}
     differences = tuple(
         Difference(labels[better], labels[worse], _difference(evaluations, better, worse, pipeline.task))
-        for better, worse in PAIRS
-        if better in evaluations and worse in evaluations
+        for better, worse in _pairs(evaluations)
     )
     return Comparison(
         pipeline.task.name,
@@ -198,6 +197,12 @@ def _remarks(pipeline: Run, methods: Sequence[Method]) -> Iterator[str]:
         yield ONE_SEED.format(seed=pipeline.config.seed)
     if rewriting := pipeline.views.report(methods):
         yield rewriting
+
+
+def _pairs(methods: Container[str]) -> list[tuple[str, str]]:
+    """Return the methods whose differences are shown, those of the last rows of METHODS first."""
+    rows = [name for name in METHODS if name in methods]
+    return [(row, other) for row in reversed(rows) for other in METHODS[row].against if other in methods]
 
 
 def _sample(found: Evaluation, task: Task, where: np.ndarray | slice) -> Sample:
@@ -223,10 +228,9 @@ def _parts(evaluations: Mapping[str, Evaluation], labels: Mapping[str, str], tas
     for method, found in evaluations.items():
         values = [bootstrap_interval(*_sample(found, task, where)).percent() for where in parts.values()]
         rows.append([labels[method], *(value.mean for value in values)])
-    for better, worse in PAIRS:
-        if better in evaluations and worse in evaluations:
-            less = [_difference(evaluations, better, worse, task, where) for where in parts.values()]
-            rows.append([f"{labels[better]} − {labels[worse]}", *map(signed, less)])
+    for better, worse in _pairs(evaluations):
+        less = [_difference(evaluations, better, worse, task, where) for where in parts.values()]
+        rows.append([f"{labels[better]} − {labels[worse]}", *map(signed, less)])
     return Table(["queries whose", *parts], rows) if parts else None
 
 
@@ -235,16 +239,6 @@ ONE_SEED = (
     "seed or another processor would give is not in them."
 )
 """What one seed leaves open."""
-
-PAIRS = (
-    ("ceil", "epr"),
-    ("ceil", "epr_map"),
-    ("ceil", "topk"),
-    ("epr", "topk"),
-    ("dpp", "topk"),
-    ("topk", "zero"),
-)
-"""The methods whose differences a comparison prints."""
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
 """The columns of costs in a table of methods."""

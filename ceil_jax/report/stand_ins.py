@@ -148,13 +148,13 @@ class GuessingSearch(Search):
         asked = given.get("query_encoder") or encoder
         if needs.skills != "none":
             given["rewrite"]([*bank, *queries])
-        if encoder is None:
+        if encoder is None or asked is None:
             sure = not needs.text or _small(bank, queries)
         else:
             sure = needs.text and self._known(encoder, asked, bank, queries)
         if sure:
             return super().choose(retriever, bank, queries, k, **given)
-        question = [retriever, needs.text and encoder is not None and asked.cached_as]
+        question = [retriever, needs.text and asked is not None and asked.cached_as]
         question += [given["trade_off"], given["shortlist"]] if needs.trade_off == "tunable" else []
         drawn = _rng(digest(question)).integers(len(bank), size=(len(queries), k))
         return [[Retrieved(bank[i].id, int(i), 0.0, 0.0) for i in row] for row in drawn]
