@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,20 @@ class Evaluation(NamedTuple):
     """Which queries ask the same, and which stand in the bank."""
     run: str = ""
     """The name of its record."""
+
+    @property
+    def examples(self) -> float:
+        """Mean number of examples that fitted into a prompt (CEIL, Table 1: #ICE)."""
+        return examples_shown(self.rows)
+
+
+def examples_shown(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean number of retrieved examples in a prompt, without those that open every prompt.
+
+    Args:
+        rows: predictions, each with its `examples`; without rows the mean is 0.
+    """
+    return sum(len(row["examples"]) for row in rows) / max(1, len(rows))
 
 
 def predict(

@@ -26,7 +26,7 @@ from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import read_overlap
+from ceil_jax.pipeline.evaluate import examples_shown, read_overlap
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage
@@ -89,6 +89,13 @@ class StoredRecord(Record):
     answering: Cost
     kept: str = ""
     """A remark if training kept its starting weights, such as "training kept EPR's encoder"."""
+    device: str = ""
+    """The device that the record was written on; empty in records from before it was kept."""
+
+    @property
+    def examples(self) -> float:
+        """Mean number of examples that fitted into a prompt."""
+        return examples_shown(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
@@ -125,6 +132,7 @@ def record(
     answering: Cost,
     kept: str = "",
     trade_off: float | None = None,
+    device: str = "",
 ) -> str:
     """Write the record of an evaluation and return its name. Existing records are left unchanged.
 
@@ -141,6 +149,7 @@ def record(
         answering: cost of answering.
         kept: a remark if training kept its starting weights; it is no part of the name.
         trade_off: λ that the examples were chosen with, if any; no part of the name either.
+        device: the accelerators or the processor, for the hours in tables; likewise.
     """
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     with store.stage("texts", about) as stage:
@@ -162,7 +171,7 @@ def record(
     }
     with store.stage("run", key) as stage:
         if stage.summary is None:
-            remarks = {"kept": kept, "trade_off": trade_off}
+            remarks = {"kept": kept, "trade_off": trade_off, "device": device}
             remarks = {name: value for name, value in remarks.items() if value}
             stage.finish({"preparing": _plain(preparing), "answering": _plain(answering), **remarks})
         return stage.name
@@ -262,4 +271,5 @@ def _read(root: Path, folder: Path) -> StoredRecord | None:
         answering=answering,
         kept=cost.get("kept", ""),
         trade_off=cost.get("trade_off"),
+        device=cost.get("device", ""),
     )

@@ -8,9 +8,10 @@
 95 % bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
 ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
 trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
-`fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `texts` is the hash of queries
-and bank. `statistics` holds what the metric is computed from, one or several numbers per query, so that differences
-can be paired and averaged over tasks; `overlap` which queries stand in the bank, and which ask the same question.
+`fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number
+of examples that fitted into a prompt (#ICE in CEIL's Table 1). `texts` is the hash of queries and bank. `statistics`
+holds what the metric is computed from, one or several numbers per query, so that differences can be paired and
+averaged over tasks; `overlap` which queries stand in the bank, and which ask the same question.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class PublishedRecord(Record):
     date: str
     statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
     """float [N, s], as in Evaluation; None in lines from before they were kept."""
+    examples: float | None = None
+    """Mean number of examples that fitted into a prompt; None in lines from before it was kept."""
     overlap: Overlap | None = field(default=None, repr=False, compare=False)
     """Which queries ask the same, and which stand in the bank; None in lines from before it was kept."""
 
@@ -82,6 +85,7 @@ class PublishedRecord(Record):
             "metric": self.metric,
             **{name: getattr(self, name) for name in ("value", "low", "high")},
             **({"trade_off": self.trade_off} if self.trade_off else {}),
+            **({} if self.examples is None else {"examples": round(self.examples, 2)}),
             "tokens": self.cost.tokens,
             "seconds": self.cost.seconds,
             "device": self.device,
@@ -105,6 +109,7 @@ class PublishedRecord(Record):
             texts=f"texts-{line['texts']}" if "texts" in line else "",
             queries=line["n"],
             trade_off=line.get("trade_off"),
+            examples=line.get("examples"),
             cost=Cost(line["seconds"], line["tokens"]),
             trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
             statistics=_unpacked(line["statistics"]) if "statistics" in line else None,
@@ -254,3 +259,17 @@ def device() -> str:
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
     return f"{os.cpu_count()} cores, {processor()}"
+
+
+def device_hours(seconds: float, device: str) -> float:
+    """Return the GPU-hours, or without a GPU the core-hours, of some seconds: what was reserved, busy or not.
+
+    Args:
+        seconds: wall-clock time.
+        device: as `device` returns it; any other text counts as one device.
+
+    >>> device_hours(1800, "2 cores, AMD EPYC"), device_hours(7200, "4 × NVIDIA A100")
+    (1.0, 8.0)
+    """
+    count = device.split(" ")[0]
+    return seconds / 3600 * (int(count) if count.isdigit() else 1)

@@ -18,6 +18,7 @@ from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
 from ceil_jax.pipeline.models import Encoders, RunModels
 from ceil_jax.pipeline.records import beyond_default, record
+from ceil_jax.pipeline.results_file import device
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.retrieval.registry import Retrieved
@@ -228,6 +229,7 @@ class Run:
             answering=answering,
             kept=self.kept(name),
             trade_off=self.trade_off_of(method) if method.needs.trade_off else None,
+            device=device(),
         )
         return evaluation._replace(run=run)
 

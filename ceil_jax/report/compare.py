@@ -12,6 +12,7 @@ from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, paired
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
+from ceil_jax.pipeline.results_file import device, device_hours
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.store.rows import Cost
@@ -34,6 +35,10 @@ class Row:
     answering_tokens: int
     seconds: float
     """The time of all stages that the method needs."""
+    examples: float
+    """Mean number of examples that fitted into a prompt (#ICE)."""
+    device_hours: float
+    """`seconds` as GPU-hours, or core-hours without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,12 @@ class Comparison:
     def table(self) -> Table:
         """Return a table of the methods, their scores and their costs."""
         return Table(
-            ["method", "score", "95 % interval", *COST_COLUMNS],
+            ["method", "score", "95 % interval", "#ICE", *COST_COLUMNS],
             [
                 [
-                    *(row.label, row.value, Span(row.interval)),
+                    *(row.label, row.value, Span(row.interval), row.examples),
                     *(row.training_tokens, row.answering_tokens, Number(row.seconds, 0)),
+                    Number(row.device_hours, 2),
                 ]
                 for row in self.rows
             ],
@@ -112,6 +118,8 @@ class Comparison:
                     "training_tokens": row.training_tokens,
                     "answering_tokens": row.answering_tokens,
                     "seconds": row.seconds,
+                    "examples": row.examples,
+                    "device_hours": row.device_hours,
                 }
                 for row in self.rows
             ],
@@ -136,6 +144,7 @@ class Comparison:
                 *(self.task, row.method, self.metric, self.lm, self.queries),
                 *(Number(number, 3) for number in (row.value, row.interval.low, row.interval.high)),
                 *(row.training_tokens, row.answering_tokens, Number(row.seconds)),
+                *(Number(row.examples, 2), Number(row.device_hours, 3)),
             ]
             for row in self.rows
         ]
@@ -160,6 +169,7 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
     for method, result in evaluations.items():
         needed = [cost for stage, cost in costs.items() if stage in pipeline.needed(method)]
         answering = costs[f"answering: {method}"].tokens
+        seconds = sum(cost.seconds for cost in needed)
         rows.append(
             Row(
                 method,
@@ -168,7 +178,9 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
                 result.interval.percent(),
                 sum(cost.tokens for cost in needed) - answering,
                 answering,
-                sum(cost.seconds for cost in needed),
+                seconds,
+                result.examples,
+                device_hours(seconds, device()),
             )
         )
     labels = {row.method: row.label for row in rows}
@@ -240,10 +252,10 @@ ONE_SEED = (
 )
 """What one seed leaves open."""
 
-COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds")
-"""The columns of costs in a table of methods."""
+COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
+"""The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a GPU."""
 
 _CSV_COLUMNS = (
     *("task", "method", "metric", "lm", "n", "value", "low", "high"),
-    *("training_tokens", "answering_tokens", "seconds"),
+    *("training_tokens", "answering_tokens", "seconds", "examples", "device_hours"),
 )

@@ -107,7 +107,19 @@ class ExperimentTable:
         return [Table(header, rows, "Queries that stand in the bank")] if rows else []
 
     def _details(self) -> Table:
-        header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd", "95 % interval", "paper"]
+        header = [
+            "task",
+            "row",
+            "column",
+            "n",
+            "seeds",
+            "metric",
+            "value",
+            "sd",
+            "95 % interval",
+            "#ICE",
+            "paper",
+        ]
         header += [f"− {name}" for name in BASELINES.values()]
         return Table(header, [self._detail(one) for one in self.measured], "Every number")
 
@@ -115,7 +127,7 @@ class ExperimentTable:
         entry = one.entry
         return [
             *(entry.task, entry.row, entry.column, one.queries, len(one.seeds), one.metric),
-            *(one.interval.mean, one.sd, Span(one.interval)),
+            *(one.interval.mean, one.sd, Span(one.interval), one.examples),
             None if entry.paper is None else Number(entry.paper, 2),
             *(signed(self.difference(one, baseline)) for baseline in BASELINES),
         ]
@@ -123,14 +135,14 @@ class ExperimentTable:
     def csv(self) -> str:
         """Return a CSV file with a line for each number."""
         header = ["task", "row", "column", "method", "metric", "lm", "n", "seeds"]
-        header += ["value", "sd", "low", "high", "paper"]
+        header += ["value", "sd", "low", "high", "examples", "paper"]
         header += [f"minus_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
         return Table(header, [self._csv_row(one) for one in self.measured]).csv()
 
     def _csv_row(self, one: Measured) -> list[Value]:
         entry = one.entry
         found = [self.difference(one, baseline) for baseline in BASELINES]
-        numbers = [one.interval.mean, one.sd, one.interval.low, one.interval.high]
+        numbers = [one.interval.mean, one.sd, one.interval.low, one.interval.high, one.examples]
         return [
             *(entry.task, entry.row, entry.column, entry.cell.method, one.metric, one.lm, one.queries),
             " ".join(map(str, one.seeds)),

@@ -102,6 +102,8 @@ class Measured:
     """The metric for each seed, in percent."""
     interval: Interval
     """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
+    examples: float
+    """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds."""
     statistics: np.ndarray = field(repr=False)
     """float [S, N, s]: `Evaluation.statistics` of each of S seeds."""
     overlap: Overlap = field(repr=False)
@@ -125,7 +127,8 @@ class Measured:
     def only(self, where: np.ndarray) -> Measured:
         """Return the entry's number on some of its queries; bool [N] says on which."""
         values = [result[where] for result in self.statistics]
-        return _measured(self.entry, self.metric, self.lm, self.seeds, values, self.overlap.only(where))
+        shared = self.overlap.only(where)
+        return _measured(self.entry, self.metric, self.lm, self.seeds, values, shared, self.examples)
 
 
 def summary(
@@ -141,18 +144,25 @@ def summary(
         metric: the name of the metric.
     """
     values = [result.statistics for result in results]
-    return _measured(entry, metric, lm, tuple(seeds), values, results[0].overlap)
+    examples = float(np.mean([result.examples for result in results]))
+    return _measured(entry, metric, lm, tuple(seeds), values, results[0].overlap, examples)
 
 
 def _measured(
-    entry: Entry, metric: str, lm: str, seeds: tuple[int, ...], values: Sequence[np.ndarray], shared: Overlap
+    entry: Entry,
+    metric: str,
+    lm: str,
+    seeds: tuple[int, ...],
+    values: Sequence[np.ndarray],
+    shared: Overlap,
+    examples: float,
 ) -> Measured:
     value, statistics = metric_named(metric).from_sums, np.stack(values)
     queries = statistics.shape[1]
     each = tuple(100 * float(value(one.sum(axis=0), queries)) for one in statistics)
     sample = by_question(over_seeds(statistics, value), shared.question)
     interval = bootstrap_interval(*sample).percent()
-    return Measured(entry, metric, lm, seeds, queries, each, interval, statistics, shared)
+    return Measured(entry, metric, lm, seeds, queries, each, interval, examples, statistics, shared)
 
 
 class Grid:

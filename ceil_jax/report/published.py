@@ -13,7 +13,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics.bootstrap import Interval, Sample, averaged_interval, bootstrap_interval, paired
 from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.records import StoredRecord, read_record
-from ceil_jax.pipeline.results_file import PublishedRecord, device, read_results, sample_of
+from ceil_jax.pipeline.results_file import PublishedRecord, device, device_hours, read_results, sample_of
 from ceil_jax.report.compare import COST_COLUMNS
 from ceil_jax.report.grid import Cell, Grid, Measured
 from ceil_jax.report.table import Number, Table, Value, signed
@@ -43,6 +43,7 @@ def records_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Ite
                 lm=one.lm,
                 value=round(100 * evaluation.value, 3),
                 trade_off=found.trade_off,
+                examples=round(evaluation.examples, 2),
                 cost=Cost(round(found.cost.seconds, 1), found.cost.tokens),
                 experiment=experiment,
                 row=one.entry.row,
@@ -61,21 +62,25 @@ def records_of(grid: Grid, measured: Sequence[Measured], experiment: str) -> Ite
 def costs_of(grid: Grid, measured: Sequence[Measured]) -> Table:
     """Return what each row cost with the first seed, means over tasks.
 
-    The columns are LM tokens before the first query, LM tokens to answer all queries, and the seconds of both. Work
-    that rows share is counted in each of them.
+    The columns are LM tokens before the first query, LM tokens to answer all queries, and the seconds and the device
+    hours of both. Work that rows share is counted in each of them.
 
     Args:
         grid: the runs.
         measured: the experiment's entries.
     """
-    rows: dict[str, list[tuple[float, float, float]]] = {}
+    rows: dict[str, list[tuple[float, ...]]] = {}
     for one in measured:
         *_, found = _run(grid, one, one.seeds[0])
         rows.setdefault(one.entry.row, []).append(
-            (found.preparing.tokens, found.answering.tokens, found.cost.seconds)
+            (
+                *(found.preparing.tokens, found.answering.tokens, found.cost.seconds),
+                device_hours(found.cost.seconds, found.device or device()),
+            )
         )
+    digits = (0, 0, 0, 2)
     body: list[list[Value]] = [
-        [row, *(Number(mean, 0) for mean in np.mean(costs, axis=0).tolist())] for row, costs in rows.items()
+        [row, *map(Number, np.mean(costs, axis=0).tolist(), digits)] for row, costs in rows.items()
     ]
     return Table(["", *COST_COLUMNS], body, "Cost, means over tasks")
 
@@ -204,7 +209,12 @@ class _Group:
                 yield less.with_column("mean", [signed(self._mean(found)) for found in pairs.values()])
         yield from self._tables_of_parts(minus)
         costs = {place: _cost(runs[0]) for place, runs in self.runs.items()}
-        yield Table.crossed(costs, "Cost of the first seed, shared work included: LM tokens, seconds")
+        title = "Cost of the first seed, shared work included: LM tokens, seconds, GPU-hours or core-hours"
+        yield Table.crossed(costs, title)
+        shown = [(place, [run.examples for run in runs]) for place, runs in self.runs.items()]
+        known = {place: Number(np.mean(counts)) for place, counts in shown if None not in counts}
+        if known:
+            yield Table.crossed(known, "#ICE: examples that fitted into a prompt, mean")
 
     def _tables_of_parts(self, minus: Sequence[str]) -> Iterator[Table]:
         """Yield values and differences on queries whose question, or output, is in the bank, and on the others."""
@@ -263,4 +273,5 @@ def _value(runs: Sequence[PublishedRecord]) -> Number:
 
 def _cost(run: PublishedRecord) -> str:
     elsewhere = " + training elsewhere" if run.trained_by else ""
-    return f"{run.cost.tokens:,}, {run.cost.seconds:,.0f}{elsewhere}"
+    hours = device_hours(run.cost.seconds, run.device)
+    return f"{run.cost.tokens:,}, {run.cost.seconds:,.0f}, {hours:.2f}{elsewhere}"

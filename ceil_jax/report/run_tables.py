@@ -10,6 +10,7 @@ import numpy as np
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval, by_question, metric_interval, paired
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.records import StoredRecord
+from ceil_jax.pipeline.results_file import device_hours
 from ceil_jax.report.compare import COST_COLUMNS, Difference, labelled
 from ceil_jax.report.table import Number, Span, Table
 from ceil_jax.tasks import TASKS
@@ -47,8 +48,8 @@ class RunTable(NamedTuple):
         """The rows, with a column for the paper's numbers and for further metrics where there are any."""
         more = list(self.rows[0].record.more)
         table = Table(
-            ["method", "score", "95 % interval"],
-            [[row.label, row.record.value, Span(row.interval)] for row in self.rows],
+            ["method", "score", "95 % interval", "#ICE"],
+            [[row.label, row.record.value, Span(row.interval), row.record.examples] for row in self.rows],
         ).with_column("paper", [row.paper for row in self.rows])
         return Table(
             [*table.header, *more, *COST_COLUMNS],
@@ -58,10 +59,15 @@ class RunTable(NamedTuple):
                     *(row.record.more[name] for name in more),
                     *(row.record.preparing.tokens, row.record.answering.tokens),
                     Number(row.record.cost.seconds, 0),
+                    _hours(row.record),
                 ]
                 for cells, row in zip(table.rows, self.rows, strict=True)
             ],
         )
+
+
+def _hours(record: StoredRecord) -> Number | None:
+    return Number(device_hours(record.cost.seconds, record.device), 2) if record.device else None
 
 
 def tables(records: Sequence[StoredRecord]) -> list[RunTable]:

@@ -96,6 +96,16 @@ def test_a_cell_is_what_its_method_depends_on(runs):
     assert Cell(config, "ceil", (config,)).essential() == Cell(config, "ceil").essential()
 
 
+def test_the_examples_that_fitted_are_counted(runs):
+    config, grid, _ = runs
+    entry = Entry("top-k", "films", Cell(replace(config, token_budget=30), "topk"))
+    [one], failed = grid.run([entry], (0,))
+    shown = [len(row["examples"]) for row in grid.evaluate(entry.cell).rows]
+    assert not failed and one.examples == np.mean(shown) and 0 < one.examples < config.shots
+    [record] = records_of(grid, [one], "table2")
+    assert record.examples == round(one.examples, 2)
+
+
 def test_a_task_that_fails_leaves_the_others(runs):
     config, grid, _ = runs
     broken = replace(config, task="broken")
@@ -199,6 +209,7 @@ def test_a_table_in_markdown_and_csv():
     text = table.markdown()
     assert "| ceil | 62.5 ± 17.7 (paper 12.5) |" in text
     assert "| films | ceil | films | 4 | 2 | accuracy | 62.5 | 17.7 |" in text
+    assert "| #ICE | paper |" in text
     assert "+37.5 (" in text
     header, epr, ceil = (line.split(",") for line in table.csv().splitlines())
     assert len(header) == len(epr) == len(ceil)
@@ -329,11 +340,12 @@ def test_every_run_behind_a_table_is_recorded(runs):
     assert len({one.texts for one in records}) == 1
     seeds = [one.statistics for one in records if one.method == "ceil"]
     assert np.allclose(np.stack(seeds), measured[-1].statistics, atol=1e-4)
+    assert all(one.examples == 3 for one in records) and records[0].line()["examples"] == 3
     # EPR's tokens are part of CEIL's cost
     assert records[3].cost.tokens > records[1].cost.tokens > records[0].cost.tokens
 
     costs = costs_of(grid, measured)
-    assert len(costs.header) == 4 and [row for row, *_ in costs.rows] == [one.entry.row for one in measured]
+    assert len(costs.header) == 5 and [row for row, *_ in costs.rows] == [one.entry.row for one in measured]
     tokens = [sum(number.value for number in cells[1:3]) for cells in costs.rows]
     assert tokens == [records[place].cost.tokens for place in (0, 1, 3)]
 

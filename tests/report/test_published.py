@@ -73,7 +73,7 @@ def test_values_means_differences_and_costs(file):
     less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
     assert "| EPR |" not in less and "nothing" not in text
-    assert "| CEIL | 1,234, 6 | 1,234, 6 |" in text
+    assert "| CEIL | 1,234, 6, 0.00 | 1,234, 6, 0.00 |" in text
     assert "Queries: 4 of films, 2 of shows. 2 cores, 2026-11-22." in text
 
 
@@ -115,7 +115,7 @@ def test_tables_of_their_own_for_other_settings_and_experiments(file):
         file,
         [line("both", "films", [1, 1, 1, 1], 0, trained_by=[["films", "small-lm"], ["shows", "small-lm"]])],
     )
-    assert "| both | 1,234, 6 + training elsewhere |" in published(file)
+    assert "| both | 1,234, 6, 0.00 + training elsewhere |" in published(file)
     assert published(file).count("\n# ") == 2
     assert published(file, ["ideas"]).startswith("# ideas")
     with pytest.raises(UserError, match="unknown experiment 'idea'; did you mean 'ideas'"):
