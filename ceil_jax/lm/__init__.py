@@ -7,6 +7,7 @@ the `openai` package in `lm.openai` only.
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget
 - `choosing`: the most likely of given answers
+- `voting`: the most frequent of several answers
 - `stopping`: where generated text ends
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests

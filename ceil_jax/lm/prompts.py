@@ -14,6 +14,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.voting import different_orders
 from ceil_jax.tasks.example import Example, Template
 
 Fit = Literal["greedy", "similarity"]
@@ -176,6 +177,32 @@ class PromptBuilder:
             if not self._too_long(query, [chosen[i] for i in shown], text):
                 return Prompt(text, shown)
             kept = kept[:-1]
+
+    def reordered(
+        self,
+        prompt: Prompt,
+        query: Example,
+        chosen: Sequence[Example],
+        most: int,
+        generator: np.random.Generator,
+    ) -> list[Prompt]:
+        """Return prompts with the same examples in different orders, the given prompt first.
+
+        Args:
+            prompt: as `build` made it from the query and the chosen examples.
+            query: its output is not shown.
+            chosen: the examples, in greedy order.
+            most: number of prompts; fewer where there are fewer orders, or where one of them is too long.
+            generator: draws the orders.
+        """
+        found = [prompt]
+        for places in different_orders(len(prompt.order), most, generator)[1:]:
+            order = tuple(prompt.order[place] for place in places)
+            examples = [chosen[i] for i in order]
+            text = self.text(query, examples)
+            if not self._too_long(query, examples, text):
+                found.append(Prompt(text, order))
+        return found
 
     def kept(
         self, query: Example, chosen: Sequence[Example], relevance: Sequence[float], fit: Fit = "greedy"

@@ -84,6 +84,16 @@ def open_run(
             f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; "
             f"ask for 0 to {len(task.train) - 1}"
         )
+    if (
+        config.answers > 1
+        and config.answers_by == "samples"
+        and task.validation
+        and task.validation[0].choices
+    ):
+        raise UserError(
+            f"--answers {config.answers}: {task.name} chooses among given answers, so there is nothing to sample; "
+            "take --answers-by orders"
+        )
     models = models or Models()
     store, embed, search, learn = tools or tools_on_disk(config, models)
     costs: dict[str, Cost] = {}

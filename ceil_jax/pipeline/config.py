@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from ceil_jax.errors import Range, check_ranges
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.prompts import Fit
+from ceil_jax.lm.voting import By
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 
@@ -63,6 +64,14 @@ class RunConfig:
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
     Training scores whole sets."""
+    answers: Annotated[int, Range(1)] = 1
+    """Answers to each query, of which the most frequent is taken (self-consistency; Wang et al. 2022); of equally
+    frequent ones, the first. 1: the greedy answer."""
+    answers_by: By = "samples"
+    """What differs between these answers: samples at --temperature, or greedy answers with other orders of the
+    examples, the first as it would be without."""
+    temperature: Annotated[float, Range(above=0)] = 0.7
+    """Sampling temperature of several answers."""
     fit: Fit = "greedy"
     """Which examples to drop when not all fit: the last of the greedy order, or the least similar (similarity)."""
     text: Literal["input", "skill"] = "input"

@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.prompts import Fit, PromptBuilder
+from ceil_jax.lm.prompts import Fit, Prompt, PromptBuilder
+from ceil_jax.lm.voting import GREEDY, Voting, most_frequent
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample, metric_interval
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.stage import Stage
+from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.words import Overlap, overlap
 
 _CHUNK = 32
-"""Queries that the LM is given at a time."""
+"""Answers that the LM is asked for at a time, at least those of one query."""
 
 
 class Evaluation(NamedTuple):
@@ -70,35 +72,58 @@ def predict(
     *,
     fit: Fit,
     what: str,
+    voting: Voting = GREEDY,
 ) -> Rows:
     """Return the LM's answer to every query, kept in the stage.
 
-    Tasks with choices take the most likely choice; others generate greedily up to the task's stop strings.
+    Tasks with choices take the most likely choice; others generate greedily up to the task's stop strings. With
+    voting, a query's row has all of its `answers`, and its prediction is the most frequent one.
     """
+    sampled = voting.answers > 1 and voting.by == "samples"
+    # keyword arguments only where they are needed: greedy decoding is every LM's default
+    drawn: dict[str, Any] = {"temperature": voting.temperature} if sampled else {}
+
+    def prompts_of(query: Example, chosen: Sequence[Example], prompt: Prompt) -> list[str]:
+        if voting.answers == 1 or sampled:
+            return [prompt.text] * voting.answers
+        generator = text_rng(query.id, voting.seed, 1)
+        return [one.text for one in builder.reordered(prompt, query, chosen, voting.answers, generator)]
 
     def work(start: int, stop: int) -> list[Any]:
         asked = queries[start:stop]
-        prompts = []
+        prompts: list[list[str]] = []
         shown: list[list[Any]] = []
         for query, picks in zip(asked, retrieved[start:stop], strict=True):
             chosen = [bank[pick.position] for pick in picks]
             prompt = builder.build(query, chosen, [pick.relevance for pick in picks], fit)
-            prompts.append(prompt.text)
+            prompts.append(prompts_of(query, chosen, prompt))
             shown.append(
                 [[picks[i].id, round(picks[i].relevance, 6), round(picks[i].gain, 6)] for i in prompt.order]
             )
+        texts = [text for own in prompts for text in own]
+        owners = [query for query, own in zip(asked, prompts, strict=True) for _ in own]
         if queries[0].choices:
-            options = [[builder.template.continuation(q, choice) for choice in q.choices] for q in asked]
-            best = lm.choose(prompts, options, per_token=task.per_token)
-            answers = [query.choices[int(i)] for query, i in zip(asked, best, strict=True)]
+            options = [[builder.template.continuation(q, choice) for choice in q.choices] for q in owners]
+            best = lm.choose(texts, options, per_token=task.per_token)
+            given = iter([query.choices[int(i)] for query, i in zip(owners, best, strict=True)])
         else:
-            answers = [text.strip() for text in lm.generate(prompts, task.max_new_tokens, task.stop)]
+            seeds = {"seed": [i for own in prompts for i in range(len(own))]} if sampled else {}
+            written = lm.generate(texts, task.max_new_tokens, task.stop, **drawn, **seeds)
+            given = iter([text.strip() for text in written])
+        answers = [[next(given) for _ in own] for own in prompts]
         return [
-            {"id": query.id, "examples": examples, "prediction": answer, "gold": query.output}
-            for query, examples, answer in zip(asked, shown, answers, strict=True)
+            {
+                "id": query.id,
+                "examples": examples,
+                "prediction": most_frequent(own),
+                "gold": query.output,
+                **({"answers": own} if voting.answers > 1 else {}),
+            }
+            for query, examples, own in zip(asked, shown, answers, strict=True)
         ]
 
-    return stage.rows(len(queries), work, chunk=_CHUNK, what=what, cost=lambda: lm.tokens_read)
+    chunk = max(1, _CHUNK // voting.answers)
+    return stage.rows(len(queries), work, chunk=chunk, what=what, cost=lambda: lm.tokens_read)
 
 
 def answer_with_majority(stage: Stage, task: Task, queries: Sequence[Example], *, what: str) -> Rows:

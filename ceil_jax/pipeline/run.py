@@ -12,6 +12,7 @@ import numpy as np
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import unknown_name
 from ceil_jax.lm import LanguageModel
+from ceil_jax.lm.voting import Voting
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import evaluate
 from ceil_jax.pipeline.evaluate import Evaluation
@@ -201,8 +202,15 @@ class Run:
                 self.prompts.builder(queries, self.config.token_budget),
                 fit=self.config.fit,
                 what=what,
+                voting=self.voting,
             )
             return rows, stage.name
+
+    @property
+    def voting(self) -> Voting:
+        """How a query's answers are collected."""
+        config = self.config
+        return Voting(config.answers, config.answers_by, config.temperature, config.data_seed)
 
     def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
         """Return the method's predictions on the queries, by default the validation examples, and their metric."""
@@ -264,6 +272,7 @@ class Run:
             "bank": self.prompts.bank_digest,
             "chosen": digest([[pick.id, round(pick.relevance, 6)] for picks in retrieved for pick in picks]),
             "answers": [self.task.max_new_tokens, list(self.task.stop)],
+            **self.voting.key(),
         }
 
     def _metrics_key(self, predictions: str) -> dict[str, Any]:

@@ -207,6 +207,8 @@ def _remarks(pipeline: Run, methods: Sequence[Method]) -> Iterator[str]:
     """Yield what a reader of the numbers has to know besides."""
     if any(method.encoder in TRAINED for method in methods):
         yield ONE_SEED.format(seed=pipeline.config.seed)
+    if voting := pipeline.voting.text():
+        yield voting
     if rewriting := pipeline.views.report(methods):
         yield rewriting
 

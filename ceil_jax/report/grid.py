@@ -64,6 +64,10 @@ class Cell(NamedTuple):
         if source != "ceil":
             config = replace(config, ceil_map_trade_off=None)
         default = RunConfig()
+        if config.answers == 1:
+            config = replace(config, answers_by=default.answers_by)
+        if config.answers == 1 or config.answers_by != "samples":
+            config = replace(config, temperature=default.temperature)
         config = replace(config, **{name: getattr(default, name) for name in TRAINED if name not in needed})
         if not self.trains:
             return Cell(replace(config, seed=config.data_seed), self.method)
