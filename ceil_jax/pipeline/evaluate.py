@@ -107,7 +107,9 @@ def predict(
             best = lm.choose(texts, options, per_token=task.per_token)
             given = iter([query.choices[int(i)] for query, i in zip(owners, best, strict=True)])
         else:
-            seeds = {"seed": [i for own in prompts for i in range(len(own))]} if sampled else {}
+            seeds: dict[str, Any] = (
+                {"seed": [i for own in prompts for i in range(len(own))]} if sampled else {}
+            )
             written = lm.generate(texts, task.max_new_tokens, task.stop, **drawn, **seeds)
             given = iter([text.strip() for text in written])
         answers = [[next(given) for _ in own] for own in prompts]

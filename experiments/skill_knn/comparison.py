@@ -250,7 +250,7 @@ def with_encoder(pipeline: Run, method: str, encoder: str) -> Run:
     """Return the run of a method with another encoder, or the run itself if the encoder's name is empty."""
     if not encoder:
         return pipeline
-    rewriter = pipeline.views.rewriter if pipeline.views.orders(method) else None
+    rewriter = pipeline.views.rewriter if pipeline.views.orders(METHODS[method]) else None
     config = replace(pipeline.config, encoder=encoder)
     return open_run(config, pipeline.task, pipeline.models.models, rewriter=rewriter)
 
