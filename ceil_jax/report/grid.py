@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -101,11 +101,6 @@ class Measured:
     lm: str
     seeds: tuple[int, ...]
     """The seeds of training; one where nothing is trained."""
-    queries: int
-    values: tuple[float, ...]
-    """The metric for each seed, in percent."""
-    interval: Interval
-    """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
     examples: float
     """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds."""
     statistics: np.ndarray = field(repr=False)
@@ -114,25 +109,39 @@ class Measured:
     """Which queries ask the same, and which stand in the bank."""
 
     @property
+    def queries(self) -> int:
+        """The number of queries."""
+        return self.statistics.shape[1]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The metric for each seed, in percent."""
+        value = metric_named(self.metric).from_sums
+        return tuple(100 * float(value(one.sum(axis=0), self.queries)) for one in self.statistics)
+
+    @property
     def sd(self) -> float | None:
         """Standard deviation over seeds (n − 1); None for one seed."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
-    def minus(self, other: Measured) -> Interval:
-        """Return the difference from another entry on the same queries, in points, by paired bootstrap."""
-        return bootstrap_interval(*paired(self.sample, other.sample)).percent()
-
-    @property
+    @cached_property
     def sample(self) -> Sample:
         """The statistics of the distinct questions, with the mean of the metric over seeds."""
         value = metric_named(self.metric).from_sums
         return by_question(over_seeds(self.statistics, value), self.overlap.question)
 
+    @cached_property
+    def interval(self) -> Interval:
+        """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
+        return bootstrap_interval(*self.sample).percent()
+
+    def minus(self, other: Measured) -> Interval:
+        """Return the difference from another entry on the same queries, in points, by paired bootstrap."""
+        return bootstrap_interval(*paired(self.sample, other.sample)).percent()
+
     def only(self, where: np.ndarray) -> Measured:
         """Return the entry's number on some of its queries; bool [N] says on which."""
-        values = [result[where] for result in self.statistics]
-        shared = self.overlap.only(where)
-        return _measured(self.entry, self.metric, self.lm, self.seeds, values, shared, self.examples)
+        return replace(self, statistics=self.statistics[:, where], overlap=self.overlap.only(where))
 
 
 def summary(
@@ -147,26 +156,9 @@ def summary(
         results: one evaluation for each seed.
         metric: the name of the metric.
     """
-    values = [result.statistics for result in results]
+    statistics = np.stack([result.statistics for result in results])
     examples = float(np.mean([result.examples for result in results]))
-    return _measured(entry, metric, lm, tuple(seeds), values, results[0].overlap, examples)
-
-
-def _measured(
-    entry: Entry,
-    metric: str,
-    lm: str,
-    seeds: tuple[int, ...],
-    values: Sequence[np.ndarray],
-    shared: Overlap,
-    examples: float,
-) -> Measured:
-    value, statistics = metric_named(metric).from_sums, np.stack(values)
-    queries = statistics.shape[1]
-    each = tuple(100 * float(value(one.sum(axis=0), queries)) for one in statistics)
-    sample = by_question(over_seeds(statistics, value), shared.question)
-    interval = bootstrap_interval(*sample).percent()
-    return Measured(entry, metric, lm, seeds, queries, each, interval, examples, statistics, shared)
+    return Measured(entry, metric, lm, tuple(seeds), examples, statistics, results[0].overlap)
 
 
 class Grid:

@@ -29,8 +29,6 @@ class Entrant(NamedTuple):
     """float [N]: tokens of each prompt, which is what it costs to use."""
     tokens: np.ndarray
     """float [N]: the largest number of LM tokens that each row takes, the answer included."""
-    shown: float
-    """Mean number of examples in a prompt; the token budget may have cut them."""
 
 
 class Scored(NamedTuple):
@@ -85,16 +83,13 @@ class Field:
         """
         builder = self._builder(queries)
         retrieved = self.run(candidate).retrieve(candidate.method, queries)
-        prompts, shown = [], 0
+        prompts = []
         for query, picks in zip(queries, retrieved, strict=True):
             chosen = [self.task.train[pick.position] for pick in picks]
             relevance = [pick.relevance for pick in picks]
-            prompt = builder.build(query, chosen, relevance, self.config.fit)
-            prompts.append(prompt.text)
-            shown += len(prompt.order)
+            prompts.append(builder.build(query, chosen, relevance, self.config.fit).text)
         lengths = np.asarray(self.base.lm.count_tokens(prompts), np.float64)
-        tokens = self.answers.tokens(prompts, queries)
-        return Entrant(candidate, prompts, lengths, tokens, shown / len(queries))
+        return Entrant(candidate, prompts, lengths, self.answers.tokens(prompts, queries))
 
     def _builder(self, queries: Sequence[Example]) -> PromptBuilder:
         """The builder of prompts for some rows, which has counted the bank's tokens once."""
