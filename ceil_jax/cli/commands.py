@@ -14,7 +14,7 @@ from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
 from ceil_jax.cli.first import check_first, go_offline_without_hub
 from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import DEMO, DEMO_RETRIEVERS, RunConfig
+from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_RETRIEVERS, RunConfig
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -55,7 +55,7 @@ def demo(out: Path = Path("runs")) -> None:
 
 def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
-    retriever: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = DEMO_RETRIEVERS,
+    retriever: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = COMPARED,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
     hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
     json: Switch = False,

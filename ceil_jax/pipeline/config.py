@@ -150,17 +150,22 @@ SCALES: dict[str, RunConfig] = {
 """The defaults of each size of experiment; flags override them."""
 
 DEMO = RunConfig(
-    task="movie_reviews",
-    limit=300,
+    limit=600,
     bank_limit=3000,
-    shots=6,
-    epr=EPRConfig(instances=240, candidates=16, epochs=5),
-    ceil=CEILConfig(instances=240, subsets=12, size=6, epochs=5, learning_rate=1e-5),
+    shots=2,
+    epr=EPRConfig(instances=200, candidates=10, epochs=3),
+    ceil=CEILConfig(instances=240, subsets=5, size=2),
 )
-"""λ of DPP-MAP and the training signal were compared on 300 sentences of the bank, never on those reported;
-sizes and epochs are what 15 minutes on 2 cores allow (README, "The demo")."""
+"""Ten minutes on 2 cores that read 1,000 LM tokens a second: more than half of the tokens go into answers, because
+intervals are what a comparison lacks first. Two, three and four examples answered 300 sentences of the bank equally
+well."""
 
-TUNE = RunConfig(epr=DEMO.epr, ceil=DEMO.ceil)
+TUNE = RunConfig(
+    epr=EPRConfig(instances=240, candidates=16, epochs=5), ceil=CEILConfig(instances=240, subsets=12)
+)
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
 
-DEMO_RETRIEVERS = ("majority", "zero", "random", "bm25", "topk", "dpp", "epr", "epr_map", "ceil")
+COMPARED = ("majority", "zero", "random", "bm25", "topk", "dpp", "epr", "epr_map", "ceil")
+"""The methods that `ceil-jax compare` has rows for by default."""
+
+DEMO_RETRIEVERS = tuple(name for name in COMPARED if name != "bm25")
