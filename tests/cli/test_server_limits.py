@@ -14,6 +14,7 @@ from lm_server import listening
 from ceil_jax.cli.server.app import LARGEST, WAITING, create_app
 from ceil_jax.cli.server.service import Service
 from ceil_jax.lm import TinyLM
+from ceil_jax.lm.stopping import check_interrupted
 
 JSON = {"content-type": "application/json"}
 
@@ -96,6 +97,36 @@ def test_a_request_whose_client_left_ends_at_the_next_batch(base, lm):
     lm.go.set()
     assert httpx2.post(f"{base}/v1/completions", json={"prompt": "a"}).status_code == 200
     assert lm.batches == 2
+
+
+class EndlessLM(TinyLM):
+    """Writes tokens until it is interrupted."""
+
+    def __init__(self):
+        super().__init__()
+        self.written, self.ended = 0, threading.Event()
+
+    def generate(self, prompts, *arguments, **settings):
+        if prompts == ["a"]:
+            return super().generate(prompts, *arguments, **settings)
+        try:
+            while True:
+                check_interrupted()
+                self.written += 1
+                time.sleep(0.01)
+        finally:
+            self.ended.set()
+
+
+def test_a_text_whose_client_left_ends_at_the_next_token():
+    lm = EndlessLM()
+    with listening(create_app(Service(lm, "tiny"), log=lambda line: None)) as address:
+        base = address.removesuffix("/v1")
+        connection = send(base, {"prompt": "an endless story"})
+        wait_until(lambda: lm.written > 2)
+        connection.close()
+        assert lm.ended.wait(5)
+        assert httpx2.post(f"{base}/v1/completions", json={"prompt": "a"}).status_code == 200
 
 
 def test_a_body_that_is_too_large(base):

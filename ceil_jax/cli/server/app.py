@@ -21,6 +21,7 @@ from starlette.routing import Route
 from ceil_jax.cli.server.fields import Body
 from ceil_jax.cli.server.service import Left, Service
 from ceil_jax.errors import UserError
+from ceil_jax.lm.stopping import interrupted_by
 
 LARGEST = 8 * 2**20
 """The most bytes of a request's body."""
@@ -43,7 +44,8 @@ class Refused(Exception):
 class Queue:
     """Computes one request at a time, in the order of arrival, in threads beside the event loop.
 
-    A request whose client leaves is dropped from the queue; one that is being computed ends at its next batch.
+    A request whose client leaves is dropped from the queue; one that is being computed ends at its next batch, or its
+    next token.
     """
 
     def __init__(self) -> None:
@@ -85,7 +87,18 @@ class Queue:
     async def _computed(self, work: Work, body: Body, left: Event) -> Body:
         async with self._turn:
             self._computing = asyncio.current_task()
-            return await run_in_threadpool(work, body, left)
+            return await run_in_threadpool(_while_here, work, body, left)
+
+
+def _while_here(work: Work, body: Body, left: Event) -> Body:
+    """Compute an answer; a text that is being written ends when the client leaves."""
+
+    def check() -> None:
+        if left.is_set():
+            raise Left
+
+    with interrupted_by(check):
+        return work(body, left)
 
 
 async def _departure(request: Request) -> None:

@@ -40,7 +40,7 @@ class Service:
 
     Raises:
         UserError: by every method, for a request that is wrong.
-        Left: by every method, at the first batch after the client has left.
+        Left: by every method, at the first batch or written token after the client has left.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from ceil_jax.lm.stopping import cut, first_stop
+from ceil_jax.lm.stopping import check_interrupted, cut, first_stop
 
 
 class Session(Protocol):
@@ -87,6 +87,7 @@ def write_all(
     """
     alive = list(range(len(writers)))
     while True:
+        check_interrupted()
         if temperature:
             uniform = [generators[row].random() for row in alive]
             chosen = _sampled(session.predicted / temperature, uniform).tolist()
