@@ -252,7 +252,7 @@ ONE_SEED = (
     "Trained rows come from one seed of training (--seed {seed}). The intervals are over questions; what another "
     "seed or another processor would give is not in them."
 )
-"""What one seed leaves open."""
+"""A remark on what one seed leaves open."""
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
 """The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a GPU."""

@@ -211,8 +211,11 @@ class _Group:
         costs = {place: _cost(runs[0]) for place, runs in self.runs.items()}
         title = "Cost of the first seed, shared work included: LM tokens, seconds, GPU-hours or core-hours"
         yield Table.crossed(costs, title)
-        shown = [(place, [run.examples for run in runs]) for place, runs in self.runs.items()]
-        known = {place: Number(np.mean(counts)) for place, counts in shown if None not in counts}
+        known = {}
+        for place, runs in self.runs.items():
+            counts = [run.examples for run in runs if run.examples is not None]
+            if len(counts) == len(runs):
+                known[place] = Number(float(np.mean(counts)))
         if known:
             yield Table.crossed(known, "#ICE: examples that fitted into a prompt, mean")
 
