@@ -30,8 +30,8 @@ def load(source: str, name: str, dtype: str, device: str, device_map: str | None
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    place = _device(device)
-    precision = _dtype(dtype, place)
+    place = device_of(device)
+    precision = dtype_of(dtype, place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         with quiet_if_small(source):
@@ -69,7 +69,7 @@ def outline(
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    precision = _dtype(dtype, _device("auto"))
+    precision = dtype_of(dtype, device_of("auto"))
     try:
         tokenizer = PairTokenizer(AutoTokenizer.from_pretrained(source))
         config = AutoConfig.from_pretrained(source)
@@ -88,7 +88,7 @@ def _full_name(name: str, precision: torch.dtype) -> str:
     return f"{name}@{str(precision).removeprefix('torch.')}"
 
 
-def _device(device: str) -> torch.device:
+def device_of(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -97,7 +97,7 @@ def _device(device: str) -> torch.device:
         raise UserError(f"device {device!r} is not there: {str(error).splitlines()[0]}; try 'cpu'") from None
 
 
-def _dtype(dtype: str, device: torch.device) -> torch.dtype:
+def dtype_of(dtype: str, device: torch.device) -> torch.dtype:
     """The dtype of that name; "auto" is bfloat16 where the processor computes in it (2-3 × faster), else float32."""
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype == "auto":

@@ -6,6 +6,7 @@ from lm_models import model, tokenizer
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.torch.model import TorchLM
+from ceil_jax.lm.torch.speed import reading_speed
 
 
 def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
@@ -33,3 +34,9 @@ def test_loading_says_what_is_wrong(tmp_path):
         load_lm(str(tmp_path), dtype="int8")
     with pytest.raises(UserError, match="device 'gpu' is not there"):
         load_lm(str(tmp_path), device="gpu")
+
+
+def test_the_speed_of_reading_is_that_of_the_dtype_asked_for():
+    assert reading_speed("float32") > 1e8
+    with pytest.raises(UserError, match="unknown dtype 'int3'"):
+        reading_speed("int3")
