@@ -166,6 +166,7 @@ class Trainer:
         from ceil_jax.training.losses import ceil_loss
 
         config = self.config.ceil
+        config.check_start({"epr": self.config.epr, "tst": self.config.tst})
         # a misspelt loss is refused before the LM scores anything
         ceil_loss(config.loss, config.loss_options, config.reduction)
         if config.trade_off != "tuned":
@@ -211,8 +212,7 @@ class Trainer:
     @cached_property
     def _epr(self) -> Encoders:
         scored = self.data.epr
-        scores = log_probs(scored.rows)
-        return self._of_singles("EPR", scored, scores, "log_prob", self.config.epr)
+        return self._of_singles("EPR", scored, log_probs(scored.rows), "log_prob", self.config.epr)
 
     def _of_singles(
         self,
@@ -223,34 +223,34 @@ class Trainer:
         config: EPRConfig,
         groups: np.ndarray | None = None,
     ) -> Encoders:
-        """One encoder for queries and examples, trained on scores of single examples."""
+        """The encoders of queries and examples, one or two, trained on scores of single examples."""
         from ceil_jax.training.contrastive import train_epr
 
-        encoder, bank = self.models.base, self.data.context
+        encoder, bank, two = self.models.base, self.data.context, config.train_context == "both"
         data = TrainingData(self.data.seen(scored.instances), bank, scored.candidates, scores)
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             trained = train_epr(stage, encoder, data, config, self.config.seed, groups, name)
-            return {"encoder": encoder.with_params(trained.params)}, trained
+            parts = trained.params if two else {"encoder": trained.params}
+            return {name: encoder.with_params(params) for name, params in parts.items()}, trained
 
         key = self._key(scored.stage, signal, encoder, config)
-        [query] = self._learn(name, key, ("encoder",), train, config, len(scored.instances))
-        return Encoders(query, query)
+        left = ("query", "context") if two else ("encoder",)
+        learned = self._learn(name, key, left, train, config, len(scored.instances))
+        return Encoders(learned[0], learned[-1])
 
     @cached_property
     def _ceil(self) -> Encoders:
         from ceil_jax.training.ceil import train_ceil
 
         scored, config = self.ceil_scores, self.ceil_config
-        bank = self.data.context
-        encoder = self.encoders(config.initial).context
+        bank, encoder = self.data.context, self.encoders(config.initial).context
         queries = self.data.seen(scored.instances)
         seen = np.isin(scored.positions, self.learnt_from(config.initial))
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.models.embed(encoder, [example.input for example in bank]))
-            scores = log_probs(scored.rows)
-            data = TrainingData(queries, bank, scored.candidates, scores, seen)
+            data = TrainingData(queries, bank, scored.candidates, log_probs(scored.rows), seen)
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ceil_jax.errors import Range
+from ceil_jax.errors import Range, UserError
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class EPRConfig:
     """Peak of the learning-rate schedule."""
     temperature: Annotated[float, Range(above=0)] = 0.05
     """Divides the cosines."""
+    train_context: Literal["shared", "stopped", "both"] = "shared"
+    """How examples are encoded: by the encoder of queries (shared); by it, but without a gradient through them, as in
+    CEIL's released code (stopped); by a second encoder that learns too, as EPR's authors have it (both)."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,21 @@ class CEILConfig:
     """Queries a step."""
     learning_rate: Annotated[float, Range(above=0)] = 1e-4
     """Peak of the learning-rate schedule."""
+
+    def check_start(self, starts: Mapping[str, EPRConfig]) -> None:
+        """Check that the encoder that training starts from is one encoder.
+
+        Args:
+            starts: the settings of the trainings that give one, by their names in `initial`.
+
+        Raises:
+            UserError: the start has an encoder of queries and another of examples.
+        """
+        if self.initial in starts and starts[self.initial].train_context == "both":
+            raise UserError(
+                f"--{self.initial}.train-context both: CEIL starts from one encoder; give shared, or --ceil.initial "
+                "base"
+            )
 
 
 BASELINE: dict[str, dict[str, Any]] = {

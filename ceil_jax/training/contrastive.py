@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,8 @@ from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
+TrainContext = Literal["shared", "stopped", "both"]
+
 _HELD_OUT_TEXTS = 128
 """Texts a forward pass without a gradient."""
 
@@ -44,23 +46,36 @@ class EPRBatch(NamedTuple):
 
 
 def epr_objective(
-    params: Mapping[str, Array],
+    params: Mapping[str, Any],
     batch: EPRBatch,
     key: PRNGKeyArray | None,
     *,
     encode: Callable[..., Float[Array, "texts d"]],
     temperature: float,
+    train_context: TrainContext = "shared",
 ) -> Float[Array, ""]:
     """InfoNCE of a batch with in-batch negatives over cosines / temperature (`losses.epr_contrastive_loss`).
 
     Args:
-        params: the encoder's parameters; queries and examples share it.
+        params: the encoder's parameters; those of `query` and `context` where `train_context` is "both".
         batch: the texts and their groups.
         key: dropout key; None is without dropout.
         encode: (parameters, tokens [3 B, T], key=key) → vectors of unit length.
         temperature: divides the cosines.
+        train_context: how examples are encoded: see `EPRConfig`.
     """
-    queries, positives, negatives = jnp.split(encode(params, batch.texts, key=key), 3)
+    if train_context == "both":
+        count = len(batch.positives)
+        asked, shown = (
+            Tokens(*(leaf[part] for leaf in batch.texts)) for part in (slice(count), slice(count, None))
+        )
+        keys = (None, None) if key is None else jax.random.split(key)
+        queries = encode(params["query"], asked, key=keys[0])
+        positives, negatives = jnp.split(encode(params["context"], shown, key=keys[1]), 2)
+    else:
+        queries, positives, negatives = jnp.split(encode(params, batch.texts, key=key), 3)
+        if train_context == "stopped":
+            positives, negatives = jax.lax.stop_gradient((positives, negatives))
     return epr_contrastive_loss(
         queries / temperature, positives, negatives[:, None], batch.positives, batch.negatives[:, None]
     )
@@ -111,7 +126,7 @@ def train_epr(
     groups: Int[np.ndarray, " bank"] | None = None,
     name: str = "EPR",
 ) -> Trained:
-    """Train one encoder, of queries and examples both, by InfoNCE of cosines with in-batch negatives.
+    """Train one encoder of queries and examples, or one of each, by InfoNCE of cosines with in-batch negatives.
 
     A query's positive is drawn anew in each step from its `config.positives` best-scored candidates and its hard
     negative from as many worst, as in the released code. An example that is the positive of one query never counts as
@@ -126,6 +141,9 @@ def train_epr(
         groups: a number for each example of the bank, equal for examples that stand for one another; by default each
             stands for itself.
         name: what messages call the retriever.
+
+    Returns:
+        Trained parameters; {"query", "context"} if `config.train_context` is "both".
     """
     groups = np.arange(len(data.bank)) if groups is None else groups
     candidates = data.candidates.shortlist
@@ -149,15 +167,27 @@ def train_epr(
     asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
-    def quality(params: Mapping[str, jax.Array]) -> Measures:
-        encoded = texts.encoded(lambda _, chunk: encode_now(params, chunk))[texts.place]
-        relevance = np.einsum("qd,qcd->qc", encoded[:, 0], encoded[:, 1:])
+    two = config.train_context == "both"
+
+    def sides(params: Any) -> list[Mapping[str, Array]]:
+        """The parameters of queries and of examples; one entry if they are the same."""
+        return [params["query"], params["context"]] if two else [params]
+
+    def quality(params: Any) -> Measures:
+        found = [
+            texts.encoded(lambda _, chunk, one=one: encode_now(one, chunk))[texts.place]
+            for one in sides(params)
+        ]
+        relevance = np.einsum("qd,qcd->qc", found[0][:, 0], found[-1][:, 1:])
         return ranking_quality(relevance, data.scores[held_out])
 
+    objective = partial(
+        epr_objective, encode=encode, temperature=config.temperature, train_context=config.train_context
+    )
     return fit(
         stage,
-        encoder.params,
-        gradient_of(partial(epr_objective, encode=encode, temperature=config.temperature)),
+        {"query": encoder.params, "context": encoder.params} if two else encoder.params,
+        gradient_of(objective),
         batch,
         quality,
         instances=len(training),

@@ -1,6 +1,8 @@
 """The documentation: its links lead somewhere, its code is code, and every public name is in it."""
 
 import ast
+import dataclasses
+import importlib
 import importlib.util
 import io
 import re
@@ -268,3 +270,54 @@ def test_the_site_builds(tmp_path, monkeypatch):
     notebook = (tmp_path / "notebooks" / "02_greedy_map.html").read_text("utf-8")
     assert "<math" in notebook and 'src="02_greedy_map-1.png"' in notebook
     assert len(list((tmp_path / "notebooks").glob("*.png"))) >= 10
+
+
+FIDELITY = sorted(DOCS.glob("fidelity*.md"))
+
+
+@pytest.mark.parametrize("page", FIDELITY, ids=lambda page: page.name)
+def test_what_a_page_of_fidelity_names_exists(page):
+    """Functions by their dotted names, scripts, flags and tasks."""
+    from ceil_jax.cli.experiment import ExperimentOptions
+    from ceil_jax.tasks import TASKS
+
+    text = page.read_text("utf-8")
+    quoted = re.findall(r"`([^`\n]+)`", text)
+    rooms = {path.parent.name for path in (ROOT / "ceil_jax").glob("*/__init__.py")}
+    names = [name for name in quoted if re.fullmatch(r"[a-z_]+(\.\w+)+", name)]
+    functions = [name for name in names if name.partition(".")[0] in rooms]
+    assert functions
+    for name in functions:
+        assert found(f"ceil_jax.{name}"), f"{page.name}: {name}"
+    for name in set(names) - set(functions):
+        assert name in TASKS or (ROOT / "experiments" / name).is_file(), f"{page.name}: {name}"
+    scripts = [word for code in quoted for word in code.split() if word.startswith("experiments/")]
+    assert all((ROOT / script).is_file() for script in scripts), f"{page.name}: {scripts}"
+    own = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(ExperimentOptions)}
+    known = flags_of("compare") | own | {"--scale"}
+    flags = {word for code in quoted for word in code.split() if word.startswith("--")}
+    assert flags <= known, f"{page.name}: {sorted(flags - known)}"
+
+
+def found(name):
+    """Whether a dotted name is a module, or an attribute of one, at any depth."""
+    parts = name.split(".")
+    for place in range(len(parts), 0, -1):
+        try:
+            owner = importlib.import_module(".".join(parts[:place]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[place:]:
+            # a field without a default is no attribute of its class
+            if part in getattr(owner, "__annotations__", {}):
+                return True
+            owner = getattr(owner, part, None)
+            if owner is None:
+                return False
+        return True
+    return False
+
+
+def test_a_name_that_does_not_exist_is_not_found():
+    assert found("ceil_jax.dpp.kernel.relevance") and found("ceil_jax.lm.prompts.PromptBuilder.kept")
+    assert not found("ceil_jax.dpp.kernel.relevances") and not found("ceil_jax.dpp.no_module.relevance")

@@ -28,7 +28,10 @@ from ceil_jax.training.loop import held_out_count, step_count
 FOLDER = Path(__file__).parents[2] / "experiments"
 EXPERIMENTS = [
     *sorted(FOLDER.glob("[tf][ai][bg]*[0-9].py")),
-    *(FOLDER / f"{name}.py" for name in ("diagnosis", "held_out_ranking", "ideas", "one_for_all")),
+    *(
+        FOLDER / f"{name}.py"
+        for name in ("diagnosis", "epr_variants", "held_out_ranking", "ideas", "one_for_all")
+    ),
 ]
 
 

@@ -7,11 +7,12 @@ import pytest
 from flax import nnx
 
 from ceil_jax.encoders.encoder import Encoder
-from ceil_jax.encoders.tokenizers import HashingTokenizer
+from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokens
+from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
-from ceil_jax.training.config import EPRConfig
+from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.contrastive import train_epr
 
 BANK = [Example(f"bank-{i}", f"a film about thing{i} and other{i % 4}", "x") for i in range(30)]
@@ -59,3 +60,39 @@ def test_the_length_of_vectors_does_not_matter(monkeypatch, length):
 def test_unit_vectors_are_left_as_they_are():
     encoder = Encoder(Words(1.0), HashingTokenizer(256), max_length=32)
     assert contrastive.unit_length(encoder, ["a film"]) is encoder.apply
+
+
+def objective(params, train_context):
+    """EPR's objective of two queries, each with a positive and a negative, on a linear encoder of ids."""
+    texts = Tokens(np.arange(6, dtype=np.int32)[:, None], np.ones((6, 1), np.int32))
+    batch = contrastive.EPRBatch(texts, jnp.array([0, 1]), jnp.array([2, 3]))
+
+    def encode(params, tokens, key):
+        return params["table"][jnp.asarray(tokens.ids)[:, 0]]
+
+    return contrastive.epr_objective(
+        params, batch, None, encode=encode, temperature=0.5, train_context=train_context
+    )
+
+
+def test_examples_learn_as_they_are_told():
+    one = {"table": jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)}
+    two = {"query": one, "context": one}
+    gradient = jax.grad(objective)
+    shared, stopped = (gradient(one, kind)["table"] for kind in ("shared", "stopped"))
+    both = gradient(two, "both")
+    values = [objective(one, "shared"), objective(one, "stopped"), objective(two, "both")]
+    np.testing.assert_allclose(values, values[0], rtol=1e-6)
+    # the first two rows are the queries, which learn in every way
+    np.testing.assert_allclose(stopped[:2], shared[:2], rtol=1e-5)
+    assert (np.asarray(stopped[2:]) == 0).all() and (np.asarray(shared[2:]) != 0).any()
+    np.testing.assert_allclose(both["query"]["table"], stopped, rtol=1e-5)
+    np.testing.assert_allclose(both["query"]["table"] + both["context"]["table"], shared, rtol=1e-5)
+
+
+def test_ceil_starts_from_one_encoder():
+    starts = {"epr": EPRConfig(train_context="both")}
+    with pytest.raises(UserError, match="train-context both: CEIL starts from one encoder"):
+        CEILConfig().check_start(starts)
+    CEILConfig(initial="base").check_start(starts)
+    CEILConfig().check_start({"epr": EPRConfig(train_context="stopped")})
