@@ -34,7 +34,7 @@ plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use
 #
 # For two unit vectors at angle θ, $S = \begin{pmatrix}1 & \cos\theta\\ \cos\theta & 1\end{pmatrix}$ and
 # $\det S = 1 - \cos^2\theta = \sin^2\theta$: the square of the parallelogram's area. Examples that say the same
-# span no area. The library's default similarity is $(1+\cos\theta)/2$, which is the dot product of the vectors
+# span no area. The library's similarity is $(1+\cos\theta)/2$, which is the dot product of the vectors
 # $(1, a)/\sqrt2$. It falls from 1 to 0 over half a turn, where the cosine falls to −1, so that its determinant is
 # largest for opposite vectors.
 
@@ -48,7 +48,8 @@ def pair(angle):
 
 angles = np.linspace(2, 178, 45)
 pairs = jnp.array([pair(angle) for angle in angles])
-dets = {kind: np.linalg.det(similarity_from_features(pairs, kind)) for kind in ("cosine", "shifted")}
+kernels = {"cosine": pairs @ pairs.swapaxes(1, 2), "shifted": similarity_from_features(pairs)}
+dets = {name: np.linalg.det(kernel) for name, kernel in kernels.items()}
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.4))
 for panel, angle in zip(axes, (20, 75), strict=False):

@@ -11,14 +11,9 @@ def cosine(a, b):
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
-def similarity(features, kind="shifted"):
+def similarity(features):
     features = np.asarray(features, np.float64)
-    of = {
-        "shifted": lambda a, b: (1 + cosine(a, b)) / 2,
-        "dot": lambda a, b: float(a @ b),
-        "cosine": cosine,
-    }[kind]
-    return np.array([[of(a, b) for b in features] for a in features])
+    return np.array([[(1 + cosine(a, b)) / 2 for b in features] for a in features])
 
 
 def relevance(query, items):

@@ -68,7 +68,7 @@ def budgeted_map(
     return _better(from_kernel(kernel), costs, budget, k, valid)
 
 
-@partial(jax.jit, static_argnames=("k", "kind"))
+@partial(jax.jit, static_argnames=("k",))
 def budgeted_map_from_features(
     features: Float[Array, "n d"],
     relevance: Float[Array, " n"],
@@ -77,9 +77,8 @@ def budgeted_map_from_features(
     k: int,
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
-    kind: str = "shifted",
 ) -> MapResult:
-    """`budgeted_map(conditional_kernel(relevance, similarity_from_features(features, kind), trade_off), …)`.
+    """`budgeted_map(conditional_kernel(relevance, similarity_from_features(features), trade_off), …)`.
 
     Without a budget, the zero of relevance does not matter to sets of one size. Here it decides what one more item is
     worth: with the maximum subtracted, as `kernel.relevance` does, no gain is positive and the set is empty. Add a
@@ -93,7 +92,6 @@ def budgeted_map_from_features(
         k: greatest number of items.
         trade_off: λ, above 0.
         valid: bool [n], the items that may be chosen; all by default.
-        kind: one of `kernel.SIMILARITIES`; "shifted", (1 + cos) / 2, by default.
 
     Returns:
         `MapResult` of [k] items and gains in the order chosen; ties go to the lower index.
@@ -104,7 +102,7 @@ def budgeted_map_from_features(
         features: Array, relevance: Array, costs: Array, budget: Array, trade_off: Array, valid: Array | None
     ) -> MapResult:
         # two passes of k steps each read rows of S
-        problem = from_features(features, relevance, 2 * k, trade_off, kind)
+        problem = from_features(features, relevance, 2 * k, trade_off)
         return _better(problem, costs, budget, k, valid)
 
     return choose(features, relevance, costs, budget, trade_off, valid)

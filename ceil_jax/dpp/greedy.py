@@ -67,16 +67,15 @@ def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | N
     return greedy(from_kernel(kernel), k, valid)
 
 
-@partial(jax.jit, static_argnames=("k", "kind"))
+@partial(jax.jit, static_argnames=("k",))
 def greedy_map_from_features(
     features: Float[Array, "n d"],
     relevance: Float[Array, " n"],
     k: int,
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
-    kind: str = "shifted",
 ) -> MapResult:
-    """`greedy_map(conditional_kernel(relevance, similarity_from_features(features, kind), trade_off), k)`.
+    """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off), k)`.
 
     The conditional kernel is never formed, so any trade-off is safe. Only the rows of S that belong to chosen
     items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`).
@@ -87,13 +86,9 @@ def greedy_map_from_features(
         k: number of items to choose.
         trade_off: λ, above 0.
         valid: bool [n], the items that may be chosen; all by default.
-        kind: one of `kernel.SIMILARITIES`; "shifted", (1 + cos) / 2, by default.
 
     Returns:
         `MapResult` of [k] items and gains; ties go to the lower index.
-
-    Raises:
-        ValueError: `kind` is unknown.
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
@@ -103,7 +98,7 @@ def greedy_map_from_features(
 
     @lifted_in_chunks
     def choose(features: Array, relevance: Array, trade_off: Array, valid: Array | None) -> MapResult:
-        return greedy(from_features(features, relevance, k, trade_off, kind), k, valid)
+        return greedy(from_features(features, relevance, k, trade_off), k, valid)
 
     return choose(features, relevance, trade_off, valid)
 
@@ -126,18 +121,18 @@ def from_kernel(kernel: Float[Array, "n n"]) -> Problem:
 
 
 def from_features(
-    features: Float[Array, "n d"], relevance: Float[Array, " n"], k: int, trade_off: Scalar, kind: str
+    features: Float[Array, "n d"], relevance: Float[Array, " n"], k: int, trade_off: Scalar
 ) -> Problem:
     """The problem of `greedy_map_from_features`, for k steps or a few times as many."""
-    norms = norm(features, kind)
-    diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms, kind)
+    norms = norm(features)
+    diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms)
     if features.shape[0] <= GRAM_UP_TO * k:
-        S = similarity_from_features(features, kind)
+        S = similarity_from_features(features)
         return Problem(lambda item: _at(S, item), diagonal, relevance / trade_off)
 
     def similarity_row(item: Int[Array, ""]) -> Float[Array, " n"]:
         dots = jnp.matmul(features, _at(features, item), precision="highest")
-        return similarity(dots, norms * _at(norms, item), kind)
+        return similarity(dots, norms * _at(norms, item))
 
     return Problem(similarity_row, diagonal, relevance / trade_off)
 

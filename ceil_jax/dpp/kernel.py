@@ -13,63 +13,51 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-SIMILARITIES = ("shifted", "dot", "cosine")
-"""The kinds of similarity: (1 + cos) / 2, the dot product and the cosine.
-
-The paper has a linear kernel, the released code (1 + cos) / 2. The latter is the default: it is positive
-semi-definite, lies within [0, 1], and its diagonal is 1, so that S is never singular because of its scale.
-"""
-
 Scalar = int | float | Float[Array, ""]
 
 
-def similarity(dots: Any, norms: Any = 1.0, kind: str = "shifted") -> Any:
-    """Similarity of pairs of vectors, given their dot products.
+def similarity(dots: Any, norms: Any = 1.0) -> Any:
+    """Similarity (1 + cos) / 2 of pairs of vectors, given their dot products.
 
-    This is the only place where (1 + cos) / 2 is computed: training, MAP, MMR, the selector and the reports use it.
+    The paper has a linear kernel, the released code this one: it is positive semi-definite, lies within [0, 1], and
+    its diagonal is 1, so that S is never singular because of its scale. This is the only place where (1 + cos) / 2 is
+    computed: training, MAP, MMR, the selector and the reports use it.
 
     Args:
         dots: dot products of the pairs, a float or an array of jax or numpy of any shape.
         norms: product of the two norms of each pair, which broadcasts against `dots`; 1 (the default) for unit
             vectors.
-        kind: one of SIMILARITIES; "shifted" by default.
 
     Returns:
         The similarities: numpy in, numpy out; jax in, jax out.
     """
     # the division is done here and not on the vectors, which spares a copy of the features
-    cosines = dots / norms
-    return (1 + cosines) / 2 if kind == "shifted" else cosines
+    return (1 + dots / norms) / 2
 
 
-def similarity_from_features(
-    features: Float[Array, "*b n d"], kind: str = "shifted"
-) -> Float[Array, "*b n n"]:
-    """Similarity matrix S of the items.
+def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "*b n n"]:
+    """Similarity matrix S of the items, (1 + cos) / 2.
+
+    `conditional_kernel` and `greedy_map` take any other positive semi-definite matrix as well.
 
     Args:
         features: [..., n, d], one vector for each item; they need not have unit length.
-        kind: one of SIMILARITIES; "shifted", (1 + cos) / 2, by default.
 
     Returns:
         [..., n, n]: S_ij, symmetric.
-
-    Raises:
-        ValueError: `kind` is unknown.
 
     >>> import jax.numpy as jnp
     >>> similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.5], [0.5, 1.0]]
     """
-    norms = norm(features, kind)
+    norms = norm(features)
     dots = jnp.einsum("...id,...jd->...ij", features, features, precision="highest")
-    return similarity(dots, norms[..., :, None] * norms[..., None, :], kind)
+    return similarity(dots, norms[..., :, None] * norms[..., None, :])
 
 
 def relevance(
     query: Float[Array, "*b d"],
     items: Float[Array, "*b n d"],
-    kind: str = "shifted",
     valid: Bool[Array, "*b n"] | None = None,
 ) -> Float[Array, "*b n"]:
     """Relevance r of the items to the query: their similarity to it, less the greatest.
@@ -80,21 +68,17 @@ def relevance(
     Args:
         query: [..., d].
         items: [..., n, d].
-        kind: one of SIMILARITIES; "shifted", (1 + cos) / 2, by default.
         valid: bool [..., n], the items over which the maximum is taken; all by default.
 
     Returns:
         [..., n]: r_i ≤ 0 for valid items, 0 for the most relevant one.
-
-    Raises:
-        ValueError: `kind` is unknown.
 
     >>> import jax.numpy as jnp
     >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
     [0.0, -0.5, -1.0]
     """
     dots = jnp.einsum("...d,...nd->...n", query, items, precision="highest")
-    r = similarity(dots, norm(query, kind)[..., None] * norm(items, kind), kind)
+    r = similarity(dots, norm(query)[..., None] * norm(items))
     counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
     highest = jax.lax.stop_gradient(counted.max(axis=-1, keepdims=True))
     return r - jnp.where(jnp.isfinite(highest), highest, 0)
@@ -131,9 +115,7 @@ def conditional_kernel(
     return jnp.exp(log_root_quality[..., :, None] + log_root_quality[..., None, :]) * similarity
 
 
-def block_log_dets(
-    features: Float[Array, "n d"], subsets: Int[Array, "m k"], kind: str = "shifted"
-) -> Float[Array, " m"]:
+def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) -> Float[Array, " m"]:
     """log det S_S of each subset S, from its own k × k block; differentiable in the features.
 
     If the subsets hold more items in all than there are, the blocks are taken out of the n × n matrix S. This
@@ -143,16 +125,15 @@ def block_log_dets(
     Args:
         features: [n, d], one vector for each item.
         subsets: int [m, k], item indices; −1 marks an empty place.
-        kind: one of SIMILARITIES; "shifted", (1 + cos) / 2, by default.
 
     Returns:
         [m]; `log_det` says what a subset that holds an item twice gives.
     """
     places = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
-        blocks = similarity_from_features(features, kind)[places[:, :, None], places[:, None, :]]
+        blocks = similarity_from_features(features)[places[:, :, None], places[:, None, :]]
     else:
-        blocks = similarity_from_features(features[places], kind)
+        blocks = similarity_from_features(features[places])
     return log_det(blocks, subsets >= 0)
 
 
@@ -186,15 +167,7 @@ def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = 
     return jnp.log(scale).sum(-1) + 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
 
 
-def norm(vectors: Float[Array, "*b d"], kind: str) -> Float[Array, "*b"]:
-    """Divisor of a vector's dot products: its length, or 1 for the similarity "dot".
-
-    Raises:
-        ValueError: `kind` is unknown.
-    """
-    if kind not in SIMILARITIES:
-        raise ValueError(f"unknown similarity {kind!r}; expected one of {', '.join(SIMILARITIES)}")
-    if kind == "dot":
-        return jnp.ones(vectors.shape[:-1], vectors.dtype)
+def norm(vectors: Float[Array, "*b d"]) -> Float[Array, "*b"]:
+    """The length of each vector, at least 1e-6."""
     # zero vectors are orthogonal to all; with a smaller floor the gradient there would overflow
     return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))

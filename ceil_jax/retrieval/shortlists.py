@@ -33,7 +33,7 @@ Shortlists = Int[Array, "q n"] | Int[np.ndarray, "q n"]
 
 
 def greedy_map_shortlists(
-    queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float, kind: str = "shifted"
+    queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
     """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query.
 
@@ -41,12 +41,11 @@ def greedy_map_shortlists(
         queries, items, shortlists: see above.
         k: number of items to choose.
         trade_off: λ, above 0.
-        kind: one of `kernel.SIMILARITIES`; "shifted", (1 + cos) / 2, by default.
 
     Returns:
         `MapResult` of [q, k] rows of the bank and gains.
     """
-    return _choose_among(_greedy, queries, items, shortlists, trade_off, k=k, kind=kind)
+    return _choose_among(_greedy, queries, items, shortlists, trade_off, k=k)
 
 
 def mmr_shortlists(
@@ -76,10 +75,9 @@ def _greedy(
     trade_off: Float[Array, ""],
     *,
     k: int,
-    kind: str,
 ) -> MapResult:
-    r = relevance(query, features, kind, valid)
-    return greedy_map_from_features(features, r, k, trade_off, valid, kind)
+    r = relevance(query, features, valid)
+    return greedy_map_from_features(features, r, k, trade_off, valid)
 
 
 def _mmr(

@@ -94,7 +94,7 @@ def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[A
 
     def apply(params: Mapping[str, Array], tokens: Tokens, *, key: PRNGKeyArray | None = None) -> Array:
         vectors = encoder.apply(params, tokens, key=key)
-        return vectors / norm(vectors, "cosine")[:, None]
+        return vectors / norm(vectors)[:, None]
 
     return apply
 

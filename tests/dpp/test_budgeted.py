@@ -78,15 +78,10 @@ def test_against_the_best_of_all_sets(seed, budget, offset):
         assert value >= BOUND * best - 1e-4
 
 
-ORTHOGONAL = np.eye(6, dtype=np.float32)
-
-
 def independent(worth, costs, budget, k=6):
     """Items that do not touch each other: log det is the sum of their worths, the problem a knapsack."""
-    r = jnp.asarray(worth, jnp.float32)
-    result = budgeted_map_from_features(
-        jnp.asarray(ORTHOGONAL), r, jnp.asarray(costs), budget, k, 1.0, kind="cosine"
-    )
+    kernel = jnp.diag(jnp.exp(jnp.asarray(worth, jnp.float32)))
+    result = budgeted_map(kernel, jnp.asarray(costs), budget, k)
     return sound(result, costs, budget, k)
 
 

@@ -5,7 +5,6 @@ import pytest
 import reference
 
 from ceil_jax.dpp.kernel import (
-    SIMILARITIES,
     block_log_dets,
     conditional_kernel,
     log_det,
@@ -19,11 +18,9 @@ FEATURES = RNG.normal(size=(9, 5)).astype(np.float32)
 QUERY = RNG.normal(size=5).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", SIMILARITIES)
-def test_similarity(kind):
-    np.testing.assert_allclose(
-        similarity_from_features(jnp.asarray(FEATURES), kind), reference.similarity(FEATURES, kind), atol=1e-5
-    )
+def test_similarity():
+    ours = similarity_from_features(jnp.asarray(FEATURES))
+    np.testing.assert_allclose(ours, reference.similarity(FEATURES), atol=1e-5)
 
 
 def test_similarity_by_hand():
@@ -36,15 +33,6 @@ def test_similarity_of_dot_products_keeps_its_kind_of_number(make):
     found = similarity(make(0.5), 2.0)
     assert found == (1 + 0.5 / 2) / 2
     assert type(found) is type(make(0.5) / 2.0)
-    assert similarity(make(0.5), 2.0, "cosine") == 0.25
-    assert similarity(make(0.5), kind="dot") == 0.5
-
-
-def test_an_unknown_similarity_lists_the_known_ones():
-    said = "unknown similarity 'cosin'; expected one of shifted, dot, cosine"
-    for function in (similarity_from_features, lambda f, kind: relevance(f[0], f, kind)):
-        with pytest.raises(ValueError, match=f"^{said}$"):
-            function(jnp.asarray(FEATURES), "cosin")
 
 
 def test_relevance_has_maximum_zero():
@@ -89,11 +77,10 @@ def test_conditional_kernel_of_a_batch_is_the_loop():
     np.testing.assert_allclose(together, [conditional_kernel(r[i], S[i], 0.5) for i in range(3)], rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", SIMILARITIES)
-def test_block_log_dets(kind):
+def test_block_log_dets():
     subsets = np.array([[0, 3, 5, 7], [8, 2, -1, -1], [4, -1, -1, -1], [-1, -1, -1, -1]])
-    S = reference.similarity(FEATURES, kind)
-    ours = block_log_dets(jnp.asarray(FEATURES), jnp.asarray(subsets), kind)
+    S = reference.similarity(FEATURES)
+    ours = block_log_dets(jnp.asarray(FEATURES), jnp.asarray(subsets))
     np.testing.assert_allclose(ours, [reference.log_det(S, s) for s in subsets], rtol=1e-4, atol=1e-5)
 
 
