@@ -173,11 +173,11 @@ def train_epr(
         """The parameters of queries and of examples; one entry if they are the same."""
         return [params["query"], params["context"]] if two else [params]
 
+    def encoded(params: Mapping[str, Array], _: int, chunk: Tokens) -> Array:
+        return encode_now(params, chunk)
+
     def quality(params: Any) -> Measures:
-        found = [
-            texts.encoded(lambda _, chunk, one=one: encode_now(one, chunk))[texts.place]
-            for one in sides(params)
-        ]
+        found = [texts.encoded(partial(encoded, one))[texts.place] for one in sides(params)]
         relevance = np.einsum("qd,qcd->qc", found[0][:, 0], found[-1][:, 1:])
         return ranking_quality(relevance, data.scores[held_out])
 
