@@ -127,8 +127,11 @@ class Experiment:
             options, config = tyro.cli(
                 parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=registry
             )
-            for task in options.tasks or (config.task,):
-                check_first(replace(config, task=task))
+            further = [replace(config, lm=lm) for lm in options.lms]
+            further += [replace(config, encoder=encoder) for encoder in options.encoders]
+            for one in (config, *further):
+                for task in options.tasks or (one.task,):
+                    check_first(replace(one, task=task))
             self.run(config, options)
 
         return command(self.name, parsed, arguments)

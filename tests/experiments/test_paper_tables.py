@@ -119,3 +119,26 @@ def test_a_family_of_tasks_is_left_out(script):
     only = ExperimentOptions(tasks=("mnli", "qnli"))
     rows = [entry.row for entry in one_for_all.entries(replace(SMALL, task="mnli"), only)]
     assert "trained on all but its family" not in rows
+
+
+def test_further_models_are_looked_for_first(script, monkeypatch, capsys):
+    looked_for = []
+    monkeypatch.setattr("ceil_jax.cli.experiment.check_first", looked_for.append)
+    arguments = [
+        "--task",
+        "scan.simple",
+        "--lm",
+        "tiny",
+        "--encoder",
+        "tiny",
+        "--limit",
+        "2",
+        "--bank-limit",
+        "40",
+    ]
+    arguments += ["--encoders", "nobody/none", "--lms", "other", "--retriever", "topk", "--dry-run"]
+    assert script("table2").EXPERIMENT.main(arguments) == 2
+    assert [(one.lm, one.encoder) for one in looked_for] == [
+        *(("tiny", "tiny"), ("other", "tiny"), ("tiny", "nobody/none"))
+    ]
+    assert "scan.simple cannot run: unknown encoder 'nobody/none'" in capsys.readouterr().out
