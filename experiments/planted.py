@@ -4,8 +4,10 @@
     python experiments/planted.py --task mtop --data-dir DATA --queries 1600 --size 3 --sets 13 --epochs 3 \
         --learning-rate 1e-4
 
-The planted score of a set is the mean similarity of its examples' outputs to the query's output, as the encoder sees
-them before training, plus Gaussian noise. `--noise 1` is noise as large as the score's spread within a query.
+The planted score of a set is the mean, or with `--planted max` the largest, similarity of its examples' outputs to
+the query's output, as the encoder sees them before training, plus Gaussian noise. `--noise 1` is noise as large as
+the score's spread within a query. `--signal singles` trains on scores of single examples, each with noise of its own:
+a set has the largest of its examples'.
 Training starts from the encoder itself, not from EPR.
 
 A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
@@ -74,6 +76,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--noise", type=float, default=0.0, help="relative to the score's spread within a query"
     )
+    parser.add_argument(
+        "--planted", choices=("mean", "max"), default="mean", help="of a set's examples' similarities"
+    )
+    parser.add_argument(
+        "--signal", choices=("sets", "singles"), default="sets", help="what training is given scores of"
+    )
     parser.add_argument("--sampler", choices=("random", "k_dpp"), default=default.sampler)
     parser.add_argument("--learning-rate", type=float, default=default.learning_rate)
     parser.add_argument("--epochs", type=int, default=default.epochs)
@@ -90,7 +98,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def planted_scores(
-    similar: np.ndarray, subsets: np.ndarray, noise: float, seed: int
+    similar: np.ndarray, subsets: np.ndarray, noise: float, seed: int, planted: str = "mean"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the planted scores [Q, M] with the noise, and without it.
 
@@ -99,10 +107,19 @@ def planted_scores(
         subsets: int [Q, M, k]: places in the shortlist.
         noise: standard deviation of the noise, relative to the mean standard deviation within a query.
         seed: of the noise.
+        planted: "mean" or "max" over a set's examples.
     """
-    clean = np.take_along_axis(similar[:, None], subsets, axis=2).mean(axis=2).astype(np.float32)
+    each = np.take_along_axis(similar[:, None], subsets, axis=2)
+    clean = (each.max(axis=2) if planted == "max" else each.mean(axis=2)).astype(np.float32)
     drawn = np.random.default_rng([seed, 6]).normal(size=clean.shape)
     return (clean + noise * clean.std(axis=1).mean() * drawn).astype(np.float32), clean
+
+
+def scores_of_singles(similar: np.ndarray, subsets: np.ndarray, noise: float, seed: int) -> np.ndarray:
+    """Return the largest score of each set's examples [Q, M], where the noise is on the scores of single examples."""
+    places = np.broadcast_to(np.arange(similar.shape[1])[None, :, None], (*similar.shape, 1))
+    noisy, _ = planted_scores(similar, places, noise, seed)
+    return np.take_along_axis(noisy[:, None], subsets, axis=2).max(axis=2)
 
 
 def judged_sets(
@@ -120,7 +137,12 @@ def judged_sets(
 
 
 def map_score(
-    queries: np.ndarray, examples: np.ndarray, similar: np.ndarray, size: int, trade_off: float
+    queries: np.ndarray,
+    examples: np.ndarray,
+    similar: np.ndarray,
+    size: int,
+    trade_off: float,
+    planted: str,
 ) -> float:
     """Return the mean planted score, without noise, of the sets that greedy MAP chooses."""
 
@@ -131,7 +153,8 @@ def map_score(
         return greedy_map(kernel, size).items
 
     items = np.asarray(choose(queries, examples))
-    return float(np.where(items < 0, np.nan, np.take_along_axis(similar, items, axis=1)).mean())
+    each = np.where(items < 0, np.nan, np.take_along_axis(similar, items, axis=1))
+    return float(np.nanmax(each, axis=1).mean() if planted == "max" else each.mean())
 
 
 def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
@@ -153,8 +176,9 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     similar = output_similarity(outputs[positions], outputs, shortlist)
     first, rest = slice(options.queries), slice(options.queries, None)
     judged = judged_sets(options, queries[rest], shortlist[rest], vectors, np.asarray(cosines)[rest])
-    with_noise, clean = planted_scores(similar[rest], judged["uniform"], options.noise, options.seed)
-    near, _ = planted_scores(similar[rest], judged["near_map"], 0, options.seed)
+    how = options.noise, options.seed, options.planted
+    with_noise, clean = planted_scores(similar[rest], judged["uniform"], *how)
+    near, _ = planted_scores(similar[rest], judged["near_map"], 0, *how[1:])
     scores = {
         "": ("uniform", with_noise),
         "_without_noise": ("uniform", clean),
@@ -179,7 +203,9 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
             f"tau{name}": float(ranking_quality(ours[sets], planted)[QUALITY].mean())
             for name, (sets, planted) in scores.items()
         }
-        found = map_score(asked_vectors, examples, similar[rest], options.shots, options.trade_off)
+        found = map_score(
+            asked_vectors, examples, similar[rest], options.shots, options.trade_off, options.planted
+        )
         return {**taus, "map_score": found}
 
     config = CEILConfig(
@@ -203,7 +229,9 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
         config,
         options.seed,
     )
-    noisy, _ = planted_scores(similar[first], candidates.subsets, options.noise, options.seed)
+    noisy, _ = planted_scores(similar[first], candidates.subsets, *how)
+    if options.signal == "singles":
+        noisy = scores_of_singles(similar[first], candidates.subsets, *how[:2])
     data = TrainingData(queries[first], bank, candidates, noisy)
     before = measured(encoder, encoder)
     began = time.perf_counter()

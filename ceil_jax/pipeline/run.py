@@ -253,6 +253,8 @@ class Run:
         trained = {"tst": {"training TST"}, "epr": {"scoring EPR candidates", "training EPR"}}
         trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
         trained["ceil"] |= trained.get(initial, set())
+        if self.config.ceil.scores == "singles":
+            trained["ceil"] |= {"scoring EPR candidates"}
         rewriting = {f"rewriting, order {order}" for order in self.views.orders(method)}
         tuning = {f"scoring λ of {source}"} if method.needs.trade_off == "tunable" else set()
         return (

@@ -193,7 +193,7 @@ class Trainer:
             source: epr or ceil.
             shard: the part of the rows; all by default.
         """
-        if source == "epr":
+        if source == "epr" or (source == "ceil" and self.config.ceil.scores == "singles"):
             return data.scores(*data.candidates(self.config.epr), "EPR candidates", shard)[0]
         if source != "ceil":
             raise unknown_name("scores", source, ("epr", "ceil"))

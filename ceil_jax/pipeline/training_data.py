@@ -9,6 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ceil_jax.dpp.kernel import similarity
+from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.pipeline.config import RunConfig
@@ -20,8 +23,9 @@ from ceil_jax.store.rows import Cost, Engine, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.training.candidates import CandidateSets, ScoredSets
+from ceil_jax.training.candidates import CandidateSets, ScoredSets, best_single, log_probs, nearest_first
 from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.samplers import ceil_candidates
 from ceil_jax.training.scoring import score_sets
 
 log = logging.getLogger(__name__)
@@ -150,9 +154,44 @@ class TaskSupervision:
             initial: gives the encoder that training starts from, which shortlists.
             config: with λ as a number.
         """
+        if config.scores == "singles":
+            return self._of_singles(initial().context, config)
         instances, proposal = self.subsets(initial, config)
         positions = self.positions(config.instances)
         return ScoredSets(instances, positions, proposal, *self.scores(instances, proposal, "CEIL subsets"))
+
+    def _of_singles(self, encoder: Encoder, config: CEILConfig) -> ScoredSets:
+        """CEIL's sets among EPR's candidates, each with the score of its best example."""
+        if config.sampler == "bank":
+            raise UserError(
+                "--ceil.sampler bank: --ceil.scores singles has scores of EPR's candidates only; take random or k_dpp"
+            )
+        if config.size > self.config.epr.candidates:
+            raise UserError(
+                f"--ceil.size {config.size}: with --ceil.scores singles, sets are drawn among the "
+                f"{self.config.epr.candidates} of --epr.candidates"
+            )
+        scored, embed = self.epr, self.models.embed
+        seen = self.views.seen(scored.instances)
+        asked, bank = (
+            unit_rows(embed(encoder, [example.input for example in examples]))
+            for examples in (seen, self.context)
+        )
+        found, singles = nearest_first(scored.candidates.shortlist, log_probs(scored.rows), asked, bank)
+        cosines = np.einsum("qd,qnd->qn", asked, bank[found])
+        cosines[found < 0] = -np.inf
+        proposal = ceil_candidates(
+            seen,
+            self.context,
+            found,
+            similarity(cosines),
+            lambda: (asked, bank),
+            config,
+            self.config.data_seed,
+        )
+        rows = [{"log_prob": row} for row in best_single(singles, proposal.subsets)]
+        name = digest([scored.stage, proposal.shortlist, proposal.subsets])
+        return ScoredSets(scored.instances, scored.positions, proposal, Rows(rows, []), name)
 
     def scores(
         self, queries: Sequence[Example], proposal: CandidateSets, what: str, shard: Shard | None = None

@@ -60,7 +60,9 @@ class Cell(NamedTuple):
         if not needs.shortlist and needs.trade_off is None and source != "ceil":
             # neither the method nor CEIL's training tunes λ or takes a shortlist
             config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
-        needed = (source, config.ceil.initial if source == "ceil" else None)
+        needed = {source, config.ceil.initial if source == "ceil" else None}
+        if source == "ceil" and config.ceil.scores == "singles":
+            needed.add("epr")
         if source != "ceil":
             config = replace(config, ceil_map_trade_off=None)
         default = RunConfig()

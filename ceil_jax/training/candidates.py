@@ -42,6 +42,38 @@ def log_probs(rows: Rows) -> Float[np.ndarray, "q m"]:
     return np.array([row["log_prob"] for row in rows], np.float32)
 
 
+def nearest_first(
+    shortlist: Int32[np.ndarray, "q n"],
+    scores: Float[np.ndarray, "q n"],
+    queries: Float[np.ndarray, "q d"],
+    bank: Float[np.ndarray, "bank d"],
+) -> tuple[Int32[np.ndarray, "q n"], Float[np.ndarray, "q n"]]:
+    """Return single candidates and their scores in the order of their nearness to the query.
+
+    Args:
+        shortlist: bank positions; −1 marks an empty place.
+        scores: the score of each candidate.
+        queries: unit rows.
+        bank: unit rows.
+    """
+    cosines = np.einsum("qd,qnd->qn", queries, bank[shortlist])
+    order = np.argsort(np.where(shortlist < 0, np.inf, -cosines), axis=1, kind="stable")
+    return np.take_along_axis(shortlist, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def best_single(
+    scores: Float[np.ndarray, "q n"], subsets: Int32[np.ndarray, "q m k"]
+) -> Float[np.ndarray, "q m"]:
+    """Return the score of each set's best example, a surrogate of the set's own score.
+
+    Args:
+        scores: the score of each shortlisted example, alone in the prompt.
+        subsets: places in the shortlist; −1 marks an empty place.
+    """
+    each = np.take_along_axis(scores[:, None], np.maximum(subsets, 0), axis=2)
+    return np.where(subsets < 0, -np.inf, each).max(axis=2)
+
+
 class TrainingData(NamedTuple):
     """The data that a retriever is trained on."""
 

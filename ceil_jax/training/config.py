@@ -52,6 +52,9 @@ class CEILConfig:
     sampler: Literal["random", "k_dpp", "bank"] = "random"
     """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the shortlist; bank:
     uniformly from the whole bank."""
+    scores: Literal["sets", "singles"] = "sets"
+    """What the LM scores. sets: every candidate set. singles: nothing besides EPR's candidates; sets are drawn among
+    these, for EPR's training queries, and have the score of their best example."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does; training then takes
     the λ tuned for the encoder that it starts from."""

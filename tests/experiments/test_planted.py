@@ -35,6 +35,17 @@ def test_more_queries_than_the_bank_has():
         PLANTED["run"](options, TASK)
 
 
+def test_the_largest_and_scores_of_single_examples():
+    similar = np.random.default_rng(0).normal(size=(50, 10))
+    subsets = np.random.default_rng(1).integers(10, size=(50, 30, 2))
+    _, clean = PLANTED["planted_scores"](similar, subsets, 0.0, 0, "max")
+    np.testing.assert_allclose(clean[3, 4], similar[3, subsets[3, 4]].max(), rtol=1e-6)
+    np.testing.assert_allclose(PLANTED["scores_of_singles"](similar, subsets, 0.0, 0), clean)
+    # two sets with the same best example have the same score, with noise too
+    noisy = PLANTED["scores_of_singles"](similar, np.array([[[1, 1], [1, 1]]] * 50), 2.0, 0)
+    assert (noisy[:, 0] == noisy[:, 1]).all() and (noisy[:, 0] != similar[:, 1]).all()
+
+
 def test_noise_is_relative_to_the_spread_within_a_query():
     similar = np.random.default_rng(0).normal(size=(200, 10))
     subsets = np.random.default_rng(1).integers(10, size=(200, 30, 2))

@@ -352,3 +352,25 @@ def test_a_missing_database_is_named_before_the_lm_answers(tmp_path, monkeypatch
     task = replace(TASK, validation=queries, metric="sql_execution")
     with pytest.raises(UserError, match="example 'q': no database 'zoo'"):
         open_run(replace(SMALL, out=tmp_path), task).evaluate("random")
+
+
+def test_ceil_from_eprs_scores_alone(tmp_path):
+    """No set is read; a set of EPR's candidates has the score of its best example."""
+    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, scores="singles", size=2))
+    run = open_run(config, TASK)
+    scored, epr = run.trainer.ceil_scores, run.training_data.epr
+    assert scored.instances == epr.instances
+    before = run.lm.tokens_read
+    for row, (shortlist, subsets) in enumerate(zip(*scored.candidates, strict=True)):
+        single = dict(zip(epr.candidates.shortlist[row], epr.rows[row]["log_prob"], strict=True))
+        best = [max(single[shortlist[place]] for place in subset) for subset in subsets]
+        np.testing.assert_allclose(scored.rows[row]["log_prob"], best, rtol=1e-6)
+    table = compare(run, ["ceil"])
+    assert run.lm.tokens_read - before == table.rows[0].answering_tokens
+    read = sum(cost.tokens for what, cost in run.costs.items() if what == "scoring EPR candidates")
+    assert table.rows[0].training_tokens == read > 0
+    assert not any(what == "scoring CEIL subsets" for what in run.costs)
+    for wrong, message in (({"sampler": "bank"}, "sampler bank"), ({"size": 7}, "among the 6 of")):
+        ceil = replace(config.ceil, **wrong)
+        with pytest.raises(UserError, match=message):
+            _ = open_run(replace(config, ceil=ceil), TASK).trainer.ceil_scores

@@ -7,7 +7,7 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training.candidates import epr_candidates
+from ceil_jax.training.candidates import best_single, epr_candidates, nearest_first
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.samplers import bank_sets, ceil_candidates, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets
@@ -23,6 +23,21 @@ def labelled(i):
 
 BANK = [labelled(i) for i in range(30)]
 COMMANDS = [Example(f"train-{i}", f"do thing {i}", f"cmd{i % 5} -x {i}") for i in range(20)]
+
+
+def test_a_set_has_the_score_of_its_best_example():
+    bank, query = np.array([[1, 0], [0, 1], [0.6, 0.8], [-1, 0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
+    shortlist, scores = nearest_first(
+        np.array([[3, 1, 0, 2], [0, 2, -1, -1]], np.int32),
+        np.array([[-3.0, -1, -4, -2], [-5, -6, -7, -7]]),
+        query,
+        bank,
+    )
+    assert shortlist.tolist() == [[0, 2, 1, 3], [2, 0, -1, -1]]
+    assert scores[0].tolist() == [-4, -2, -1, -3]
+    assert scores[1, :2].tolist() == [-6, -5]
+    subsets = np.array([[[0, 1], [1, 2], [0, 3]], [[0, 1], [0, -1], [1, -1]]], np.int32)
+    assert best_single(scores, subsets).tolist() == [[-2, -1, -3], [-5, -6, -5]]
 
 
 def test_options_shared_by_all_are_stratified_and_exclude_the_query():
