@@ -7,5 +7,6 @@ The retrievers themselves live in `ceil_jax.skills`.
 - `analysis`: those measures, recall@N and t-SNE
 - `hardness`: Spider's hardness of a SQL query
 - `recall`: recall@N of sampled answers
+- `diversity`: DPP-MAP over skills
 - `figure`: the spaces of raw inputs and of skills side by side
 """
