@@ -278,6 +278,8 @@ FIDELITY = sorted(DOCS.glob("fidelity*.md"))
 @pytest.mark.parametrize("page", FIDELITY, ids=lambda page: page.name)
 def test_what_a_page_of_fidelity_names_exists(page):
     """Functions by their dotted names, scripts, flags and tasks."""
+    from skill_knn.command import FigureOptions, RecallOptions, SkillOptions
+
     from ceil_jax.cli.experiment import ExperimentOptions
     from ceil_jax.tasks import TASKS
 
@@ -293,7 +295,9 @@ def test_what_a_page_of_fidelity_names_exists(page):
         assert name in TASKS or (ROOT / "experiments" / name).is_file(), f"{page.name}: {name}"
     scripts = [word for code in quoted for word in code.split() if word.startswith("experiments/")]
     assert all((ROOT / script).is_file() for script in scripts), f"{page.name}: {scripts}"
-    own = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(ExperimentOptions)}
+    options = (ExperimentOptions, SkillOptions, RecallOptions, FigureOptions)
+    fields = [field.name for kind in options for field in dataclasses.fields(kind)]
+    own = {f"--{name.replace('_', '-')}" for name in fields}
     known = flags_of("compare") | own | {"--scale"}
     flags = {word for code in quoted for word in code.split() if word.startswith("--")}
     assert flags <= known, f"{page.name}: {sorted(flags - known)}"
