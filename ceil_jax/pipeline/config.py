@@ -154,7 +154,7 @@ DEMO = RunConfig(
     bank_limit=3000,
     shots=2,
     epr=EPRConfig(instances=160, candidates=10, epochs=3),
-    ceil=CEILConfig(instances=200, subsets=6, size=2, epochs=2),
+    ceil=CEILConfig(instances=200, subsets=5, size=2, epochs=2),
 )
 """Ten minutes on 2 cores that read 1,000 LM tokens a second: more than half of the tokens go into answers, because
 intervals are what a comparison lacks first. Two, three and four examples answered 300 sentences of the bank equally
