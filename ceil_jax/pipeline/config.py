@@ -153,7 +153,7 @@ DEMO = RunConfig(
     limit=600,
     bank_limit=3000,
     shots=2,
-    epr=EPRConfig(instances=160, candidates=10, epochs=3),
+    epr=EPRConfig(instances=160, candidates=8, epochs=2),
     ceil=CEILConfig(instances=200, subsets=5, size=2, epochs=2),
 )
 """Ten minutes on 2 cores that read 1,000 LM tokens a second: more than half of the tokens go into answers, because
