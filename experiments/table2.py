@@ -18,9 +18,8 @@ from drawing import points
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import ExperimentTable
+from ceil_jax.report.experiment_table import ExperimentTable, costs_of
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.published import costs_of
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
@@ -48,7 +47,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
 
 
 def with_costs(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    return replace(table, sections=[costs_of(grid, table.measured)])
+    return replace(table, sections=[costs_of(table.measured)])
 
 
 EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points, with_costs)

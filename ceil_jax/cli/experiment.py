@@ -86,7 +86,7 @@ class Experiment:
         if not measured:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
         if options.record is not None:
-            keep(options.record, records_of(grid, measured, self.name))
+            keep(options.record, records_of(measured, self.name))
         lm = measured[0].lm
         shots = config.shots
         title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"

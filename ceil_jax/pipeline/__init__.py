@@ -11,11 +11,11 @@ in `report/`. A run is put together from parts that are given to each other: `co
 - `trained`: the trainer of TST, EPR and CEIL.
 - `run`: a method's examples, answers and metric.
 - `compose`: a run from its configuration; one trainer for the tasks of several runs.
-- `evaluate`: predictions and their metric.
+- `evaluate`: predictions, and what their metric is computed from.
 - `export`: a method as a selector.
-- `records`: the record of an evaluation, beside its stages.
-- `results_file`: published records, one line a run.
+- `records`: the record of an evaluation (`Record`), and a folder of stages that has them.
+- `results_file`: published records, the same type as one line a run.
 
 Names for other rooms: `RunConfig`, `SCALES`, `DEMO`; `METHODS`, `TRAINED`; `Models`, `Encoders`; `open_run`,
-`joint_trainer`, `Run`, `Trainer`; `Evaluation`; `export`, `selector_of`; `read_records`.
+`joint_trainer`, `Run`, `Trainer`; `Record`, `Evaluation`, `read_records`; `export`, `selector_of`.
 """

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, Prompt, PromptBuilder
 from ceil_jax.lm.voting import GREEDY, Voting, most_frequent
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, Sample, metric_interval
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.stage import Stage
@@ -24,32 +23,6 @@ from ceil_jax.tasks.words import Overlap, overlap
 
 _CHUNK = 32
 """Answers that the LM is asked for at a time, at least those of one query."""
-
-
-class Evaluation(NamedTuple):
-    """The evaluation of one method on one task."""
-
-    rows: Rows
-    """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
-    scores: np.ndarray
-    """float [N]: the metric of each query."""
-    value: float
-    """The metric over all queries; for corpus metrics it is not the mean of `scores`."""
-    interval: Interval
-    """The bootstrap interval of `value` over resampled questions."""
-    more: dict[str, float]
-    """The task's other metrics over all queries."""
-    statistics: np.ndarray
-    """float [N, s]: statistics of each query; the metric is a function of their sums, or the mean of `scores`."""
-    overlap: Overlap
-    """Which queries ask the same, and which stand in the bank."""
-    run: str = ""
-    """The name of its record."""
-
-    @property
-    def examples(self) -> float:
-        """Mean number of examples that fitted into a prompt (CEIL, Table 1: #ICE)."""
-        return examples_shown(self.rows)
 
 
 def examples_shown(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -144,8 +117,13 @@ def answer_with_majority(stage: Stage, task: Task, queries: Sequence[Example], *
     return stage.rows(len(queries), work, chunk=len(queries), what=what, cost=lambda: 0)
 
 
-def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> Evaluation:
-    """Return the task's metrics over predictions, and write one row a query into the stage's `examples.csv`."""
+def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> float:
+    """Return the task's metric over predictions, and keep in the stage what it is computed from.
+
+    `examples.csv` has one row a query; `scores.npy` the metric of each query, float [N]; `statistics.npy` what the
+    metric is a function of the sums of, float [N, s]; `overlap.npy` which queries ask the same and which stand in the
+    bank.
+    """
     metric = metric_named(task.metric)
     if stage.summary is None:
         predictions = [row["prediction"] for row in rows]
@@ -160,12 +138,8 @@ def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) ->
         value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
         files = ("scores.npy", "statistics.npy", "overlap.npy", "examples.csv")
         stage.finish({"metric": task.metric, "value": value, "more": more}, files)
-    summary = stage.summary
-    assert summary is not None
-    scores, statistics = (np.array(stage.load(file)) for file in ("scores.npy", "statistics.npy"))
-    shared = read_overlap(np.array(stage.load("overlap.npy")))
-    interval = metric_interval(Sample(statistics, metric.from_sums), shared.question)
-    return Evaluation(rows, scores, summary["value"], interval, summary["more"], statistics, shared)
+    assert stage.summary is not None
+    return stage.summary["value"]
 
 
 def read_overlap(kept: np.ndarray) -> Overlap:

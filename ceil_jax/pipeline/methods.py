@@ -71,3 +71,12 @@ class Methods(Mapping[str, Method]):
 
 METHODS = Methods()
 """The rows that `--retriever` names."""
+
+
+def trains(method: str) -> bool:
+    """Return whether a method needs a trained encoder; False for one that is not known here.
+
+    Args:
+        method: the name of a row of METHODS.
+    """
+    return method in METHODS and METHODS[method].encoder in TRAINED

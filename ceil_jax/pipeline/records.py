@@ -16,19 +16,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ceil_jax.lm.openai.address import is_address, parse_address
-from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import examples_shown, read_overlap
+from ceil_jax.pipeline.methods import trains
 from ceil_jax.store.hashing import canonical, digest
-from ceil_jax.store.rows import Cost
+from ceil_jax.store.rows import Cost, Rows
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
@@ -50,7 +49,7 @@ FIRST_SETTINGS = frozenset(_FIRST.split())
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One method evaluated on one task with one LM: what every record holds, wherever it is kept."""
+    """One method evaluated on one task with one LM: from a folder of stages or from a results file."""
 
     name: str
     """`run-hash`, by all settings."""
@@ -69,33 +68,53 @@ class Record:
     """The metric over all queries, in percent."""
     cost: Cost
     """All stages that the run needs, shared ones included."""
+    seed: int | None
+    """The seed of training; None if nothing is trained."""
     trade_off: float | None = None
     """λ that the examples were chosen with; None for a method without one."""
+    device: str = ""
+    """The device that it was computed on; empty in folders from before it was kept."""
+    examples: float | None = None
+    """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the oldest lines."""
+    statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
+    """float [N, s]: statistics of each query; the metric is a function of their sums. None in lines from before they
+    were kept."""
+    overlap: Overlap | None = field(default=None, repr=False, compare=False)
+    """Which queries ask the same, and which stand in the bank; None in lines from before it was kept."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class StoredRecord(Record):
-    """A record in a folder of stages, with its predictions beside it."""
-
-    root: Path
-    """The folder of stages."""
-    predictions: str
-    metrics: str
+    root: Path = Path()
+    """The folder of stages. This and the next four are what only such a folder tells."""
+    predictions: str = ""
+    metrics: str = ""
     """Names of stages."""
-    more: Mapping[str, float]
+    answering: Cost = field(default_factory=lambda: Cost(0))
+    """The part of `cost` after LM scoring, rewriting and training."""
+    more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
-    preparing: Cost
-    """LM scoring, rewriting and training before any query is answered."""
-    answering: Cost
     kept: str = ""
     """A remark if training kept its starting weights, such as "training kept EPR's encoder"."""
-    device: str = ""
-    """The device that the record was written on; empty in records from before it was kept."""
+
+    experiment: str = ""
+    """The published table. This and the following are what only a results file tells."""
+    row: str = ""
+    column: str = ""
+    """The run's place in that table."""
+    trained_by: tuple[tuple[str, str], ...] = ()
+    """(task, LM) of the runs whose trained encoders it took."""
+    low: float = 0.0
+    high: float = 0.0
+    """95 % bootstrap interval of the value, in percent."""
+    date: str = ""
 
     @property
-    def examples(self) -> float:
-        """Mean number of examples that fitted into a prompt."""
-        return examples_shown(self.rows())
+    def preparing(self) -> Cost:
+        """LM scoring, rewriting and training before any query is answered."""
+        return Cost(self.cost.seconds - self.answering.seconds, self.cost.tokens - self.answering.tokens)
+
+    @property
+    def questions(self) -> np.ndarray | None:
+        """int [N]: the number of each query's question; None if unknown."""
+        return None if self.overlap is None else self.overlap.question
 
     def rows(self) -> list[dict[str, Any]]:
         """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
@@ -105,17 +124,17 @@ class StoredRecord(Record):
         """float [N]: the metric of each query."""
         return np.load(self.root / self.metrics / "scores.npy")
 
-    def sample(self) -> Sample:
-        """Return the queries' statistics and the metric as a function of their sums, for bootstrap intervals.
 
-        A corpus metric such as BLEU is no mean of the scores.
-        """
-        statistics = np.load(self.root / self.metrics / "statistics.npy")
-        return Sample(statistics, metric_named(self.metric).from_sums)
+class Evaluation(NamedTuple):
+    """An evaluation that has just been made or found, with its record."""
 
-    def overlap(self) -> Overlap:
-        """Return which queries ask the same, and which stand in the bank."""
-        return read_overlap(np.load(self.root / self.metrics / "overlap.npy"))
+    rows: Rows
+    """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
+    scores: np.ndarray
+    """float [N]: the metric of each query."""
+    value: float
+    """The metric over all queries; for corpus metrics it is not the mean of `scores`."""
+    record: Record
 
 
 def record(
@@ -133,8 +152,8 @@ def record(
     kept: str = "",
     trade_off: float | None = None,
     device: str = "",
-) -> str:
-    """Write the record of an evaluation and return its name. Existing records are left unchanged.
+) -> Record:
+    """Write the record of an evaluation and return it. Existing records are left unchanged.
 
     Args:
         store: the folder of stages.
@@ -174,7 +193,10 @@ def record(
             remarks = {"kept": kept, "trade_off": trade_off, "device": device}
             remarks = {name: value for name, value in remarks.items() if value}
             stage.finish({"preparing": _plain(preparing), "answering": _plain(answering), **remarks})
-        return stage.name
+        name = stage.name
+    found = _read(store.root, store.root / name)
+    assert found is not None, f"{name} has just been written"
+    return found
 
 
 def beyond_default(config: RunConfig, *names: str) -> dict[str, Any]:
@@ -217,7 +239,7 @@ def _plain(cost: Cost) -> dict[str, float]:
     return {"seconds": round(cost.seconds, 3), "tokens": cost.tokens}
 
 
-def read_records(root: Path) -> tuple[list[StoredRecord], list[str]]:
+def read_records(root: Path) -> tuple[list[Record], list[str]]:
     """Return the finished evaluations of a folder of stages, and a line about each that cannot be shown.
 
     Args:
@@ -226,7 +248,7 @@ def read_records(root: Path) -> tuple[list[StoredRecord], list[str]]:
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         found = read_record(root, folder.name)
-        if found is None or len(found.rows()) != len(found.scores()):
+        if found is None:
             trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
         else:
             records.append(found)
@@ -241,7 +263,7 @@ def read_records(root: Path) -> tuple[list[StoredRecord], list[str]]:
     return records, trouble
 
 
-def read_record(root: Path, name: str) -> StoredRecord | None:
+def read_record(root: Path, name: str) -> Record | None:
     """Return the record of this name; None if it is missing, damaged, unfinished or of another version."""
     try:
         return _read(root, root / name)
@@ -249,27 +271,28 @@ def read_record(root: Path, name: str) -> StoredRecord | None:
         return None
 
 
-def _read(root: Path, folder: Path) -> StoredRecord | None:
+def _read(root: Path, folder: Path) -> Record | None:
     key = json.loads((folder / "key.json").read_text("utf-8"))
     cost = Stage(folder).peek()
     measured = Stage(root / key["metrics"]).peek()
     texts = Stage(root / key["texts"]).peek()
     if key["format"] != FORMAT or cost is None or measured is None or texts is None:
         return None
-    preparing, answering = Cost(**cost["preparing"]), Cost(**cost["answering"])
-    return StoredRecord(
+    record = Record(
         **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},
         **{name: key[name] for name in ("predictions", "metrics", "texts")},
+        **{name: cost[name] for name in ("kept", "trade_off", "device") if name in cost},
         root=root,
         name=folder.name,
         queries=texts["queries"],
         bank=texts["bank"],
         value=100 * measured["value"],
         more={name: 100 * value for name, value in measured["more"].items()},
-        cost=Cost(preparing.seconds + answering.seconds, preparing.tokens + answering.tokens),
-        preparing=preparing,
-        answering=answering,
-        kept=cost.get("kept", ""),
-        trade_off=cost.get("trade_off"),
-        device=cost.get("device", ""),
+        cost=Cost(*(cost["preparing"][part] + cost["answering"][part] for part in ("seconds", "tokens"))),
+        answering=Cost(**cost["answering"]),
+        seed=key["config"]["seed"] if trains(key["method"]) else None,
+        statistics=np.load(root / key["metrics"] / "statistics.npy"),
+        overlap=read_overlap(np.load(root / key["metrics"] / "overlap.npy")),
     )
+    rows = record.rows()
+    return replace(record, examples=examples_shown(rows)) if len(rows) == len(record.scores()) else None

@@ -21,15 +21,12 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Sample, by_question, over_seeds
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.locking import held
 from ceil_jax.store.rows import Cost
@@ -45,96 +42,58 @@ _PROMPT = {"token_budget": None, "fit": "greedy", "order": "similarity"}
 """Settings of the prompt that a line names where they differ from this; `order` is one of earlier runs only."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedRecord(Record):
-    """A record in a results file: complete without the folder that the run was computed in."""
-
-    experiment: str
-    row: str
-    column: str
-    """The run's place in the experiment's table."""
-    trained_by: tuple[tuple[str, str], ...]
-    """(task, LM) of the runs whose trained encoders it took."""
-    seed: int | None
-    low: float
-    high: float
-    """95 % bootstrap interval of the value, in percent."""
-    device: str
-    date: str
-    statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
-    """float [N, s], as in Evaluation; None in lines from before they were kept."""
-    examples: float | None = None
-    """Mean number of examples that fitted into a prompt; None in lines from before it was kept."""
-    overlap: Overlap | None = field(default=None, repr=False, compare=False)
-    """Which queries ask the same, and which stand in the bank; None in lines from before it was kept."""
-
-    def line(self) -> dict[str, Any]:
-        """Return the record as the JSON object of its line."""
-        prompt = {name: self.config[name] for name in _PROMPT if name in self.config}
-        kept = {} if self.statistics is None else {"statistics": _packed(self.statistics)}
-        return {
-            **{name: getattr(self, name) for name in ("experiment", "row", "column", "task", "method")},
-            "trained_by": [list(one) for one in self.trained_by],
-            "lm": self.lm,
-            "encoder": self.config["encoder"],
-            "shots": self.config["shots"],
-            **{name: value for name, value in prompt.items() if value != _PROMPT[name]},
-            "bank": self.bank,
-            "seed": self.seed,
-            "n": self.queries,
-            "metric": self.metric,
-            **{name: getattr(self, name) for name in ("value", "low", "high")},
-            **({"trade_off": self.trade_off} if self.trade_off else {}),
-            **({} if self.examples is None else {"examples": round(self.examples, 2)}),
-            "tokens": self.cost.tokens,
-            "seconds": self.cost.seconds,
-            "device": self.device,
-            "date": self.date,
-            "config": self.name.partition("-")[2],
-            **({"texts": self.texts.partition("-")[2]} if self.texts else {}),
-            **kept,
-            **({} if self.overlap is None else {"overlap": _packed_overlap(self.overlap)}),
-        }
-
-    @staticmethod
-    def of_line(line: Mapping[str, Any]) -> PublishedRecord:
-        """Return the record that a checked line holds."""
-        return PublishedRecord(
-            **{
-                name: line[name] for name in ("experiment", "row", "column", "task", "method", "metric", "lm")
-            },
-            **{name: line[name] for name in ("bank", "seed", "value", "low", "high", "device", "date")},
-            name=f"run-{line['config']}",
-            config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line},
-            texts=f"texts-{line['texts']}" if "texts" in line else "",
-            queries=line["n"],
-            trade_off=line.get("trade_off"),
-            examples=line.get("examples"),
-            cost=Cost(line["seconds"], line["tokens"]),
-            trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
-            statistics=_unpacked(line["statistics"]) if "statistics" in line else None,
-            overlap=_unpacked_overlap(line["overlap"], line["n"]) if "overlap" in line else None,
-        )
+_SAME = (
+    *("experiment", "row", "column", "task", "method", "metric", "lm", "device", "date"),
+    *("bank", "seed", "value", "low", "high", "trade_off", "examples"),
+)
+"""Fields of a line that a record has under the same name."""
 
 
-def sample_of(records: Iterable[PublishedRecord], where: np.ndarray | None = None) -> Sample | None:
-    """Return the distinct questions and the mean metric of one method's seeds; None if one has no statistics.
+def line_of(record: Record) -> dict[str, Any]:
+    """Return a record as the JSON object of its line."""
+    config = record.config
+    prompt = {name: config[name] for name in _PROMPT if name in config}
+    return {
+        **{name: getattr(record, name) for name in ("experiment", "row", "column", "task", "method")},
+        "trained_by": [list(one) for one in record.trained_by],
+        "lm": record.lm,
+        "encoder": config["encoder"],
+        "shots": config["shots"],
+        **{name: value for name, value in prompt.items() if value != _PROMPT[name]},
+        "bank": record.bank,
+        "seed": record.seed,
+        "n": record.queries,
+        "metric": record.metric,
+        **{name: round(getattr(record, name), 3) for name in ("value", "low", "high")},
+        **({"trade_off": record.trade_off} if record.trade_off else {}),
+        **({} if record.examples is None else {"examples": round(record.examples, 2)}),
+        "tokens": record.cost.tokens,
+        "seconds": round(record.cost.seconds, 1),
+        "device": record.device,
+        "date": record.date,
+        "config": record.name.partition("-")[2],
+        **({"texts": record.texts.partition("-")[2]} if record.texts else {}),
+        **({} if record.statistics is None else {"statistics": _packed(record.statistics)}),
+        **({} if record.overlap is None else {"overlap": _packed_overlap(record.overlap)}),
+    }
 
-    Args:
-        records: runs on the same queries that differ in the seed of training only.
-        where: bool [N], the queries to keep; all by default.
-    """
-    runs = list(records)
-    statistics = [run.statistics for run in runs if run.statistics is not None]
-    if len(statistics) < len(runs):
-        return None
-    here = slice(None) if where is None else where
-    sample = over_seeds(np.stack(statistics)[:, here], metric_named(runs[0].metric).from_sums)
-    shared = runs[0].overlap
-    return by_question(sample, None if shared is None else shared.question[here])
+
+def record_of(line: Mapping[str, Any]) -> Record:
+    """Return the record that a checked line holds."""
+    return Record(
+        **{name: line[name] for name in _SAME if name in line},
+        name=f"run-{line['config']}",
+        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line},
+        texts=f"texts-{line['texts']}" if "texts" in line else "",
+        queries=line["n"],
+        cost=Cost(line["seconds"], line["tokens"]),
+        trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
+        statistics=_unpacked(line["statistics"]) if "statistics" in line else None,
+        overlap=_unpacked_overlap(line["overlap"], line["n"]) if "overlap" in line else None,
+    )
 
 
-def read_results(file: Path) -> list[PublishedRecord]:
+def read_results(file: Path) -> list[Record]:
     """Return the records of a results file.
 
     Args:
@@ -143,10 +102,10 @@ def read_results(file: Path) -> list[PublishedRecord]:
     Raises:
         UserError: a line is no result.
     """
-    return [PublishedRecord.of_line(line) for _, line in _lines(file)]
+    return [record_of(line) for _, line in _lines(file)]
 
 
-def keep(file: Path, records: Iterable[PublishedRecord]) -> None:
+def keep(file: Path, records: Iterable[Record]) -> None:
     """Add records to a results file, in place of those with the same identity; other lines stay as they are.
 
     A second process waits for the first.
@@ -164,7 +123,7 @@ def keep(file: Path, records: Iterable[PublishedRecord]) -> None:
             for text, line in _lines(file):
                 kept[tuple(line[name] for name in IDENTITY)] = text
         for record in records:
-            line = record.line()
+            line = line_of(record)
             text = json.dumps(line, ensure_ascii=False)
             kept[tuple(line[name] for name in IDENTITY)] = text
         Stage(file.parent).write(file.name, "".join(text + "\n" for text in kept.values()).encode())

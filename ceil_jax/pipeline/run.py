@@ -15,10 +15,9 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.voting import Voting
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline import evaluate
-from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
 from ceil_jax.pipeline.models import Encoders, RunModels
-from ceil_jax.pipeline.records import beyond_default, record
+from ceil_jax.pipeline.records import Evaluation, beyond_default, record
 from ceil_jax.pipeline.results_file import device
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.pipeline.training_data import TaskSupervision
@@ -219,12 +218,12 @@ class Run:
         metric_named(self.task.metric).check(queries)
         rows, predictions = self.answers(name, queries)
         with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
-            evaluation = evaluate.measure(stage, self.task, queries, rows)
-            metrics = stage.name
+            value = evaluate.measure(stage, self.task, queries, rows)
+            scores, metrics = np.array(stage.load("scores.npy")), stage.name
         answering = self.costs[f"answering: {name}"]
         needed = self.needed(name)
         before = [cost for what, cost in self.costs.items() if what in needed and cost is not answering]
-        run = record(
+        recorded = record(
             self.store,
             self.config,
             self.task,
@@ -239,7 +238,7 @@ class Run:
             trade_off=self.trade_off_of(method) if method.needs.trade_off else None,
             device=device(),
         )
-        return evaluation._replace(run=run)
+        return Evaluation(rows, scores, value, recorded)
 
     def kept(self, name: str) -> str:
         """Return a remark on a method whose trained encoder is the one that training started from; else ""."""

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, paired
-from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
-from ceil_jax.pipeline.results_file import device, device_hours
+from ceil_jax.pipeline.records import Evaluation
 from ceil_jax.pipeline.run import Run
-from ceil_jax.report.table import Number, Span, Table, Value, signed
+from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table
+from ceil_jax.report.runs import Difference
+from ceil_jax.report.table import Number, Table, Value, signed
 from ceil_jax.store.rows import Cost
-from ceil_jax.tasks.example import Task
-
-
-@dataclass(frozen=True)
-class Row:
-    """One method's row."""
-
-    method: str
-    label: str
-    value: float
-    """The metric, in percent."""
-    interval: Interval
-    """95 % bootstrap interval of the metric over resampled queries, in percent."""
-    training_tokens: int
-    """LM tokens read before the first query is answered: for training (EPR's included if CEIL starts from it), for
-    tuning λ and for rewriting inputs as skills."""
-    answering_tokens: int
-    seconds: float
-    """The time of all stages that the method needs."""
-    examples: float
-    """Mean number of examples that fitted into a prompt (#ICE)."""
-    device_hours: float
-    """`seconds` as GPU-hours, or core-hours without a GPU."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two methods on the same queries."""
-
-    better: str
-    worse: str
-    interval: Interval
-    """The difference in percentage points, with its 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +20,9 @@ class Comparison:
     """Methods on one task."""
 
     task: str
-    metric: str
-    lm: str
-    queries: int
     asked: str
     """The number of queries in words, and of how many, if a limit was set."""
-    rows: tuple[Row, ...]
+    rows: tuple[MethodRow, ...]
     differences: tuple[Difference, ...]
     costs: dict[str, Cost]
     """The cost of each stage, in the order in which they ran."""
@@ -71,31 +32,33 @@ class Comparison:
     note: str = ""
     """A remark on the numbers, such as how many rewrites failed."""
 
+    @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.rows[0].metric
+
+    @property
+    def lm(self) -> str:
+        """The name of the LM."""
+        return self.rows[0].lm
+
+    @property
+    def queries(self) -> int:
+        """The number of queries."""
+        return self.rows[0].queries
+
     def table(self) -> Table:
         """Return a table of the methods, their scores and their costs."""
-        return Table(
-            ["method", "score", "95 % interval", "#ICE", *COST_COLUMNS],
-            [
-                [
-                    *(row.label, row.value, Span(row.interval), row.examples),
-                    *(row.training_tokens, row.answering_tokens, Number(row.seconds, 0)),
-                    Number(row.device_hours, 2),
-                ]
-                for row in self.rows
-            ],
-        )
+        return method_table(self.rows)
 
     def text(self) -> str:
         """Return the comparison for a terminal: scores, paired differences and the cost of every stage."""
         stages = [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in self.costs.items()]
-        differences = [
-            f"{one.better} − {one.worse}: {signed(one.interval)} points" for one in self.differences
-        ]
         return "\n".join(
             [
                 # the number of queries stands with every score: an accuracy without its n says little
                 f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}",
-                *("", self.table().text(), "", *differences),
+                *("", self.table().text(), "", *map(str, self.differences)),
                 *(["", self.parts.text()] if self.parts else []),
                 *("", Table(["stage", "seconds", "LM tokens"], stages).text()),
                 *(["", self.note] if self.note else []),
@@ -110,19 +73,7 @@ class Comparison:
         """Return the comparison as JSON values."""
         return {
             **{name: getattr(self, name) for name in ("task", "metric", "lm", "queries", "note")},
-            "rows": [
-                {
-                    **{name: getattr(row, name) for name in ("method", "label", "value")},
-                    "low": row.interval.low,
-                    "high": row.interval.high,
-                    "training_tokens": row.training_tokens,
-                    "answering_tokens": row.answering_tokens,
-                    "seconds": row.seconds,
-                    "examples": row.examples,
-                    "device_hours": row.device_hours,
-                }
-                for row in self.rows
-            ],
+            "rows": [{"method": row.method, "label": row.label, **_numbers(row)} for row in self.rows],
             "differences": [
                 {
                     "better": one.better,
@@ -142,18 +93,32 @@ class Comparison:
         rows: list[list[Value]] = [
             [
                 *(self.task, row.method, self.metric, self.lm, self.queries),
-                *(Number(number, 3) for number in (row.value, row.interval.low, row.interval.high)),
-                *(row.training_tokens, row.answering_tokens, Number(row.seconds)),
-                *(Number(row.examples, 2), Number(row.device_hours, 3)),
+                *(
+                    Number(number, _DIGITS[name]) if name in _DIGITS and number is not None else number
+                    for name, number in _numbers(row).items()
+                ),
             ]
             for row in self.rows
         ]
-        return Table(_CSV_COLUMNS, rows).csv()
+        return Table(["task", "method", "metric", "lm", "n", *_numbers(self.rows[0])], rows).csv()
 
 
-def labelled(label: str, remark: str) -> str:
-    """Return a method's label, with a remark in brackets if there is one."""
-    return f"{label} ({remark})" if remark else label
+_DIGITS = {"value": 3, "low": 3, "high": 3, "seconds": 1, "examples": 2, "device_hours": 3}
+"""Digits after the decimal point in a CSV file; the other numbers are whole."""
+
+
+def _numbers(row: MethodRow) -> dict[str, float | None]:
+    """Return a row's numbers for a program; the tokens to prepare are called after their largest part."""
+    return {
+        "value": row.value,
+        "low": row.interval.low,
+        "high": row.interval.high,
+        "training_tokens": row.record.preparing.tokens,
+        "answering_tokens": row.record.answering.tokens,
+        "seconds": row.record.cost.seconds,
+        "examples": row.examples,
+        "device_hours": row.hours,
+    }
 
 
 def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
@@ -164,41 +129,16 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
         methods: rows of METHODS, in the order of the table.
     """
     evaluations = {method: pipeline.evaluate(method) for method in methods}
-    costs = pipeline.costs
-    rows = []
-    for method, result in evaluations.items():
-        needed = [cost for stage, cost in costs.items() if stage in pipeline.needed(method)]
-        answering = costs[f"answering: {method}"].tokens
-        seconds = sum(cost.seconds for cost in needed)
-        rows.append(
-            Row(
-                method,
-                labelled(pipeline.method(method).label, pipeline.kept(method)),
-                100 * result.value,
-                result.interval.percent(),
-                sum(cost.tokens for cost in needed) - answering,
-                answering,
-                seconds,
-                result.examples,
-                device_hours(seconds, device()),
-            )
-        )
-    labels = {row.method: row.label for row in rows}
-    differences = tuple(
-        Difference(labels[better], labels[worse], _difference(evaluations, better, worse, pipeline.task))
-        for better, worse in _pairs(evaluations)
-    )
+    rows = method_rows([evaluation.record for evaluation in evaluations.values()])
+    pairs = _pairs(rows)
     return Comparison(
         pipeline.task.name,
-        pipeline.task.metric,
-        pipeline.lm.name,
-        len(pipeline.task.validation),
         pipeline.task.asked,
         tuple(rows),
-        differences,
-        dict(costs),
+        differences(pairs),
+        dict(pipeline.costs),
         evaluations,
-        _parts(evaluations, labels, pipeline.task),
+        _parts(rows, pairs),
         "\n".join(_remarks(pipeline, [pipeline.method(method) for method in methods])),
     )
 
@@ -213,39 +153,28 @@ def _remarks(pipeline: Run, methods: Sequence[Method]) -> Iterator[str]:
         yield rewriting
 
 
-def _pairs(methods: Container[str]) -> list[tuple[str, str]]:
+def _pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
     """Return the methods whose differences are shown, those of the last rows of METHODS first."""
-    rows = [name for name in METHODS if name in methods]
-    return [(row, other) for row in reversed(rows) for other in METHODS[row].against if other in methods]
+    found = {row.method: row for row in rows}
+    there = [name for name in METHODS if name in found]
+    return [
+        (found[name], found[other])
+        for name in reversed(there)
+        for other in METHODS[name].against
+        if other in found
+    ]
 
 
-def _sample(found: Evaluation, task: Task, where: np.ndarray | slice) -> Sample:
-    value = metric_named(task.metric).from_sums
-    return by_question(Sample(found.statistics[where], value), found.overlap.question[where])
-
-
-def _difference(
-    evaluations: Mapping[str, Evaluation],
-    better: str,
-    worse: str,
-    task: Task,
-    where: np.ndarray | slice = slice(None),
-) -> Interval:
-    pair = paired(_sample(evaluations[better], task, where), _sample(evaluations[worse], task, where))
-    return bootstrap_interval(*pair).percent()
-
-
-def _parts(evaluations: Mapping[str, Evaluation], labels: Mapping[str, str], task: Task) -> Table | None:
+def _parts(rows: Sequence[MethodRow], pairs: Sequence[tuple[MethodRow, MethodRow]]) -> Table | None:
     """Return the scores and the differences on each part of the queries; None where there are no parts."""
-    parts = next(iter(evaluations.values())).overlap.parts() if evaluations else {}
-    rows: list[list[Value]] = []
-    for method, found in evaluations.items():
-        values = [bootstrap_interval(*_sample(found, task, where)).percent() for where in parts.values()]
-        rows.append([labels[method], *(value.mean for value in values)])
-    for better, worse in _pairs(evaluations):
-        less = [_difference(evaluations, better, worse, task, where) for where in parts.values()]
-        rows.append([f"{labels[better]} − {labels[worse]}", *map(signed, less)])
-    return Table(["queries whose", *parts], rows) if parts else None
+    parts = rows[0].parts() if rows else {}
+    body: list[list[Value]] = [
+        [row.label, *(row.only(where).value for where in parts.values())] for row in rows
+    ]
+    for one, other in pairs:
+        less = [one.only(where).minus(other.only(where)) for where in parts.values()]
+        body.append([f"{one.label} − {other.label}", *map(signed, less)])
+    return Table(["queries whose", *parts], body) if parts else None
 
 
 ONE_SEED = (
@@ -253,11 +182,3 @@ ONE_SEED = (
     "seed or another processor would give is not in them."
 )
 """A remark on what one seed leaves open."""
-
-COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
-"""The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a GPU."""
-
-_CSV_COLUMNS = (
-    *("task", "method", "metric", "lm", "n", "value", "low", "high"),
-    *("training_tokens", "answering_tokens", "seconds", "examples", "device_hours"),
-)

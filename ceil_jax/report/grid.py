@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import (
-    Interval,
-    Sample,
-    bootstrap_interval,
-    by_question,
-    over_seeds,
-    paired,
-)
 from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import Evaluation
-from ceil_jax.pipeline.methods import METHODS, TRAINED
+from ceil_jax.pipeline.methods import METHODS, TRAINED, trains
 from ceil_jax.pipeline.models import KEPT, Kept, Models
+from ceil_jax.pipeline.records import Evaluation
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.trained import Trainer
+from ceil_jax.report.runs import Runs
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.words import Overlap
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +35,7 @@ class Cell(NamedTuple):
     @property
     def trains(self) -> bool:
         """Whether the method needs a trained encoder."""
-        return METHODS[self.method].encoder in TRAINED
+        return trains(self.method)
 
     def seeded(self, seed: int) -> Cell:
         """Return this cell with another seed of training, for the run that trains its encoders too."""
@@ -94,73 +83,16 @@ class Entry:
         return self.cell.config.task
 
 
-@dataclass(frozen=True)
-class Measured:
-    """An entry's number over seeds of training, in percent of its metric."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured(Runs):
+    """An entry's runs, one for each seed of training; a single one where nothing is trained."""
 
     entry: Entry
-    metric: str
-    lm: str
-    seeds: tuple[int, ...]
-    """The seeds of training; one where nothing is trained."""
-    examples: float
-    """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds."""
-    statistics: np.ndarray = field(repr=False)
-    """float [S, N, s]: `Evaluation.statistics` of each of S seeds."""
-    overlap: Overlap = field(repr=False)
-    """Which queries ask the same, and which stand in the bank."""
 
     @property
-    def queries(self) -> int:
-        """The number of queries."""
-        return self.statistics.shape[1]
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The metric for each seed, in percent."""
-        value = metric_named(self.metric).from_sums
-        return tuple(100 * float(value(one.sum(axis=0), self.queries)) for one in self.statistics)
-
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation over seeds (n − 1); None for one seed."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
-
-    @cached_property
-    def sample(self) -> Sample:
-        """The statistics of the distinct questions, with the mean of the metric over seeds."""
-        value = metric_named(self.metric).from_sums
-        return by_question(over_seeds(self.statistics, value), self.overlap.question)
-
-    @cached_property
-    def interval(self) -> Interval:
-        """The mean over seeds, with the 95 % bootstrap interval of that mean over resampled queries."""
-        return bootstrap_interval(*self.sample).percent()
-
-    def minus(self, other: Measured) -> Interval:
-        """Return the difference from another entry on the same queries, in points, by paired bootstrap."""
-        return bootstrap_interval(*paired(self.sample, other.sample)).percent()
-
-    def only(self, where: np.ndarray) -> Measured:
-        """Return the entry's number on some of its queries; bool [N] says on which."""
-        return replace(self, statistics=self.statistics[:, where], overlap=self.overlap.only(where))
-
-
-def summary(
-    entry: Entry, lm: str, seeds: Sequence[int], results: Sequence[Evaluation], metric: str
-) -> Measured:
-    """Return an entry's number from its evaluations.
-
-    Args:
-        entry: the cell's place.
-        lm: the name of the LM.
-        seeds: the seeds of training.
-        results: one evaluation for each seed.
-        metric: the name of the metric.
-    """
-    statistics = np.stack([result.statistics for result in results])
-    examples = float(np.mean([result.examples for result in results]))
-    return Measured(entry, metric, lm, tuple(seeds), examples, statistics, results[0].overlap)
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of training."""
+        return tuple(record.config["seed"] for record in self.records)
 
 
 class Grid:
@@ -217,10 +149,12 @@ class Grid:
         cell = entry.cell
         used = seeds if cell.trains else seeds[:1]
         runs = [cell.seeded(seed).essential() for seed in used]
-        run = self.run_of(runs[0].config, runs[0].trained_by)
-        run.load([cell.method])
-        results = [self.evaluate(run) for run in runs]
-        return summary(entry, run.lm.name, used, results, run.task.metric)
+        self.run_of(runs[0].config, runs[0].trained_by).load([cell.method])
+        records = [
+            replace(self.evaluate(run).record, trained_by=tuple((by.task, by.lm) for by in run.trained_by))
+            for run in runs
+        ]
+        return Measured(records, paper=entry.paper, entry=entry)
 
     def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:
         """Measure all entries. A task that fails does not stop the others.

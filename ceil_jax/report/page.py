@@ -114,7 +114,7 @@ def _section(table: RunTable) -> str:
 
 def _scores_chart(table: RunTable) -> str:
     """Return an SVG with a dot and an interval for each run, and a hollow diamond for the paper's number."""
-    values = [v for row in table.rows for v in (row.interval.low, row.interval.high, row.record.value)]
+    values = [v for row in table.rows for v in (row.interval.low, row.interval.high, row.value)]
     values += [row.paper for row in table.rows if row.paper is not None]
     low, high = max(0.0, min(values) - 2), min(100.0, max(values) + 2)
     scale = _WIDTH / max(high - low, 1e-9)
@@ -132,9 +132,9 @@ def _scores_chart(table: RunTable) -> str:
         )
     for place, row in enumerate(table.rows):
         y = _STEP * place + 28
-        kind = "learned" if row.record.method.startswith("ceil") else "plain"
+        kind = "learned" if row.method.startswith("ceil") else "plain"
         label = row.label if len(row.label) <= 50 else row.label[:49] + "…"
-        at = x(row.record.value)
+        at = x(row.value)
         # told apart by shape as well as by colour
         mark = (
             f"M{at} {y - 6}m-6 0h12v12h-12z"
@@ -145,7 +145,7 @@ def _scores_chart(table: RunTable) -> str:
             f'<text x="{_LEFT}" y="{y - 12}">{html.escape(label)}</text>'
             f'<line class="bar {kind}" x1="{x(row.interval.low)}" x2="{x(row.interval.high)}" y1="{y}" y2="{y}"/>'
             f'<path class="dot {kind}" d="{mark}">'
-            f"<title>{html.escape(row.label)}: {row.record.value:.1f} "
+            f"<title>{html.escape(row.label)}: {row.value:.1f} "
             f"({row.interval.low:.1f} to {row.interval.high:.1f})</title></path>"
         )
         if row.paper is not None:
@@ -195,7 +195,7 @@ def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
         tables: the tables of the page.
         megabytes: size limit of the JSON, in MB.
     """
-    longest = max((len(table.rows[0].scores) for table in tables), default=0)
+    longest = max((table.rows[0].queries for table in tables), default=0)
     count, content = longest, _json([_browsable_table(table, longest) for table in tables])
     while len(content) > megabytes * 1e6 and count > 1:
         # size grows a little more slowly than the number of queries, because texts are shared
@@ -211,9 +211,8 @@ def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
 
 
 def _browsable_table(table: RunTable, count: int) -> dict[str, Any]:
-    stored = json.loads(
-        (table.rows[0].record.root / table.rows[0].record.texts / "texts.json").read_text("utf-8")
-    )
+    record = table.rows[0].record
+    stored = json.loads((record.root / record.texts / "texts.json").read_text("utf-8"))
     texts: list[list[str]] = []
     places: dict[tuple[str, str], int] = {}
 
@@ -225,7 +224,7 @@ def _browsable_table(table: RunTable, count: int) -> dict[str, Any]:
 
     runs = []
     for run in table.rows:
-        known = METHODS.get(run.record.method)
+        known = METHODS.get(run.method)
         # the other methods' gain is their relevance or an MMR value
         gains = known is not None and known.needs.trade_off == "tunable"
         rows = [
@@ -241,7 +240,7 @@ def _browsable_table(table: RunTable, count: int) -> dict[str, Any]:
             for row, score in zip(run.record.rows()[:count], run.scores[:count], strict=True)
         ]
         runs.append({"label": run.label, "rows": rows})
-    return {"title": f"{table.title}, {table.rows[0].record.lm}", "texts": texts, "runs": runs}
+    return {"title": f"{table.title}, {record.lm}", "texts": texts, "runs": runs}
 
 
 def _finite(number: float) -> float | None:

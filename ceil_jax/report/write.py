@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.records import StoredRecord, read_records
+from ceil_jax.pipeline.records import Record, read_records
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.closeup import closeup
 from ceil_jax.report.compare import Comparison
@@ -50,11 +50,9 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes:
     files = Files(folder / "report.html", folder / "report.png")
     if not leads():
         return files
-    wanted = {evaluation.run for evaluation in comparison.evaluations.values()}
-    records = [record for record in read_records(pipeline.store.root)[0] if record.name in wanted]
     page = render(
         f"{comparison.task}: choosing in-context examples",
-        tables(records),
+        tables([row.record for row in comparison.rows]),
         figures=[Figure(one.caption, one.light, one.dark) for one in pictures.parts],
         costs=comparison.costs,
         notes=[comparison.note],
@@ -87,7 +85,7 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
-    records: list[StoredRecord] = []
+    records: list[Record] = []
     trouble: list[str] = []
     stores = [store for root in roots for store in _stores(root)]
     for store in dict.fromkeys(stores):
@@ -142,7 +140,7 @@ def _figures(store: Path) -> list[Figure]:
     return [Figure(caption, png) for png, caption in reversed(pictures.items())]
 
 
-def _costs(records: Sequence[StoredRecord]) -> dict[str, Cost]:
+def _costs(records: Sequence[Record]) -> dict[str, Cost]:
     return {
         f"{record.task}, {record.method} ({record.name[-4:]}): {what}": cost
         for record in records

@@ -16,8 +16,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, mean
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.records import Evaluation
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Number, Span, Table, Value
 from ceil_jax.skills.sketches import SKETCHES
@@ -278,7 +278,7 @@ def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
     values = 100 * np.array([evaluation.value for evaluation in evaluations])
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     by_query = 100 * np.mean([evaluation.scores for evaluation in evaluations], axis=0)
-    sample = by_question(Sample(by_query[:, None], mean), evaluations[0].overlap.question)
+    sample = by_question(Sample(by_query[:, None], mean), evaluations[0].record.questions)
     return RepeatedScore(float(values.mean()), sd, bootstrap_interval(*sample))
 
 

@@ -211,7 +211,7 @@ def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
         {"prediction": sql, "gold": "", "id": str(i), "examples": []} for i, sql in enumerate(predictions)
     ]
     with Store(tmp_path).stage("metrics", {}) as stage:
-        assert measure(stage, task, examples, rows).value == 1 / 3
+        assert measure(stage, task, examples, rows) == 1 / 3
     assert asked == predictions
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.results_file import PublishedRecord, keep, read_results
+from ceil_jax.pipeline.results_file import keep, line_of, read_results, record_of
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results.jsonl"
 
 
 def record(config, value, experiment="table2", **other):
-    return PublishedRecord.of_line(line(config, value, experiment) | other)
+    return record_of(line(config, value, experiment) | other)
 
 
 def line(config, value, experiment="table2"):
@@ -71,7 +71,7 @@ def test_a_run_may_stand_in_several_places_of_a_table(tmp_path):
 
 def test_the_projects_own_results_are_read_without_loss():
     for text, found in zip(RESULTS.read_text().splitlines(), read_results(RESULTS), strict=True):
-        assert json.dumps(found.line(), ensure_ascii=False) == text
+        assert json.dumps(line_of(found), ensure_ascii=False) == text
 
 
 @pytest.mark.parametrize("values", [[[0], [1], [1]], [[0.25], [0.5]], [[1, 2, 3], [4, 5, 6]]])

@@ -11,7 +11,6 @@ from films import SMALL, TASK, film
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.records import read_record
 from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
@@ -80,10 +79,10 @@ def test_prompts_end_with_the_most_relevant(finished):
 def test_costs_are_counted_where_they_arise(finished):
     _, table = finished
     rows = {row.method: row for row in table.rows}
-    assert rows["topk"].training_tokens == 0
-    assert rows["epr"].training_tokens > 24 * 6 * 10
-    assert rows["ceil"].training_tokens > rows["epr"].training_tokens
-    read = [row.answering_tokens for row in table.rows]
+    assert rows["topk"].record.preparing.tokens == 0
+    assert rows["epr"].record.preparing.tokens > 24 * 6 * 10
+    assert rows["ceil"].record.preparing.tokens > rows["epr"].record.preparing.tokens
+    read = [row.record.answering.tokens for row in table.rows]
     assert read[0] == 0 < read[1] < 30 * 20 < min(read[2:]), "nobody, zero examples, the others"
 
 
@@ -203,7 +202,7 @@ def test_generation_tasks_go_the_same_way(tmp_path):
     )
     pipeline = open_run(replace(SMALL, out=tmp_path), task)
     table = compare(pipeline, ["random", "topk", "epr", "ceil"])
-    assert set(table.evaluations["topk"].more) == {"char_bleu"}
+    assert set(table.evaluations["topk"].record.more) == {"char_bleu"}
     assert all("\n" not in row["prediction"] for row in table.evaluations["topk"].rows)
 
 
@@ -286,7 +285,7 @@ def test_ceil_has_one_trade_off_which_records_hold(tmp_path):
         return opened
 
     def found(opened, method):
-        return read_record(tmp_path, opened.evaluate(method).run).trade_off
+        return opened.evaluate(method).record.trade_off
 
     assert [found(run(), method) for method in ("dpp", "epr_map", "ceil")] == [0.005, 0.01, 0.01]
     assert run().trainer.ceil_config.trade_off == 0.01

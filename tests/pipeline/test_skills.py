@@ -16,13 +16,13 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
-from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.records import Evaluation, Record
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
 from ceil_jax.skills.sketches import sql_sketch
-from ceil_jax.store.rows import Rows
+from ceil_jax.store.rows import Cost, Rows
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.words import Overlap
 from ceil_jax.training.config import CEILConfig, EPRConfig
@@ -101,7 +101,7 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked, tmp_path):
     assert len(asked) == 2 * 36
     table = compare(pipeline, ["topk", *SKILL_METHODS, "target_knn", "target_sketch"])
     assert len(asked) == 2 * 36
-    tokens = {row.method: row.training_tokens for row in table.rows}
+    tokens = {row.method: row.record.preparing.tokens for row in table.rows}
     assert tokens["topk"] == tokens["target_knn"] == tokens["target_sketch"] == 0
     assert tokens["skill_consistency"] == tokens["skill_distinct"]
     assert tokens["skill_consistency"] == pytest.approx(2 * tokens["skill_base"], abs=2)
@@ -215,8 +215,11 @@ def test_a_table_without_answers_asks_for_rewrites_only(config, asked, monkeypat
 
 def test_scores_over_repeats_by_hand():
     shared = Overlap(np.arange(4), np.zeros(4, bool), np.zeros(4, bool))
+    texts = dict.fromkeys(("name", "task", "method", "metric", "lm", "texts"), "")
+    numbers = dict.fromkeys(("queries", "bank", "value"), 0)
+    record = Record(**texts, **numbers, config={}, cost=Cost(0), seed=None, overlap=shared)
     found = [
-        Evaluation(Rows([], []), np.array(scores, float), float(np.mean(scores)), None, {}, None, shared)
+        Evaluation(Rows([], []), np.array(scores, float), float(np.mean(scores)), record)
         for scores in ([1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0])
     ]
     score = score_of(found)

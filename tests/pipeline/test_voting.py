@@ -43,7 +43,7 @@ def test_samples_are_voted_on_and_read_once(config, monkeypatch):
         assert row["examples"] == alone["examples"]
     assert len({text for row in voted.rows for text in row["answers"]}) > 1
     read = run.lm.tokens_read - before
-    assert read == table.rows[0].answering_tokens
+    assert read == table.rows[0].record.answering.tokens
     # five answers, of at most two tokens, to prompts that are read once
     assert read <= greedy.rows.tokens + 4 * 2 * len(OPEN.validation)
     assert "most frequent one of 5 samples at temperature 0.7" in table.text()

@@ -13,14 +13,16 @@ from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
+from ceil_jax.metrics.bootstrap import bootstrap_interval
 from ceil_jax.pipeline.config import SCALES, RunConfig
-from ceil_jax.pipeline.evaluate import Evaluation
 from ceil_jax.pipeline.methods import TRAINED
+from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.results_file import line_of
 from ceil_jax.report.dry_run import plan
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid, summary
-from ceil_jax.report.published import costs_of, records_of
+from ceil_jax.report.experiment_table import ExperimentTable, costs_of
+from ceil_jax.report.grid import Cell, Entry, Grid, Measured
+from ceil_jax.report.published import records_of
+from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap
 from ceil_jax.training.loop import held_out_count, step_count
@@ -105,7 +107,7 @@ def test_the_examples_that_fitted_are_counted(runs):
     [one], failed = grid.run([entry], (0,))
     shown = [len(row["examples"]) for row in grid.evaluate(entry.cell).rows]
     assert not failed and one.examples == np.mean(shown) and 0 < one.examples < config.shots
-    [record] = records_of(grid, [one], "table2")
+    [record] = records_of([one], "table2")
     assert record.examples == round(one.examples, 2)
 
 
@@ -128,15 +130,31 @@ def test_encoders_of_another_run(runs):
     assert borrowed == grid.run_of(config).encoders("ceil").query.fingerprint
 
 
-def evaluation(scores):
+def record(method, task, seed, scores):
     scores = np.array(scores, float)
-    shared = Overlap(np.arange(len(scores)), scores > 2, scores > 2)
-    return Evaluation([], scores, scores.mean(), Interval(0, 0, 0), {}, scores[:, None], shared)
+    return Record(
+        name=f"run-{seed}",
+        task=task,
+        method=method,
+        metric="accuracy",
+        lm="tiny",
+        config={"seed": seed},
+        queries=len(scores),
+        bank=60,
+        texts="texts-0",
+        value=100 * scores.mean(),
+        cost=Cost(1.0, 2),
+        seed=seed,
+        examples=3.0,
+        statistics=scores[:, None],
+        overlap=Overlap(np.arange(len(scores)), scores > 2, scores > 2),
+    )
 
 
-def measured_as(method, *seeds):
-    entry = Entry(method, "films", Cell(RunConfig(task="films"), method), paper=12.5)
-    return summary(entry, "tiny", range(len(seeds)), [evaluation(scores) for scores in seeds], "accuracy")
+def measured_as(method, *seeds, task="films"):
+    entry = Entry(method, task, Cell(RunConfig(task=task), method), paper=12.5)
+    records = [record(method, task, seed, scores) for seed, scores in enumerate(seeds)]
+    return Measured(records, paper=entry.paper, entry=entry)
 
 
 def test_one_encoder_is_trained_on_the_scores_of_several_tasks(runs, monkeypatch):
@@ -238,19 +256,19 @@ def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
 
 
 def test_rows_that_all_tasks_have_are_averaged():
-    def of(task, method, *scores):
-        one = measured_as(method, *scores)
-        config = replace(one.entry.cell.config, task=task)
-        return replace(one, entry=Entry(method, task, Cell(config, method)))
-
-    both = [of(task, "epr", [1, 0, 0, 0]) for task in ("films", "shows")]
-    both += [of("films", "ceil", [1, 1, 0, 0]), of("shows", "ceil", [1, 1, 1, 1], [1, 1, 1, 0])]
-    text = ExperimentTable("Both", [*both, of("films", "topk", [0, 0, 0, 0])]).markdown()
-    averages = text[text.index("## Mean over the 2 tasks") : text.index("## Every number")]
-    assert "| epr | 25.0 |" in averages
-    assert "| ceil | 68.8 |" in averages and "+43.8 (" in averages
-    assert "topk" not in averages
-    assert "Mean over" not in ExperimentTable("One", both[:1]).markdown()
+    both = [measured_as("epr", [1, 0, 0, 0], task=task) for task in ("films", "shows")]
+    both += [
+        measured_as("ceil", [1, 1, 0, 0]),
+        measured_as("ceil", [1, 1, 1, 1], [1, 1, 1, 0], task="shows"),
+    ]
+    text = ExperimentTable("Both", [*both, measured_as("topk", [0, 0, 0, 1])]).markdown()
+    values, less = text[: text.index("## Less EPR")], text[text.index("## Less EPR") : text.index("## Every")]
+    rows = {line.split(" | ")[0]: line.split(" | ")[-1] for line in values.splitlines()}
+    assert rows["| epr"].startswith("25.0 (") and rows["| ceil"].startswith("68.8 (")
+    assert rows["| topk"] == " |"
+    ceil = next(line for line in less.splitlines() if line.startswith("| ceil |"))
+    assert ceil.split(" | ")[-1].startswith("+43.8 (")
+    assert "mean" not in ExperimentTable("One", both[:1]).markdown()
 
 
 def wanted(config):
@@ -331,8 +349,8 @@ def test_every_script_runs_to_its_files(path, runs, tmp_path, moved_for_trained,
 
 
 def test_every_run_behind_a_table_is_recorded(runs):
-    _, grid, measured = runs
-    records = list(records_of(grid, measured, "table2"))
+    *_, measured = runs
+    records = list(records_of(measured, "table2"))
     assert [(one.method, one.seed) for one in records] == [
         *(("topk", None), ("epr", 0), ("epr", 1), ("ceil", 0), ("ceil", 1))
     ]
@@ -343,11 +361,11 @@ def test_every_run_behind_a_table_is_recorded(runs):
     assert len({one.texts for one in records}) == 1
     seeds = [one.statistics for one in records if one.method == "ceil"]
     assert np.allclose(np.stack(seeds), measured[-1].statistics, atol=1e-4)
-    assert all(one.examples == 3 for one in records) and records[0].line()["examples"] == 3
+    assert all(one.examples == 3 for one in records) and line_of(records[0])["examples"] == 3
     # EPR's tokens are part of CEIL's cost
     assert records[3].cost.tokens > records[1].cost.tokens > records[0].cost.tokens
 
-    costs = costs_of(grid, measured)
+    costs = costs_of(measured)
     assert len(costs.header) == 5 and [row for row, *_ in costs.rows] == [one.entry.row for one in measured]
     tokens = [sum(number.value for number in cells[1:3]) for cells in costs.rows]
     assert tokens == [records[place].cost.tokens for place in (0, 1, 3)]

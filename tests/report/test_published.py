@@ -10,7 +10,7 @@ from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import bootstrap_interval
 from ceil_jax.pipeline import results_file
-from ceil_jax.pipeline.results_file import PublishedRecord, read_results
+from ceil_jax.pipeline.results_file import read_results, record_of
 from ceil_jax.report.published import published
 
 
@@ -45,7 +45,7 @@ def line(row, column, scores, seed=None, **other):
 
 
 def keep(file, lines):
-    results_file.keep(file, [PublishedRecord.of_line(one) for one in lines])
+    results_file.keep(file, [record_of(one) for one in lines])
 
 
 LINES = [
@@ -178,7 +178,8 @@ def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
     keep(file, [line(row, "films", values, 0, overlap=shared) for row, values in runs.items()])
     text = published(file, minus=["EPR"])
     assert "## films: question in the bank (2)" in text and "output in the bank" not in text
-    assert "| CEIL | 100.0 (100.0 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
+    assert "| CEIL | 100.0 (20.7 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
+    # one question is asked twice and right both times: Wilson's interval for 1 of 1 (test of `metric_interval`)
     assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |" in text
     # three questions are resampled, one of them with both of its copies
     assert read_results(file)[0].overlap.question.tolist() == [0, 0, 1, 2]

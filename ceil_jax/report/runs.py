@@ -1,0 +1,162 @@
+"""The runs of one method that differ in their seed of training: value, interval, differences, parts of the queries.
+
+Every table of results is made from these, whether the records come from runs that have just ended, from a folder of
+stages or from a results file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import (
+    Interval,
+    Sample,
+    averaged_interval,
+    bootstrap_interval,
+    by_question,
+    metric_interval,
+    over_seeds,
+    paired,
+)
+from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.results_file import device_hours
+from ceil_jax.report.table import Number, Value, signed
+
+COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
+"""The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a GPU."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """One method's runs on the same queries, one for each seed of training; numbers are in percent of its metric."""
+
+    records: Sequence[Record]
+    where: np.ndarray | None = field(default=None, repr=False)
+    """bool [N]: the part of the queries that the numbers are of; None for all of them."""
+    paper: float | None = None
+    """The paper's number."""
+
+    @property
+    def record(self) -> Record:
+        """The run of the first seed."""
+        return self.records[0]
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.record.metric
+
+    @property
+    def lm(self) -> str:
+        """The name of the LM."""
+        return self.record.lm
+
+    @property
+    def queries(self) -> int:
+        """The number of queries."""
+        return self.record.queries if self.where is None else int(self.where.sum())
+
+    @property
+    def known(self) -> bool:
+        """Whether all runs have statistics, which intervals, differences and parts are computed from."""
+        return all(record.statistics is not None for record in self.records)
+
+    @property
+    def statistics(self) -> np.ndarray:
+        """float [S, N, s]: statistics of each query, for each of S seeds."""
+        found = np.stack([record.statistics for record in self.records if record.statistics is not None])
+        return found if self.where is None else found[:, self.where]
+
+    @property
+    def _questions(self) -> np.ndarray | None:
+        questions = self.record.questions
+        return questions if questions is None or self.where is None else questions[self.where]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The metric for each seed."""
+        if self.where is None:
+            return tuple(record.value for record in self.records)
+        value = metric_named(self.metric).from_sums
+        return tuple(100 * float(value(one.sum(axis=0), self.queries)) for one in self.statistics)
+
+    @property
+    def value(self) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.values))
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over seeds (n − 1); None for one seed."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    @property
+    def examples(self) -> float | None:
+        """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds; None if unknown."""
+        found = [record.examples for record in self.records if record.examples is not None]
+        return float(np.mean(found)) if len(found) == len(self.records) else None
+
+    @cached_property
+    def sample(self) -> Sample:
+        """The statistics of the distinct questions, with the mean of the metric over seeds."""
+        return by_question(self._by_query, self._questions)
+
+    @property
+    def _by_query(self) -> Sample:
+        return over_seeds(self.statistics, metric_named(self.metric).from_sums)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The mean over seeds, with the 95 % interval of that mean over resampled questions."""
+        return metric_interval(self._by_query, self._questions).percent()
+
+    def minus(self, other: Runs) -> Interval:
+        """Return the difference from another method on the same queries, in points, by paired bootstrap."""
+        return bootstrap_interval(*paired(self.sample, other.sample)).percent()
+
+    def parts(self) -> Mapping[str, np.ndarray]:
+        """Return the parts of the queries that are worth a number of their own: name → bool [N]."""
+        return {} if self.record.overlap is None or not self.known else self.record.overlap.parts()
+
+    def only(self, where: np.ndarray) -> Runs:
+        """Return the numbers on some of the queries; bool [N] says on which."""
+        return Runs(self.records, where)
+
+    @property
+    def hours(self) -> float | None:
+        """Device hours of the first seed; None if the device is unknown."""
+        return device_hours(self.record.cost.seconds, self.record.device) if self.record.device else None
+
+    def costs(self) -> list[Value]:
+        """Return the cells of COST_COLUMNS, for the first seed."""
+        cost = self.record.cost
+        hours = None if self.hours is None else Number(self.hours, 2)
+        return [self.record.preparing.tokens, self.record.answering.tokens, Number(cost.seconds, 0), hours]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two methods on the same queries."""
+
+    better: str
+    worse: str
+    interval: Interval
+    """The difference in percentage points, with its 95 % interval."""
+
+    def __str__(self) -> str:
+        return f"{self.better} − {self.worse}: {signed(self.interval)} points"
+
+
+def mean_of(samples: Sequence[Sample | None]) -> Interval | None:
+    """Return the mean over tasks with its interval, in percent; None if a task lacks a number or there is only one.
+
+    Args:
+        samples: one a task; tasks are resampled independently and have the same weight.
+    """
+    there = [sample for sample in samples if sample is not None]
+    return averaged_interval(there).percent() if len(there) == len(samples) > 1 else None
