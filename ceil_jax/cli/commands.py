@@ -242,7 +242,7 @@ def results(
         minus: Rows that the other rows are compared with, where a table has them.
         json: Print JSON: for each table its title, header and rows.
     """
-    from ceil_jax.report.published import published, published_data
+    from ceil_jax.report.experiment_table import published, published_data
 
     if json:
         print_json(published_data(file, experiment, minus))

@@ -16,9 +16,8 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.results_file import keep
 from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Entry, Grid
+from ceil_jax.report.grid import Entry, Grid, records_of
 from ceil_jax.report.plots import image
-from ceil_jax.report.published import records_of
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.stage import Stage

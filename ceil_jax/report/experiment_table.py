@@ -4,104 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ceil_jax.metrics.bootstrap import Interval, Sample, paired
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.results_file import device_hours, read_results
 from ceil_jax.report.grid import Measured
-from ceil_jax.report.runs import COST_COLUMNS, Runs, mean_of
+from ceil_jax.report.runs import COST_COLUMNS, Crossed, Place, Runs
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 
 BASELINES = {"epr": "EPR", "topk": "top-k"}
 """Methods that every entry is compared with, where the experiment has their entry under the same configuration."""
-
-Place = tuple[str, str]
-"""(row, column) of a table."""
-
-
-@dataclass(frozen=True)
-class Crossed:
-    """Runs by their places in a table."""
-
-    runs: Mapping[Place, Runs]
-    minus: Mapping[str, Mapping[Place, Runs]]
-    """By the name of a baseline, what the runs in some places are compared with."""
-    title: str = ""
-    """The title of the values, with which the other titles begin."""
-
-    @property
-    def by_task(self) -> bool:
-        """Whether the columns are tasks, over which rows have means."""
-        return all(runs.record.task == column for (_, column), runs in self.runs.items())
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns in the order in which they first appear."""
-        return list(dict.fromkeys(column for _, column in self.runs))
-
-    def tables(self) -> Iterator[Table]:
-        """Yield the values, the differences to each baseline, and both for the parts of the queries."""
-        yield self._values()
-        for name, bases in self.minus.items():
-            if bases:
-                yield self._differences(name, bases)
-        yield from self._parts()
-
-    def _values(self) -> Table:
-        samples = {place: one.sample for place, one in self.runs.items() if one.known}
-        table = self.crossed(
-            {place: Number(one.value, sd=one.sd, paper=one.paper) for place, one in self.runs.items()}
-        )
-        means = [self._mean(str(row[0]), samples) for row in table.rows]
-        return table.with_column(
-            "mean (95 % interval)", [mean and Number(mean.mean, interval=mean) for mean in means]
-        )
-
-    def _differences(self, name: str, bases: Mapping[Place, Runs]) -> Table:
-        cells = {place: signed(self.runs[place].minus(base)) for place, base in bases.items()}
-        samples = {place: paired(self.runs[place].sample, base.sample) for place, base in bases.items()}
-        rows = dict.fromkeys(row for row, _ in bases)
-        table = self.crossed(
-            {(row, column): cells.get((row, column)) for row in rows for column in self.columns},
-            f"Less {name}",
-        )
-        return table.with_column("mean", [signed(self._mean(row, samples)) for row in rows])
-
-    def _mean(self, row: str, samples: Mapping[Place, Sample]) -> Interval | None:
-        """Return the mean over tasks, if the columns are tasks and all of them have a sample."""
-        return mean_of([samples.get((row, column)) for column in self.columns]) if self.by_task else None
-
-    def _parts(self) -> Iterator[Table]:
-        """Yield a table for each part: queries whose question, or output, is in the bank, and the others."""
-        found: dict[tuple[str, str], dict[Place, np.ndarray]] = {}
-        for place, runs in self.runs.items():
-            for part, where in runs.parts().items():
-                found.setdefault((place[1], part), {})[place] = where
-        for (column, part), places in found.items():
-            here = {place: self.runs[place].only(where) for place, where in places.items()}
-            body: list[list[Value]] = [
-                [row, Number(one.interval.mean, interval=one.interval)] for (row, _), one in here.items()
-            ]
-            table = Table(["", "value"], body, self._titled(f"{column}: {part}"))
-            for name, bases in self.minus.items():
-                less = [
-                    signed(one.minus(bases[place].only(places[place]))) if place in bases else None
-                    for place, one in here.items()
-                ]
-                table = table.with_column(f"− {name}", less)
-            yield table
-
-    def crossed(self, cells: Mapping[Place, Value], title: str = "") -> Table:
-        """Return cells in the places of the runs.
-
-        Args:
-            cells: the places that have a value.
-            title: what the cells are; by default the value.
-        """
-        return Table.crossed(cells, self._titled(title))
-
-    def _titled(self, text: str) -> str:
-        return ": ".join(part for part in (self.title, text) if part)
 
 
 def costs_of(measured: Sequence[Measured]) -> Table:
@@ -238,3 +155,126 @@ class ExperimentTable:
                 for number in interval or (0, 0, 0)
             ),
         ]
+
+
+def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
+    """Return a results file as Markdown: values, means over tasks, paired differences and costs.
+
+    There is a table for each experiment and setting. Means, and intervals of differences, need records with
+    statistics; the queries of each column are resampled independently (`averaged_interval`).
+
+    Args:
+        file: a results file.
+        experiments: names as in the file; by default all.
+        minus: rows that the others are compared with, where a table has them.
+
+    Raises:
+        UserError: no such file or experiment; a table with two runs in one place, or with different queries in a
+            column.
+    """
+    return "\n".join(
+        line
+        for title, table in _tables(file, experiments, minus)
+        for line in (f"# {title}\n", *(one.markdown() for one in _all_of(table)), _where(table))
+    )
+
+
+def published_data(
+    file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a results file as JSON values: for each experiment and setting its title and tables.
+
+    Args:
+        file: a results file.
+        experiments: as for `published`.
+        minus: as for `published`.
+
+    Raises:
+        UserError: as for `published`.
+    """
+    return [
+        {"title": title, "tables": [one.data() for one in _all_of(table)]}
+        for title, table in _tables(file, experiments, minus)
+    ]
+
+
+def _tables(file: Path, experiments: Sequence[str], minus: Sequence[str]) -> list[tuple[str, Crossed]]:
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; name one that --record wrote")
+    records = read_results(file)
+    if not records:
+        raise UserError(f"{file}: no results in it")
+    known = list(dict.fromkeys(record.experiment for record in records))
+    for name in experiments:
+        if name not in known:
+            raise unknown_name("experiment", name, known)
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if record.experiment in (experiments or known):
+            groups.setdefault(_title(record), []).append(record)
+    return [(title, _crossed(title, members, minus)) for title, members in groups.items()]
+
+
+def _title(record: Record) -> str:
+    """Return the title of a record's table: of all tasks if they are the columns, else of one task."""
+    by_task = record.column == record.task
+    name = record.experiment if by_task else f"{record.experiment} on {record.task}"
+    shots = f"{record.config['shots']} examples a prompt, " if by_task else ""
+    return f"{name} ({record.lm}, {shots}encoder {record.config['encoder']})"
+
+
+def _crossed(title: str, records: Sequence[Record], minus: Sequence[str]) -> Crossed:
+    """Return the records under one title, by their places in its table."""
+    places: dict[Place, list[Record]] = {}
+    for record in records:
+        here = places.setdefault((record.row, record.column), [])
+        if any(other.seed == record.seed for other in here):
+            raise UserError(
+                f"{title}: {record.row} on {record.column} is there twice, with other settings; "
+                "keep them in two files"
+            )
+        here.append(record)
+    runs = {place: Runs(members) for place, members in places.items()}
+    for (row, column), one in runs.items():
+        if one.known and len({(it.texts, it.metric, it.queries) for it in one.records}) > 1:
+            raise UserError(f"{title}: seeds of {row} on {column} saw different queries")
+    return Crossed(runs, {other: _compared(title, runs, other) for other in minus})
+
+
+def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place, Runs]:
+    """Return the runs of one row, by the places of the other rows in the same columns."""
+    found = {}
+    for (row, column), one in runs.items():
+        base = runs.get((other, column))
+        if base is None or row == other or not (one.known and base.known):
+            continue
+        if one.record.texts != base.record.texts:
+            raise UserError(f"{title}: {row} and {other} saw different queries of {column}")
+        found[row, column] = base
+    return found
+
+
+def _all_of(table: Crossed) -> Iterator[Table]:
+    """Yield the tables of values and differences, costs, and the number of examples."""
+    yield from table.tables()
+    title = "Cost of the first seed, shared work included: LM tokens, seconds, GPU-hours or core-hours"
+    yield table.crossed({place: _cost(one.record) for place, one in table.runs.items()}, title)
+    counts = {place: one.examples for place, one in table.runs.items()}
+    known = {place: Number(count) for place, count in counts.items() if count is not None}
+    if known:
+        yield table.crossed(known, "#ICE: examples that fitted into a prompt, mean")
+
+
+def _cost(run: Record) -> str:
+    elsewhere = " + training elsewhere" if run.trained_by else ""
+    hours = device_hours(run.cost.seconds, run.device)
+    return f"{run.cost.tokens:,}, {run.cost.seconds:,.0f}, {hours:.2f}{elsewhere}"
+
+
+def _where(table: Crossed) -> str:
+    """Return a line on the queries, the devices and the dates."""
+    records = [record for one in table.runs.values() for record in one.records]
+    where = sorted({f"{record.device}, {record.date}" for record in records})
+    first = {column: one.queries for (_, column), one in reversed(list(table.runs.items()))}
+    asked = [f"{first[column]} of {column}" for column in table.columns]
+    return f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. {'; '.join(where)}.\n"

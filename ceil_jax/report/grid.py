@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -13,10 +14,12 @@ from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAINED, trains
 from ceil_jax.pipeline.models import KEPT, Kept, Models
-from ceil_jax.pipeline.records import Evaluation
+from ceil_jax.pipeline.records import Evaluation, Record
+from ceil_jax.pipeline.results_file import device
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.report.runs import Runs
+from ceil_jax.store.stage import DONE
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
 
@@ -93,6 +96,29 @@ class Measured(Runs):
     def seeds(self) -> tuple[int, ...]:
         """The seeds of training."""
         return tuple(record.config["seed"] for record in self.records)
+
+
+def records_of(measured: Sequence[Measured], experiment: str) -> Iterator[Record]:
+    """Yield a record with its place in a results file for every run behind an experiment's numbers.
+
+    Args:
+        measured: the experiment's entries.
+        experiment: its name.
+    """
+    for one in measured:
+        for record in one.records:
+            interval = Runs((record,)).interval
+            written = (record.root / record.name / DONE).stat().st_mtime
+            yield replace(
+                record,
+                experiment=experiment,
+                row=one.entry.row,
+                column=one.entry.column,
+                low=interval.low,
+                high=interval.high,
+                device=record.device or device(),
+                date=datetime.datetime.fromtimestamp(written, datetime.UTC).date().isoformat(),
+            )
 
 
 class Grid:

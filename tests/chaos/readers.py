@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ceil_jax.encoders.registry import load_encoder
-from ceil_jax.report.published import published
+from ceil_jax.report.experiment_table import published
 from ceil_jax.skills.rewriter import load_demonstrations
 from ceil_jax.tasks.families.sql import declared_schemas
 from ceil_jax.tasks.load import load_file

@@ -20,8 +20,7 @@ from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.results_file import line_of
 from ceil_jax.report.dry_run import plan
 from ceil_jax.report.experiment_table import ExperimentTable, costs_of
-from ceil_jax.report.grid import Cell, Entry, Grid, Measured
-from ceil_jax.report.published import records_of
+from ceil_jax.report.grid import Cell, Entry, Grid, Measured, records_of
 from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap

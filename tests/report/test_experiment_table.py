@@ -11,7 +11,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import bootstrap_interval
 from ceil_jax.pipeline import results_file
 from ceil_jax.pipeline.results_file import read_results, record_of
-from ceil_jax.report.published import published
+from ceil_jax.report.experiment_table import published
 
 
 def line(row, column, scores, seed=None, **other):
