@@ -39,7 +39,6 @@ def greedy_map_from_features(
     k: int,
     trade_off: ArrayLike,
     valid: ArrayLike | None = None,
-    kind: str = "shifted",
 ) -> MapResult: ...
 def budgeted_map(
     kernel: ArrayLike, costs: ArrayLike, budget: ArrayLike, k: int, valid: ArrayLike | None = None
@@ -52,7 +51,6 @@ def budgeted_map_from_features(
     k: int,
     trade_off: ArrayLike,
     valid: ArrayLike | None = None,
-    kind: str = "shifted",
 ) -> MapResult: ...
 def sample_dpp(key: Array, kernel: ArrayLike) -> Array: ...
 def sample_k_dpp(key: Array, kernel: ArrayLike, k: int) -> Array: ...

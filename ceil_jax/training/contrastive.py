@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TrainContext = Literal["shared", "stopped", "both"]
 
-_HELD_OUT_TEXTS = 128
+_HELD_OUT_TEXTS = 48
 """Texts a forward pass without a gradient."""
 
 

@@ -36,7 +36,7 @@ _LEAST, _MOST = 100, 1000
 _BEYOND_NOISE = 2.0
 """Standard errors by which other weights have to be better than the averaged ones."""
 
-_EVALUATIONS = 5
+_EVALUATIONS = 8
 """Held-out evaluations, and checkpoints, of a run, besides the one before the first step."""
 
 

@@ -365,9 +365,9 @@ def test_ceil_from_eprs_scores_alone(tmp_path):
         best = [max(single[shortlist[place]] for place in subset) for subset in subsets]
         np.testing.assert_allclose(scored.rows[row]["log_prob"], best, rtol=1e-6)
     table = compare(run, ["ceil"])
-    assert run.lm.tokens_read - before == table.rows[0].answering_tokens
+    assert run.lm.tokens_read - before == table.rows[0].record.answering.tokens
     read = sum(cost.tokens for what, cost in run.costs.items() if what == "scoring EPR candidates")
-    assert table.rows[0].training_tokens == read > 0
+    assert table.rows[0].record.preparing.tokens == read > 0
     assert not any(what == "scoring CEIL subsets" for what in run.costs)
     for wrong, message in (({"sampler": "bank"}, "sampler bank"), ({"size": 7}, "among the 6 of")):
         ceil = replace(config.ceil, **wrong)
