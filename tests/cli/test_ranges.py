@@ -27,7 +27,7 @@ WRONG = [
         for number in ("-1.0", "0.0", "nan", "inf")
     ],
     ("--epr.temperature", "0.0", "above 0"),
-    ("--temperature", "0", "above 0"),
+    ("--temperature", "0.0", "above 0"),
     ("--answers", "0", "at least 1"),
     ("--ceil.subsets", "1", "at least 2"),
     ("--ceil.size", "0", "at least 1"),
