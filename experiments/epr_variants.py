@@ -20,7 +20,6 @@ from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.table import Table, signed
 
 OURS = "EPR"
 
@@ -40,12 +39,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def with_differences(_: Grid, table: ExperimentTable) -> ExperimentTable:
-    rows = []
-    for one in table.measured:
-        ours = table.at(one.entry.task, OURS, one.entry.column)
-        if ours is not None and one is not ours:
-            rows.append([one.entry.task, one.entry.row, signed(one.minus(ours))])
-    return replace(table, sections=[Table(["task", "row", "− EPR of this project"], rows, "Differences")])
+    return replace(table, sections=[table.less(OURS, "row", "Differences")])
 
 
 EXPERIMENT = Experiment("epr_variants", "EPR in three ways", entries, points, with_differences)

@@ -26,7 +26,6 @@ from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.table import Table, signed
 
 PAPER = "CEIL as in the papers"
 
@@ -52,12 +51,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def with_differences(_: Grid, table: ExperimentTable) -> ExperimentTable:
-    rows = []
-    for one in table.measured:
-        paper = table.at(one.entry.task, PAPER, one.entry.column)
-        if paper is not None and one is not paper:
-            rows.append([one.entry.task, one.entry.row, signed(one.minus(paper))])
-    return replace(table, sections=[Table(["task", "change", f"− {PAPER}"], rows, "Gain of each change")])
+    return replace(table, sections=[table.less(PAPER, "change", "Gain of each change")])
 
 
 EXPERIMENT = Experiment("ideas", "Changes to CEIL", entries, points, with_differences)

@@ -63,6 +63,21 @@ class ExperimentTable:
                 return one
         return None
 
+    def less(self, row: str, header: str, title: str) -> Table:
+        """Return the difference of every entry to that of one row in the same task and column.
+
+        Args:
+            row: the row that is subtracted.
+            header: the table's second column, what the other rows are.
+            title: the table's title.
+        """
+        found = []
+        for one in self.measured:
+            base = self.at(one.entry.task, row, one.entry.column)
+            if base is not None and one is not base:
+                found.append([one.entry.task, one.entry.row, signed(one.minus(base))])
+        return Table(["task", header, f"− {row}"], found, title)
+
     def by_task(self) -> dict[str, list[Measured]]:
         """Return the entries of each task."""
         found: dict[str, list[Measured]] = {}
