@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,14 +98,19 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Check that a disk has room, before a library writes that would meet a full one with more than one line.
+    """Check that so much can be written, before a library writes that would meet a full disk with more than one line.
+
+    Where the system can, the room is taken and given back, so that a quota or a limit of file size is met as well.
 
     Args:
-        folder: any folder on the disk.
-        size: bytes that have to be free.
+        folder: where a file of that size could be written.
+        size: bytes.
 
     Raises:
-        OSError: fewer are; a stage makes one line of it.
+        OSError: they cannot be; a stage makes one line of it.
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)

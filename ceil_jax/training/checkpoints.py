@@ -131,7 +131,7 @@ class TrainingState:
         self._rows[step] = _row(self._history.lines[step])  # as it was first written
         args = ocp.args.StandardSave(jax.tree.map(np.asarray, tree))
         # Orbax writes a new checkpoint before it removes an old one
-        check_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(args.item)))
+        check_room(self._folder.parent, sum(leaf.nbytes for leaf in jax.tree.leaves(args.item)))
         self._manager.save(step, args=args, metrics={"rank": rank})
         if step not in self._seals.lines:
             sha256 = folder_sha256(self._folder / str(step))
