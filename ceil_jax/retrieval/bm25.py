@@ -28,7 +28,6 @@ class LexicalIndex:
         # importing bm25s sets its logger to DEBUG, which would print a line for every index
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._index = bm25s.BM25(method="lucene")
-        self._known: set[str] = set()
         documents = [words(text) for text in texts]
         self._known = {word for document in documents for word in document}
         if self._known:

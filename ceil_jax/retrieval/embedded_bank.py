@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ceil_jax.errors import UserError
 from ceil_jax.retrieval.faiss_index import ApproximateIndex
+from ceil_jax.retrieval.registry import Given
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
-if TYPE_CHECKING:
-    from ceil_jax.retrieval.index import Score
+Score = Callable[[Any, Any], Any]
+"""Scores of every query with every item: float32 [Q, m, D] and [N, m, D] → [Q, N], in jax."""
 
 EQUAL = 1e-6
 """Cosines that differ by less count as equal: float32 rounds by that much, and a text's vector depends on its
@@ -31,7 +33,7 @@ class View(NamedTuple):
     texts: Callable[[Sequence[Example]], list[Sequence[str]]]
     """Texts of each example, the same number for all."""
     score: Score | None = None
-    """Score of every query with every item, both float32 [N, m, D]; None for the cosine of their one text each."""
+    """None for the cosine of their one text each; a score goes with `shared` alone."""
     shared: bool = False
     """Whether many examples may have the same text, as with skills. Equally near examples are then drawn at
     random for each query; otherwise all queries would get those that come first in the bank."""
@@ -41,26 +43,22 @@ class EmbeddedBank:
     """The vectors of a bank, and of queries to it: unit rows, or the vectors that the view's score takes.
 
     Args:
+        name: the retriever, for messages.
         bank: the examples.
+        given: encoders and index; its seed decides which of equally near examples are taken, if the view is shared.
         view: which of their texts are compared, and how.
-        embed_items: from texts to vectors, float32 [N, D], for the bank.
-        embed_queries: the same for the queries.
-        index: "exact" or "approximate" (`faiss_index.ApproximateIndex`).
-        seed: decides which of equally near examples are taken, if the view is shared.
+
+    Raises:
+        UserError: an approximate index for a view of several vectors an example.
     """
 
-    def __init__(
-        self,
-        bank: Sequence[Example],
-        view: View,
-        embed_items: Callable[[Sequence[str]], np.ndarray],
-        embed_queries: Callable[[Sequence[str]], np.ndarray],
-        index: str,
-        seed: int,
-    ) -> None:
-        self.bank, self._view, self._embed_queries, self._seed = bank, view, embed_queries, seed
-        self.items = self._embedded(bank, embed_items)
-        self._approximate = ApproximateIndex(self.items) if index == "approximate" else None
+    def __init__(self, name: str, bank: Sequence[Example], given: Given, view: View) -> None:
+        approximate = given.index == "approximate"
+        if approximate and view.score is not None:
+            raise UserError(f"{name} compares several vectors an example: take --index exact")
+        self.bank, self._view, self._given = bank, view, given
+        self.items = self._embedded(bank, given.embed_items)
+        self._approximate = ApproximateIndex(self.items) if approximate else None
         self._position = {example.id: i for i, example in enumerate(bank)}
 
     def _embedded(
@@ -79,24 +77,16 @@ class EmbeddedBank:
             Cosines, float32 [Q, n], positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors,
             [Q, D] or [Q, m, D].
         """
-        from ceil_jax.retrieval.index import GROUP, ITEM_BLOCK, dot_products, top_k_of_all_processes
+        from ceil_jax.retrieval.index import top_k_of_all_processes
 
-        vectors = self._embedded(queries, self._embed_queries)
+        n = min(n, len(self.bank))
+        vectors = self._embedded(queries, self._given.embed_queries)
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
         if self._approximate is not None:
-            return *self._approximate.top_k(vectors, min(n, len(self.bank)), exclude), vectors
+            return *self._approximate.top_k(vectors, n, exclude), vectors
         if self._view.shared:
-            return *self._drawn(queries, vectors, exclude, min(n, len(self.bank))), vectors
-        per_item = 1 if self._view.score is None else self.items.shape[1]
-        cosines, positions = top_k_of_all_processes(
-            vectors,
-            self.items,
-            min(n, len(self.bank)),
-            exclude,
-            item_block=max(1, ITEM_BLOCK // per_item // GROUP) * GROUP,
-            score=self._view.score or dot_products,
-        )
-        return cosines, positions, vectors
+            return *self._drawn(queries, vectors, exclude, n), vectors
+        return *top_k_of_all_processes(vectors, self.items, n, exclude), vectors
 
     def _drawn(
         self, queries: Sequence[Example], vectors: np.ndarray, exclude: np.ndarray, n: int
@@ -120,7 +110,7 @@ class EmbeddedBank:
                 scores = block[row - start]
                 if own >= 0:
                     scores[own] = -np.inf
-                generator = text_rng(query.id, self._seed)
+                generator = text_rng(query.id, self._given.seed)
                 positions[row] = nearest_drawn(scores, n, generator)
                 cosines[row] = scores[positions[row]]
         return cosines, np.where(np.isfinite(cosines), positions, -1)

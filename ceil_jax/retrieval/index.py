@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,13 +21,6 @@ system each time, and new pages cost a CPU more than the selection."""
 GROUP = 32
 """Neighbouring items whose best score stands for all of them in the first selection: near √(items / k)."""
 
-ALIGNMENT = 64
-"""Bytes. JAX computes in place on numpy arrays that begin at a multiple of it. It copies others to new pages, which
-takes five times as long as a copy by numpy."""
-
-Score = Callable[[Float[Array, "q ..."], Float[Array, "n ..."]], Float[Array, "q n"]]
-"""Scores of every query with every item. Whether each is one vector or several is up to the function."""
-
 
 def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
     """Dot product of every query with every item, in full float32 on GPUs too."""
@@ -39,26 +28,24 @@ def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Fl
 
 
 def top_k(
-    queries: Float[Array, "q ..."] | Float[np.ndarray, "q ..."],
-    items: Float[Array, "n ..."] | Float[np.ndarray, "n ..."],
+    queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
+    items: Float[Array, "n d"] | Float[np.ndarray, "n d"],
     k: int,
     exclude: Int[Array, " q"] | Int[np.ndarray, " q"] | None = None,
     *,
     item_block: int = ITEM_BLOCK,
-    score: Score = dot_products,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The k items with the largest score for each query, best first. The search is exact, in float32.
+    """The k items with the largest dot product for each query, best first. The search is exact, in float32.
 
-    With one CPU device, numpy's BLAS computes dot products (`blas_search`), which is faster there than XLA.
+    With one CPU device, numpy's BLAS computes the products (`blas_search`), which is faster there than XLA.
 
     Args:
-        queries: [q, …], spread over the devices.
-        items: [n, …]; may be memory-mapped: `item_block` rows at a time are read and moved to the devices.
+        queries: [q, d], spread over the devices.
+        items: [n, d]; may be memory-mapped: `item_block` rows at a time are read and moved to the devices.
         k: number of items for each query.
         exclude: int [q], one item that a query must not get (itself, when queries are items), −1 for none; none by
             default.
         item_block: rows in a block.
-        score: score of a query with an item; by default the dot product.
 
     Returns:
         Scores, float32 [q, k], and indices, int32 [q, k]. Equal scores are ordered by the lower index. Places beyond
@@ -76,18 +63,19 @@ def top_k(
     indices: Array | np.ndarray = np.full((q, k), -1, np.int32)
     if q == 0 or n == 0:
         return np.asarray(scores), np.asarray(indices)
-    if score is dot_products and isinstance(items, np.ndarray) and _one_cpu():
+    if isinstance(items, np.ndarray) and _one_cpu():
         return top_k_by_blas(queries, items, k, exclude, item_block)
     size = min(item_block, -(-n // GROUP) * GROUP)
     for start in range(0, n, size):
         count = min(size, n - start)
-        block = _filled_up(np.asarray(items[start : start + count]), size)
+        block = np.asarray(items[start : start + count], np.float32)
+        if count < size:  # copies of the last item raise no group's best score
+            block = np.pad(block, ((0, size - count), (0, 0)), mode="edge")
         scores, indices = map_batches(
             _merge_block,
             (queries, exclude, scores, indices),
             (block, np.int32(start), np.int32(count)),
             batch_size=QUERY_BATCH,
-            score=score,
         )
     return np.asarray(scores), np.asarray(indices)
 
@@ -97,30 +85,27 @@ def _one_cpu() -> bool:
 
 
 def top_k_of_all_processes(
-    queries: Float[np.ndarray, "q ..."],
-    items: Float[np.ndarray, "n ..."],
+    queries: Float[np.ndarray, "q d"],
+    items: Float[np.ndarray, "n d"],
     k: int,
-    exclude: Int[np.ndarray, " q"] | None = None,
-    **options: Any,
+    exclude: Int[np.ndarray, " q"],
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
     """`top_k` with the bank shared out among the processes of a job; k candidates for each query are exchanged.
 
     Args:
         queries, k, exclude: as for `top_k`, the same in all processes.
         items: the whole bank, memory-mapped: a process reads its share of the rows only.
-        options: further arguments of `top_k`.
 
     Returns:
         As `top_k`, in all processes.
     """
     if jax.process_count() == 1:
-        return top_k(queries, items, k, exclude, **options)
+        return top_k(queries, items, k, exclude)
     from jax.experimental.multihost_utils import process_allgather
 
     own = share(len(items))
-    if exclude is not None:
-        exclude = np.where((exclude >= own.start) & (exclude < own.stop), exclude - own.start, -1)
-    scores, indices = top_k(queries, items[own], k, exclude, **options)
+    exclude = np.where((exclude >= own.start) & (exclude < own.stop), exclude - own.start, -1)
+    scores, indices = top_k(queries, items[own], k, exclude)
     indices = np.where(indices >= 0, indices + own.start, -1).astype(np.int32)
     scores, indices = (np.concatenate(part, axis=1) for part in process_allgather((scores, indices)))
     return merge_top_k(scores, indices, k)
@@ -134,35 +119,19 @@ def merge_top_k(
     return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
 
 
-def _filled_up(rows: np.ndarray, size: int) -> Float[np.ndarray, "n ..."]:
-    """The rows in float32, aligned on a CPU, padded with copies of the last, which raise no group's best score."""
-    aligned = jax.default_backend() != "cpu" or rows.ctypes.data % ALIGNMENT == 0
-    if aligned and len(rows) == size and rows.dtype == np.float32:
-        return rows
-    shape = (size, *rows.shape[1:])
-    memory = np.empty(4 * math.prod(shape) + ALIGNMENT, np.uint8)
-    first = -memory.ctypes.data % ALIGNMENT
-    block = memory[first : first + 4 * math.prod(shape)].view(np.float32).reshape(shape)
-    block[: len(rows)] = rows
-    block[len(rows) :] = rows[-1]
-    return block
-
-
 def _merge_block(
-    queries: Float[Array, "b ..."],
+    queries: Float[Array, "b d"],
     exclude: Int[Array, " b"],
     scores: Float[Array, "b k"],
     indices: Int[Array, "b k"],
-    block: Float[Array, "n ..."],
+    block: Float[Array, "n d"],
     start: Int[Array, ""],
     count: Int[Array, ""],
-    *,
-    score: Score,
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
     """The best k of those found so far (all with lower indices) and of the block's first `count` rows."""
     k = scores.shape[1]
     # one more than k, because the excluded item may be among them
-    new, places = _candidates(score(queries, block), count, k + 1)
+    new, places = _candidates(dot_products(queries, block), count, k + 1)
     new = jnp.where((places < count) & (places != (exclude - start)[:, None]), new, -jnp.inf)
     # `top_k` puts the earlier of equals first, and the concatenation is in the order of indices
     best, at = jax.lax.top_k(jnp.concatenate([scores, new], axis=1), k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -28,15 +28,12 @@ def check_size(bank: Sequence[Example], k: int) -> None:
         raise UserError(f"{k} examples asked for from a bank of {len(bank)}; ask for 1 to {len(bank)}")
 
 
-def embedded_bank(name: str, bank: Sequence[Example], given: Given, view: View) -> EmbeddedBank:
-    """The vectors of a bank, and the index that finds the nearest of them.
-
-    Raises:
-        UserError: an approximate index for a view of several vectors an example.
-    """
-    if given.index == "approximate" and view.score is not None:
-        raise UserError(f"{name} compares several vectors an example: take --index exact")
-    return EmbeddedBank(bank, view, given.embed_items, given.embed_queries, given.index, given.seed)
+def retrieved(
+    bank: Sequence[Example], positions: Iterable[int], relevance: Iterable[float], gains: Iterable[float]
+) -> list[Retrieved]:
+    """The examples at these positions, with the relevance and the gain of each; −1 is an empty place."""
+    chosen = zip(positions, relevance, gains, strict=True)
+    return [Retrieved(bank[p].id, int(p), float(r), float(gain)) for p, r, gain in chosen if p >= 0]
 
 
 class ZeroRetriever:
@@ -49,42 +46,51 @@ class ZeroRetriever:
         return [[] for _ in queries]
 
 
-class RandomRetriever:
-    """Uniform draws without replacement."""
+class RankingRetriever:
+    """The best of a ranking of the bank, which is made for each query by itself.
 
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        self.name, self.bank, self.seed = "random", bank, given.seed
+    Args:
+        name: its name in messages.
+        bank: the examples to choose from.
+        rank: from a query and n to the positions of n different examples, best first, and the score of each example.
+    """
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        check_size(self.bank, k)
-        chosen = []
-        for query in queries:
-            # one more than k, in case the query itself is drawn
-            size = min(k + 1, len(self.bank))
-            draw = text_rng(query.id, self.seed).choice(len(self.bank), size=size, replace=False)
-            others = [int(i) for i in draw if self.bank[i].id != query.id]
-            chosen.append([Retrieved(self.bank[i].id, i, 0.0, 0.0) for i in others[:k]])
-        return chosen
-
-
-class BM25Retriever:
-    """The highest BM25 scores; equal scores in bank order."""
-
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        self.name, self.bank = "bm25", bank
-        self._index = LexicalIndex([example.input for example in bank])
+    def __init__(self, name: str, bank: Sequence[Example], rank: Rank) -> None:
+        self.name, self.bank, self._rank = name, bank, rank
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
         for query in queries:
-            scores = self._index.scores(query.input)
-            best = np.argsort(-scores, kind="stable")[: k + 1]
-            others = [int(i) for i in best if self.bank[i].id != query.id]
-            chosen.append(
-                [Retrieved(self.bank[i].id, i, float(scores[i]), float(scores[i])) for i in others[:k]]
-            )
+            # one more than k, in case the query itself is among them
+            best, scores = self._rank(query, min(k + 1, len(self.bank)))
+            others = [i for i in best if self.bank[i].id != query.id][:k]
+            chosen.append(retrieved(self.bank, others, scores[others], scores[others]))
         return chosen
+
+
+Rank = Callable[[Example, int], tuple[np.ndarray, np.ndarray]]
+
+
+def build_random(bank: Sequence[Example], given: Given) -> RankingRetriever:
+    """Build uniform draws without replacement."""
+
+    def rank(query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+        drawn = text_rng(query.id, given.seed).choice(len(bank), size=n, replace=False)
+        return drawn, np.zeros(len(bank))
+
+    return RankingRetriever("random", bank, rank)
+
+
+def build_bm25(bank: Sequence[Example], given: Given) -> RankingRetriever:
+    """Build the highest BM25 scores; equal scores in bank order."""
+    index = LexicalIndex([example.input for example in bank])
+
+    def rank(query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+        scores = index.scores(query.input)
+        return np.argsort(-scores, kind="stable")[:n], scores
+
+    return RankingRetriever("bm25", bank, rank)
 
 
 class DenseRetriever:
@@ -98,25 +104,18 @@ class DenseRetriever:
     """
 
     def __init__(self, name: str, bank: Sequence[Example], given: Given, view: View = INPUTS) -> None:
-        self.name, self.vectors = name, embedded_bank(name, bank, given, view)
+        self.name, self.vectors = name, EmbeddedBank(name, bank, given, view)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         bank = self.vectors.bank
         check_size(bank, k)
         cosines, positions, _ = self.vectors.nearest(queries, k)
         relevance = similarity(cosines)
-        return [
-            [
-                Retrieved(bank[p].id, int(p), float(r), float(r))
-                for p, r in zip(row, rel, strict=True)
-                if p >= 0
-            ]
-            for row, rel in zip(positions, relevance, strict=True)
-        ]
+        return [retrieved(bank, row, own, own) for row, own in zip(positions, relevance, strict=True)]
 
 
-class GreedyRetriever:
-    """Greedy choice among the n nearest examples: DPP-MAP (CEIL with its trained encoders) or MMR.
+class GreedyRetriever(DenseRetriever):
+    """Greedy choice among the n nearest examples: DPP-MAP (CEIL, section 3.4, with its trained encoders) or MMR.
 
     Args:
         name: its name in messages.
@@ -126,13 +125,8 @@ class GreedyRetriever:
     """
 
     def __init__(self, name: str, choose: Choose, bank: Sequence[Example], given: Given) -> None:
-        self.name, self.choose, self.shortlist, self.trade_off = (
-            name,
-            choose,
-            given.shortlist,
-            given.trade_off,
-        )
-        self.vectors = embedded_bank(name, bank, given, INPUTS)
+        super().__init__(name, bank, given)
+        self.choose, self.shortlist, self.trade_off = choose, given.shortlist, given.trade_off
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         bank, items = self.vectors.bank, self.vectors.items
@@ -140,12 +134,8 @@ class GreedyRetriever:
         _, shortlists, vectors = self.vectors.nearest(queries, max(self.shortlist, k))
         chosen, gains = self.choose(vectors, items, shortlists, k, self.trade_off)
         return [
-            [
-                Retrieved(bank[p].id, int(p), float(similarity(vector @ items[p])), float(gain))
-                for p, gain in zip(row, row_gains, strict=True)
-                if p >= 0
-            ]
-            for vector, row, row_gains in zip(vectors, chosen, gains, strict=True)
+            retrieved(bank, row, (similarity(vector @ items[p]) for p in row), own)
+            for vector, row, own in zip(vectors, chosen, gains, strict=True)
         ]
 
 
@@ -153,26 +143,20 @@ Choose = Callable[[np.ndarray, np.ndarray, np.ndarray, int, float], MapResult]
 """(Vectors of queries, of the bank, shortlists, k, λ) → the choice for each query."""
 
 
-def build_dpp(bank: Sequence[Example], given: Given) -> GreedyRetriever:
-    """Build DPP-MAP: greedy MAP of the conditional kernel over each query's shortlist (CEIL, section 3.4)."""
-    return GreedyRetriever("dpp", greedy_map_shortlists, bank, given)
-
-
-def build_mmr(bank: Sequence[Example], given: Given) -> GreedyRetriever:
-    """Build maximal marginal relevance."""
-    return GreedyRetriever("mmr", mmr_shortlists, bank, given)
-
-
 RETRIEVERS = {
     "zero": Registered(ZeroRetriever, Needs(text=False), "zero examples"),
-    "random": Registered(RandomRetriever, Needs(text=False), "random"),
-    "bm25": Registered(BM25Retriever, Needs(), "BM25"),
+    "random": Registered(build_random, Needs(text=False), "random"),
+    "bm25": Registered(build_bm25, Needs(), "BM25"),
     "dense": Registered(
         partial(DenseRetriever, "dense"), Needs(encoder=True, ends_in_nearest=True), "dense top-k"
     ),
-    "mmr": Registered(build_mmr, Needs(encoder=True, trade_off=MMR_TRADE_OFF, shortlist=True), "MMR"),
+    "mmr": Registered(
+        partial(GreedyRetriever, "mmr", mmr_shortlists),
+        Needs(encoder=True, trade_off=MMR_TRADE_OFF, shortlist=True),
+        "MMR",
+    ),
     "dpp": Registered(
-        build_dpp,
+        partial(GreedyRetriever, "dpp", greedy_map_shortlists),
         Needs(encoder=True, trade_off="tunable", shortlist=True, ends_in_map=True),
         "DPP-MAP",
     ),

@@ -11,7 +11,6 @@ bounded memory and from a bank that may be memory-mapped. In all of them
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +44,7 @@ def greedy_map_shortlists(
     Returns:
         `MapResult` of [q, k] rows of the bank and gains.
     """
-    return _choose_among(_greedy, queries, items, shortlists, trade_off, k=k)
+    return _choose_among(_greedy, queries, items, shortlists, k, trade_off)
 
 
 def mmr_shortlists(
@@ -61,20 +60,19 @@ def mmr_shortlists(
     Returns:
         `MapResult` of [q, k] rows of the bank and MMR values.
     """
-    return _choose_among(_mmr, queries, items, shortlists, trade_off, k=k)
+    return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 
 
 Choose = Callable[..., MapResult]
-"""A choice for one query: (query, features, valid, *its row of each further array, trade_off, **static)."""
+"""A choice for one query: (query, features, valid, k, trade_off) → places in its shortlist."""
 
 
 def _greedy(
     query: Float[Array, " d"],
     features: Float[Array, "n d"],
     valid: Bool[Array, " n"],
-    trade_off: Float[Array, ""],
-    *,
     k: int,
+    trade_off: Float[Array, ""],
 ) -> MapResult:
     r = relevance(query, features, valid)
     return greedy_map_from_features(features, r, k, trade_off, valid)
@@ -84,24 +82,17 @@ def _mmr(
     query: Float[Array, " d"],
     features: Float[Array, "n d"],
     valid: Bool[Array, " n"],
-    trade_off: Float[Array, ""],
-    *,
     k: int,
+    trade_off: Float[Array, ""],
 ) -> MapResult:
     r = similarity(jnp.matmul(features, query, precision="highest"))
     return maximal_marginal_relevance(features, r, k, trade_off, valid)
 
 
 def _choose_among(
-    choose: Choose,
-    queries: Queries,
-    items: Bank,
-    shortlists: Shortlists,
-    trade_off: float,
-    *more: np.ndarray,
-    **static: Any,
+    choose: Choose, queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """`choose` for each query, in batches over all devices; `more` are further arrays [q, …].
+    """`choose` for each query, in batches over all devices.
 
     A device receives only the rows of the bank that are in a shortlist, padded to a power of two so that few
     shapes are compiled; or the whole bank if it is no larger.
@@ -118,11 +109,11 @@ def _choose_among(
     on_cpu = jax.default_backend() == "cpu"
     result = map_batches(
         _batch,
-        (queries, shortlists, *more),
+        (queries, shortlists),
         (items, np.asarray(trade_off, queries.dtype)),
         batch_size=QUERIES_PER_CALL if on_cpu else together,
         choose=choose,
-        **static,
+        k=k,
     )
     chosen, gains = jax.tree.map(np.asarray, result)
     return MapResult(np.where(chosen >= 0, rows[chosen], -1), gains)
@@ -131,19 +122,20 @@ def _choose_among(
 def _batch(
     queries: Float[Array, "b d"],
     shortlists: Int[Array, "b n"],
-    *others: Array,
+    items: Float[Array, "m d"],
+    trade_off: Float[Array, ""],
+    *,
     choose: Choose,
-    **static: Any,
+    k: int,
 ) -> MapResult:
-    """One device's batch; `others` are the further arrays, the items and the trade-off."""
-    *more, items, trade_off = others
+    """One device's batch."""
 
-    def one(row: tuple[Array, ...]) -> MapResult:
-        query, shortlist, *its_own = row
+    def one(row: tuple[Array, Array]) -> MapResult:
+        query, shortlist = row
         features = items[jnp.maximum(shortlist, 0)]
-        chosen, gains = choose(query, features, shortlist >= 0, *its_own, trade_off, **static)
+        chosen, gains = choose(query, features, shortlist >= 0, k, trade_off)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
     # the chunks in which dpp/ lifts its functions, so that the features gathered for one stay in the caches
     together = queries_at_once(shortlists.shape[1] * items.shape[1])
-    return jax.lax.map(one, (queries, shortlists, *more), batch_size=together)
+    return jax.lax.map(one, (queries, shortlists), batch_size=together)

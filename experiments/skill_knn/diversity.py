@@ -39,7 +39,7 @@ class DiverseSkills:
         skills = skill_of(given, bank)
         self._kind = np.unique(skills, return_inverse=True)[1]
         view = View(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
-        self._vectors = EmbeddedBank(bank, view, given.embed_items, given.embed_queries, "exact", given.seed)
+        self._vectors = EmbeddedBank(name, bank, replace(given, index="exact"), view)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)

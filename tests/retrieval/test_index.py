@@ -143,6 +143,4 @@ def test_one_cpu_device_leaves_the_product_to_blas(way, monkeypatch):
     monkeypatch.setattr(index, "top_k_by_blas", lambda *given: asked.append(given) or by_blas(*given))
     queries, items = whole_numbers(7)
     top_k(queries, items, K)
-    # a score of one's own goes to the devices
-    top_k(queries, items, K, score=lambda q, x: -index.dot_products(q, x))
     assert len(asked) == (way == "by BLAS")

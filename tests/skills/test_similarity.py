@@ -2,7 +2,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ceil_jax.retrieval.index import top_k
 from ceil_jax.skills.similarity import base, consistency, distinctiveness, joined
 
 SIMILARITIES = {
@@ -40,17 +39,6 @@ def test_against_all_pairs(name):
     queries, items = skills(5), skills(70)
     expected = [[BRUTE_FORCE[name](x, a) for a in items] for x in queries]
     np.testing.assert_allclose(SIMILARITIES[name](queries, items), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", SIMILARITIES)
-def test_the_nearest_in_blocks(name):
-    queries, items = skills(5), skills(70)
-    scores = np.array([[BRUTE_FORCE[name](x, a) for a in items] for x in queries])
-    scores[2, 7] = -np.inf
-    exclude = np.array([-1, -1, 7, -1, -1], np.int32)
-    found, places = top_k(queries, items, 6, exclude, item_block=32, score=SIMILARITIES[name])
-    np.testing.assert_array_equal(places, np.argsort(-scores, axis=1, kind="stable")[:, :6])
-    np.testing.assert_allclose(found, np.take_along_axis(scores, places, axis=1), atol=1e-5)
 
 
 def test_by_hand():
