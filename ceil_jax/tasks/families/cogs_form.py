@@ -1,4 +1,4 @@
-"""COGS' logical forms as compact function calls, and back.
+"""COGS' logical forms as compact function calls.
 
     * cookie ( x _ 4 ) ; lend . agent ( x _ 2 , Emma ) AND lend . theme ( x _ 2 , x _ 4 )
     lend(agent=Emma,theme=*cookie)
@@ -14,7 +14,6 @@ import re
 from dataclasses import dataclass, field
 
 _TERM = re.compile(r"(?P<head>\S+)(?: \. (?P<role>[\w .]+?))? \( (?P<args>[^()]+) \)")
-_FUNCTION_WORDS = frozenset({"a", "the", "was", "to", "by", "that", "in", "on", "beside", "."})
 
 
 @dataclass
@@ -24,9 +23,6 @@ class Call:
     word: str
     definite: bool = False
     arguments: list[tuple[str, Call]] = field(default_factory=list)
-    noun: bool = False
-    position: int = -1
-    """The position of its word in the sentence; a name needs none."""
 
     def __str__(self) -> str:
         inside = ",".join(f"{role}={call}" for role, call in self.arguments)
@@ -114,77 +110,6 @@ def parse_call(compact: str) -> Call:
     return whole
 
 
-def logical_form(compact: str, sentence: str) -> str:
-    """Return the original form of a compact one; the positions of words in the sentence number its variables.
-
-    Raises:
-        ValueError: the form is malformed or its words are not the sentence's.
-    """
-    if re.fullmatch(r"\w+\((a|\w+=[ab](,\w+=[ab])*)\)", compact):
-        return _primitive_form(compact)
-    root = parse_call(compact)
-    if not root.arguments:
-        return root.word  # a name alone
-    calls = _number(root, sentence.split())
-    definite, terms = [], []
-    for call in sorted(calls, key=lambda call: call.position):
-        variable = f"x _ {call.position}"
-        if call.definite:
-            definite.append(f"* {call.word} ( {variable} ) ; ")
-        elif call.noun:
-            terms.append(f"{call.word} ( {variable} )")
-        for role, value in call.arguments:
-            argument = value.word if _is_name(value) else f"x _ {value.position}"
-            terms.append(f"{call.word} . {role.replace('.', ' . ')} ( {variable} , {argument} )")
-    return "".join(definite) + " AND ".join(terms)
-
-
-def _is_name(call: Call) -> bool:
-    return call.word[:1].isupper()
-
-
-def _number(root: Call, words: list[str]) -> list[Call]:
-    """Give each noun and verb the position of its word, and return them.
-
-    Nouns stand in the sentence as they are and verbs inflected; each kind comes in the same order in the
-    sentence as in the form, so one pass over the content words settles which is which.
-    """
-    nouns: list[Call] = []
-    verbs: list[Call] = []
-    names: set[str] = set()
-
-    def visit(call: Call, noun: bool) -> None:
-        if _is_name(call):
-            names.add(call.word)
-        else:
-            (nouns if noun else verbs).append(call)
-            call.noun = noun
-        for role, value in call.arguments:
-            visit(value, noun=role not in ("ccomp", "xcomp"))
-        agent = dict(call.arguments).get("agent")
-        for role, value in call.arguments:
-            if role == "xcomp" and agent is not None:
-                value.arguments.insert(0, ("agent", agent))
-
-    visit(root, noun=False)
-    noun_queue, verb_queue = iter(nouns), iter(verbs)
-    noun = next(noun_queue, None)
-    for position, word in enumerate(words):
-        if word.lower() in _FUNCTION_WORDS or word in names:
-            continue
-        if noun is not None and word.lower() == noun.word:  # "TV" is tv
-            noun.position, noun = position, next(noun_queue, None)
-        else:
-            verb = next(verb_queue, None)
-            if verb is None:
-                raise ValueError(f"{word!r} is in the sentence but not in the form")
-            verb.position = position
-    unplaced = [call.word for call in nouns + verbs if call.position < 0]
-    if unplaced:
-        raise ValueError(f"the sentence has no word for {', '.join(unplaced)}")
-    return nouns + verbs
-
-
 def _primitive_call(lambda_form: str) -> str:
     """`LAMBDA a . LAMBDA e . cry . agent ( e , a )` -> `cry(agent=a)`; `LAMBDA a . box ( a )` -> `box(a)`."""
     matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
@@ -196,12 +121,3 @@ def _primitive_call(lambda_form: str) -> str:
         for match in found
     )
     return f"{found[0]['head']}({inside})"
-
-
-def _primitive_form(compact: str) -> str:
-    word, inside = compact.removesuffix(")").split("(")
-    if "=" not in inside:
-        return f"LAMBDA {inside} . {word} ( {inside} )"
-    roles = [pair.split("=") for pair in inside.split(",")]
-    prefix = "".join(f"LAMBDA {name} . " for name in [*sorted(name for _, name in roles), "e"])
-    return prefix + " AND ".join(f"{word} . {role} ( e , {name} )" for role, name in roles)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import replace
+from collections.abc import Mapping
 
 from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.spec import NO_PAPER, Hub, Row, TaskSpec, pair_example, table2, text
+from ceil_jax.tasks.spec import Hub, Row, TaskSpec, pair_task, table2, text
 from ceil_jax.tasks.words import hash_split
-
-TEMPLATE = Template("{input}\t{output}")
 
 
 def numbered_steps(decomposition: str) -> str:
@@ -73,41 +71,27 @@ def shell() -> dict[str, list[Row]]:
     return {"train": train, "validation": validation}
 
 
-GEOQUERY = TaskSpec(
-    name="geoquery",
-    template=TEMPLATE,
-    metric="exact_match",
-    example=pair_example("question", "funql"),
-    columns=("question", "funql"),
-    folder="geoquery",
-    train=("standard.train",),
-    validation=("standard.validation",),
-    paper=table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21),
-    note="entities are placeholders m0, m1, … (the preprocessing of NQG)",
-)
-
-
-def _geoquery(split: str) -> TaskSpec:
-    """Return the entry of a compositional split, which is in other tables of the paper."""
-    return replace(
-        GEOQUERY,
-        name=f"geoquery.{split}",
+def _geoquery(name: str, split: str, paper: Mapping[str, float] | None = None) -> TaskSpec:
+    return pair_task(
+        name=name,
+        columns=("question", "funql"),
+        folder="geoquery",
         train=(f"{split}.train",),
         validation=(f"{split}.validation",),
-        paper=NO_PAPER,
+        paper=paper or {},
+        note="entities are placeholders m0, m1, … (the preprocessing of NQG)",
     )
 
 
 TASKS = (
-    GEOQUERY,
-    *(_geoquery(split) for split in ("template", "tmcd", "length")),
-    TaskSpec(
+    _geoquery("geoquery", "standard", table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21)),
+    # the compositional splits are in other tables of the paper
+    *(_geoquery(f"geoquery.{split}", split) for split in ("template", "tmcd", "length")),
+    pair_task(
         name="nl2bash",
-        template=TEMPLATE,
+        columns=("nl", "bash"),
         metric="char_bleu",
         more_metrics=("exact_match", "bleu"),
-        example=pair_example("nl", "bash"),
-        columns=("nl", "bash"),
         folder="nl2bash",
         hub=Hub("jiacheng-ye/nl2bash", revision="refs/convert/parquet"),
         paper=table2(34.35, 58.98, 53.69, 54.89, 51.30, 48.99, 56.82, 59.91),
@@ -115,7 +99,7 @@ TASKS = (
     ),
     TaskSpec(
         name="break",
-        template=TEMPLATE,
+        template=Template("{input}\t{output}"),
         metric="lf_em",
         example=_break,
         columns=("question_text", "decomposition"),
@@ -125,22 +109,16 @@ TASKS = (
         paper=table2(1.70, 26.00, 26.34, 26.58, 26.84, 26.70, 31.90, 34.18),
         note="low-level QDMR; LF-EM is our reimplementation",
     ),
-    TaskSpec(
+    pair_task(
         name="mtop",
-        template=TEMPLATE,
-        metric="exact_match",
-        example=pair_example("question", "logical_form"),
         columns=("question", "logical_form"),
         folder="mtop",
         hub=Hub("KaiLv/UDR_MTOP"),
         paper=table2(7.30, 52.70, 49.84, 47.29, 52.13, 53.14, 64.20, 67.43),
         note="English",
     ),
-    TaskSpec(
+    pair_task(
         name="smcalflow",
-        template=TEMPLATE,
-        metric="exact_match",
-        example=pair_example("user_utterance", "lispress"),
         columns=("user_utterance", "lispress"),
         folder="smcalflow",
         hub=Hub("KaiLv/UDR_SMCalFlow"),
@@ -148,13 +126,11 @@ TASKS = (
         paper=table2(8.90, 46.10, 43.44, 42.59, 44.63, 43.26, 54.30, 60.73),
         note="the hub's copy has 58 thousand training rows, the paper 102,491",
     ),
-    TaskSpec(
+    pair_task(
         name="shell",
-        template=TEMPLATE,
+        columns=("description", "command"),
         metric="char_bleu",
         more_metrics=("exact_match",),
-        example=pair_example("description", "command"),
-        columns=("description", "command"),
         embedded=shell,
         sizes=(896, 94),
         note="cheat sheets: how-to comments and the command under each",

@@ -11,8 +11,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 
-from ceil_jax.tasks.example import Template
-from ceil_jax.tasks.spec import Row, TaskSpec, pair_example
+from ceil_jax.tasks.spec import Row, TaskSpec, pair_task
 
 VERBS = ("walk", "look", "run", "jump")
 SIMPLE_TEST = 4_182
@@ -88,16 +87,8 @@ def add_primitive(primitive: str) -> dict[str, list[Row]]:
 
 
 def _entry(name: str, splits: Callable[[], dict[str, list[Row]]], bank: int, queries: int) -> TaskSpec:
-    return TaskSpec(
-        name=f"scan.{name}",
-        template=Template("{input}\t{output}"),
-        metric="exact_match",
-        example=pair_example("commands", "actions"),
-        columns=("commands", "actions"),
-        embedded=splits,
-        sizes=(bank, queries),
-        max_new_tokens=400,
-    )
+    settings = {"embedded": splits, "sizes": (bank, queries), "max_new_tokens": 400}
+    return pair_task(f"scan.{name}", ("commands", "actions"), **settings)
 
 
 TASKS = (

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from ceil_jax.tasks.example import Template
-from ceil_jax.tasks.spec import TaskSpec, pair_example
+from ceil_jax.tasks.spec import TaskSpec, pair_task
 
 
 def _variant(suffix: str, queries: str, shots: int) -> TaskSpec:
     """Return an entry. 0.S: single-domain queries; 0.C: cross-domain; k.C: k of those open each prompt."""
-    return TaskSpec(
+    return pair_task(
         name=f"smcalflow_cs.{suffix}",
-        template=Template("{input}\t{output}"),
-        metric="exact_match",
-        example=pair_example("user_utterance", "lispress"),
         columns=("user_utterance", "lispress"),
         folder="smcalflow_cs",
         validation=(queries,),
