@@ -3,10 +3,9 @@
 What is done with their scores and answers is in `training` and `pipeline`. torch is imported in `lm.torch` only,
 the `openai` package in `lm.openai` only.
 
-- `base`: the `LanguageModel` protocol
+- `base`: the `LanguageModel` protocol, and `BaseLM`, what ours have in common
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget
-- `choosing`: the most likely of given answers
 - `voting`: the most frequent of several answers
 - `stopping`: where generated text ends
 - `tokens`: text to token ids, and which of them belong to the continuation

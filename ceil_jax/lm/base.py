@@ -1,7 +1,8 @@
-"""The protocol of a language model, the only thing that other rooms know of one: numpy and strings."""
+"""The protocol of a language model, the only thing that other rooms know of one, and what ours have in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -101,6 +102,88 @@ class TokenScorer(LanguageModel, Protocol):
     def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
         """Return the tokens of each text with the same log-probabilities that `log_likelihood` sums."""
         ...
+
+
+class Continuations(NamedTuple):
+    """The choices of several prompts in one list."""
+
+    rows: list[int]
+    """For each choice, the number of its prompt."""
+    prompts: list[str]
+    """For each choice, its prompt."""
+    texts: list[str]
+    """The choices."""
+
+    def distinct_prompts(self) -> list[str]:
+        """Return the prompt of each row, once however many choices it has."""
+        return list(dict(zip(self.rows, self.prompts, strict=True)).values())
+
+
+class BaseLM(ABC):
+    """The methods of `LanguageModel` that follow from `scores` and `write`."""
+
+    @abstractmethod
+    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
+        """Return the log-likelihood of each continuation in nats, and the number of its tokens."""
+
+    @abstractmethod
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
+    ) -> list[str]:
+        """Return what `generate` does, of checked arguments and a seed for each prompt."""
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        """Return the log-likelihood of each prompt's choices, as the protocol says.
+
+        Raises:
+            UserError: a prompt has no choices, or one string in place of a list of them.
+        """
+        asked = Continuations([], [], [])
+        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
+            if isinstance(options, str) or not options:
+                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
+            asked.rows.extend([row] * len(options))
+            asked.prompts.extend([prompt] * len(options))
+            asked.texts.extend(options)
+        scores, lengths = self.scores(asked)
+        flat = np.asarray(scores, np.float64)
+        if per_token:
+            flat = flat / np.maximum(lengths, 1)
+        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
+
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
+        return np.array([score[0] for score in scores], dtype=np.float64)
+
+    def choose(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
+        return np.array([np.argmax(score) for score in scores], dtype=np.int64)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        *,
+        temperature: float = 0.0,
+        seed: int | Sequence[int] = 0,
+    ) -> list[str]:
+        """Return the text that the LM writes after each prompt, as the protocol says.
+
+        Raises:
+            UserError: the temperature is negative; `stop` is a bare string, which would be taken for its letters,
+                or holds an empty one, which would stop at once.
+        """
+        if temperature < 0:
+            raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
+        if isinstance(stop, str) or "" in stop:
+            raise UserError(f"stop is {stop!r}; it must be a list of non-empty strings, such as ['\\n']")
+        seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
+        return self.write(prompts, max_new_tokens, stop, temperature, seeds)
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:

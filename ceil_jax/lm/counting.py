@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ceil_jax.lm.choosing import ByChoices
+from ceil_jax.lm.base import BaseLM, Continuations
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
 
-class CountingLM(ByChoices):
+class CountingLM(BaseLM):
     """The `LanguageModel` protocol with a real tokenizer and no weights: answers are empty, scores 0.
 
     Args:
@@ -39,24 +39,16 @@ class CountingLM(ByChoices):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._count(texts)
 
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        options = [option for some in choices for option in some]
-        self.tokens_read += int(self._count(prompts).sum() + (self._count(options) - 1).clip(0).sum())
-        return [np.zeros(len(some)) for some in choices]
+    def scores(self, asked: Continuations) -> tuple[np.ndarray, Sequence[int]]:
+        lengths = self._count(asked.texts)
+        self.tokens_read += int(self._count(asked.distinct_prompts()).sum() + (lengths - 1).clip(0).sum())
+        return np.zeros(len(lengths)), lengths.tolist()
 
-    def generate(
-        self,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        *,
-        temperature: float = 0.0,
-        seed: int | Sequence[int] = 0,
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
         self.tokens_read += int(self._count(list(dict.fromkeys(prompts))).sum())
-        self.tokens_written += math.ceil(min(self.answer_tokens, max_new_tokens) * len(prompts))
+        self.tokens_written += math.ceil(min(self.answer_tokens, limit) * len(prompts))
         return [""] * len(prompts)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ceil_jax.errors import UserError
-
 _before_each_token: ContextVar[Callable[[], None] | None] = ContextVar("before each token", default=None)
 
 
@@ -44,26 +42,3 @@ def cut(text: str, stop: Sequence[str]) -> str:
     "ind /home -type".
     """
     return text[: first_stop(text, stop)]
-
-
-def seed_of_each(prompts: Sequence[str], seed: int | Sequence[int]) -> Sequence[int]:
-    """Return the seed of each prompt.
-
-    Args:
-        prompts: N prompts.
-        seed: one for all, or one for each.
-    """
-    return [seed] * len(prompts) if isinstance(seed, int) else seed
-
-
-def check_sampling(stop: Sequence[str], temperature: float) -> None:
-    """Check the arguments of `generate`.
-
-    Raises:
-        UserError: the temperature is negative; `stop` is a bare string, which would be taken for its letters, or
-            holds an empty one, which would stop at once.
-    """
-    if temperature < 0:
-        raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
-    if isinstance(stop, str) or "" in stop:
-        raise UserError(f"stop is {stop!r}; it must be a list of non-empty strings, such as ['\\n']")

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import TokenScores, check_lengths
-from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
-from ceil_jax.lm.stopping import check_sampling, cut, first_stop, seed_of_each
+from ceil_jax.lm.base import BaseLM, Continuations, TokenScores, check_lengths
+from ceil_jax.lm.stopping import cut, first_stop
 from ceil_jax.tasks.draws import text_rng
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
@@ -19,7 +18,7 @@ VOCABULARY = 1000
 _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 
-class TinyLM(ByChoices):
+class TinyLM(BaseLM):
     """The `LanguageModel` protocol without weights: deterministic, in numpy, for tests.
 
     A token is a word or a punctuation mark together with one space before it, or any other white-space
@@ -51,33 +50,21 @@ class TinyLM(ByChoices):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([len(_TOKEN.findall(text)) for text in texts], dtype=np.int64)
 
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        flat = flat_choices(prompts, choices)
-        found = [self._scored(*choice) for choice in zip(*flat, strict=True)]
-        self.tokens_read += sum(len(_TOKEN.findall(prompt)) for prompt in prompts)
-        self.tokens_read += sum(length for _, length in found)
+    def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
+        found = [self._scored(*choice) for choice in zip(*asked, strict=True)]
         scores, lengths = [score for score, _ in found], [length for _, length in found]
-        return likelihoods(scores, lengths, choices, per_token)
+        self.tokens_read += int(self.count_tokens(asked.distinct_prompts()).sum()) + sum(lengths)
+        return scores, lengths
 
-    def generate(
-        self,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        *,
-        temperature: float = 0.0,
-        seed: int | Sequence[int] = 0,
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        check_sampling(stop, temperature)
         texts: list[str] = []
         self.tokens_read += int(self.count_tokens(list(dict.fromkeys(prompts))).sum())
-        for row, (prompt, own) in enumerate(zip(prompts, seed_of_each(prompts, seed), strict=True)):
+        for row, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
             read = _TOKEN.findall(prompt)
             check_lengths(self, [len(read) + 1], [row])
-            draw = text_rng(prompt, own)
-            texts.append(self._continued(read, max_new_tokens, stop, temperature, draw))
+            texts.append(self._continued(read, limit, stop, temperature, text_rng(prompt, seed)))
         return texts
 
     def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import TokenScores
-from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
+from ceil_jax.lm.base import BaseLM, Continuations, TokenScores
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
 from ceil_jax.lm.openai.answers import echoed_scores, find_model, in_order
@@ -18,10 +17,10 @@ from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import probe
 from ceil_jax.lm.openai.schema import Chat, Choice, Completions, Tokenized
-from ceil_jax.lm.stopping import check_sampling, cut
+from ceil_jax.lm.stopping import cut
 
 
-class EndpointLM(ByChoices):
+class EndpointLM(BaseLM):
     """The `LanguageModel` protocol over /completions, or /chat/completions for generation alone.
 
     Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM and SGLang
@@ -66,50 +65,30 @@ class EndpointLM(ByChoices):
         self._counts |= dict(zip(new, found, strict=True))
         return np.array([self._counts[text] for text in texts], dtype=np.int64)
 
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        flat = flat_choices(prompts, choices)
-        found = self._scores(list(zip(flat.prompts, flat.texts, strict=True)))
-        return likelihoods([sum(option) for option in found], list(map(len, found)), choices, per_token)
-
-    def generate(
-        self,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        *,
-        temperature: float = 0.0,
-        seed: int | Sequence[int] = 0,
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
         """Generate as the protocol says, as far as the server honours greedy decoding and seeds."""
-        check_sampling(stop, temperature)
-        body: dict[str, Any] = {"max_tokens": max_new_tokens, "temperature": temperature}
+        written = [""] * len(prompts)
+        body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
         if stop:
             body["stop"] = list(stop)
-        if max_new_tokens < 1:
-            return [""] * len(prompts)
-        if temperature and not isinstance(seed, int):
-            written = [""] * len(prompts)
-            for one in dict.fromkeys(seed):  # a request has one seed
-                rows = [row for row, own in enumerate(seed) if own == one]
-                some = self.generate(
-                    [prompts[row] for row in rows], max_new_tokens, stop, temperature=temperature, seed=one
-                )
-                for row, text in zip(rows, some, strict=True):
-                    written[row] = text
-            return written
-        if temperature:
-            body["seed"] = seed
-        if self._config.chat:
-            written = self._client.map(partial(self._chat, body), prompts, "generating")
-        else:
-            answers = self._completions(prompts, body, "generating")
-            written = [self._text(choice) for choice in answers]
-        return [cut(text, stop) for text in written]
+        asked: dict[int | None, list[int]] = {}  # a request has one seed
+        for row, seed in enumerate(seeds if limit > 0 else ()):
+            asked.setdefault(seed if temperature else None, []).append(row)
+        for one, rows in asked.items():
+            request = body if one is None else {**body, "seed": one}
+            texts = self._written([prompts[row] for row in rows], request)
+            for row, text in zip(rows, texts, strict=True):
+                written[row] = cut(text, stop)
+        return written
 
-    def _scores(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """The log-probabilities of the continuation's tokens, for each prompt and continuation."""
+    def _written(self, prompts: Sequence[str], body: dict[str, Any]) -> list[str]:
+        if self._config.chat:
+            return self._client.map(partial(self._chat, body), prompts, "generating")
+        return [self._text(choice) for choice in self._completions(prompts, body, "generating")]
+
+    def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if self._config.chat:
             raise UserError(
                 f"{self.name} is asked through its chat interface, which gives no log-probabilities of a prompt; "
@@ -118,13 +97,12 @@ class EndpointLM(ByChoices):
         if not self._probed:
             probe(lambda text: self._read([text], "probing")[0], self._client.base)
             self._probed = True
-        asked = [pair for pair in dict.fromkeys(pairs) if pair[1]]
-        read = self._read([prompt + continuation for prompt, continuation in asked], "scoring")
-        known = {
-            pair: self._of_continuation(pair[0], pair[1], scores)
-            for pair, scores in zip(asked, read, strict=True)
-        }
-        return [known.get(pair, []) for pair in pairs]
+        pairs = list(zip(asked.prompts, asked.texts, strict=True))
+        new = [pair for pair in dict.fromkeys(pairs) if pair[1]]
+        read = self._read([prompt + continuation for prompt, continuation in new], "scoring")
+        known = {pair: self._of_continuation(*pair, scores) for pair, scores in zip(new, read, strict=True)}
+        found = [known.get(pair, []) for pair in pairs]
+        return [sum(log_probs) for log_probs in found], [len(log_probs) for log_probs in found]
 
     def _of_continuation(self, prompt: str, continuation: str, scores: TokenScores) -> list[float]:
         try:

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import TokenScores, check_lengths
-from ceil_jax.lm.choosing import ByChoices, flat_choices, likelihoods
-from ceil_jax.lm.stopping import check_sampling, seed_of_each
-from ceil_jax.lm.tokens import PairTokenizer, PairTokens
+from ceil_jax.lm.base import BaseLM, Continuations, TokenScores, check_lengths
+from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
 from ceil_jax.lm.torch.generation import Session, Writer, prompt_generator, write_all
 from ceil_jax.lm.torch.padded import PaddedReader, PaddedSession, by_token_budget
@@ -23,7 +21,7 @@ CACHED = 16
 budget of a pass: the keys and values that are kept in memory."""
 
 
-class TorchLM(ByChoices):
+class TorchLM(BaseLM):
     """The `LanguageModel` protocol by a causal model and a fast tokenizer of transformers.
 
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
@@ -57,37 +55,26 @@ class TorchLM(ByChoices):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array(self._pairs.count(texts), dtype=np.int64)
 
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        flat = flat_choices(prompts, choices)
-        pairs = self._pairs.pairs(flat.prompts, flat.texts)
-        check_lengths(self, [len(pair.ids) for pair in pairs], flat.rows)
-        return likelihoods(self._scores(pairs), [pair.scored for pair in pairs], choices, per_token)
+    def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
+        pairs = self._pairs.pairs(asked.prompts, asked.texts)
+        check_lengths(self, [len(pair.ids) for pair in pairs], asked.rows)
+        found, read = self._reader.each(pairs)
+        self.tokens_read += read
+        return np.array([tokens.sum() for tokens in found]), [pair.scored for pair in pairs]
 
-    def generate(
-        self,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        *,
-        temperature: float = 0.0,
-        seed: int | Sequence[int] = 0,
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
         """Generate as the protocol says; a text also ends at the model's end-of-text token, or with the context.
 
         Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give equal
         samples, so take another seed for another sample.
         """
-        check_sampling(stop, temperature)
         ids = self._pairs.prompts(prompts)
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
-        limits = [min(max_new_tokens, self.context_length - len(row)) for row in ids]
-        writers = [Writer(self._tokenizer, row, limit, stop) for row, limit in zip(ids, limits, strict=True)]
-        generators = [
-            prompt_generator(prompt, own)
-            for prompt, own in zip(prompts, seed_of_each(prompts, seed), strict=True)
-        ]
+        limits = [min(limit, self.context_length - len(row)) for row in ids]
+        writers = [Writer(self._tokenizer, row, most, stop) for row, most in zip(ids, limits, strict=True)]
+        generators = [prompt_generator(prompt, seed) for prompt, seed in zip(prompts, seeds, strict=True)]
         ends = _end_tokens(self._model, self._tokenizer)
         rows = [row for row, writer in enumerate(writers) if not writer.done]
         budget = CACHED * self._reader.budget
@@ -123,11 +110,6 @@ class TorchLM(ByChoices):
         # a tokenizer that puts a start-of-text itself would put a second one
         opened = self._tokenizer.bos_token if self._tokenizer("").input_ids else ""
         return text.removeprefix(opened)
-
-    def _scores(self, rows: Sequence[PairTokens]) -> np.ndarray:
-        scores, read = self._reader.scores(rows)
-        self.tokens_read += read
-        return scores
 
     def _session(self, prompts: Sequence[list[int]], max_new_tokens: int) -> Session:
         if isinstance(self._reader, TreeReader):

@@ -28,11 +28,6 @@ class PaddedReader:
         self.model = model
         self.budget = budget
 
-    def scores(self, rows: Sequence[PairTokens]) -> tuple[np.ndarray, int]:
-        """Return float64 [N], each row's log-likelihood, and the number of tokens read, padding left out."""
-        found, read = self.each(rows)
-        return np.array([tokens.sum() for tokens in found]), read
-
     @torch.inference_mode()
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens read."""

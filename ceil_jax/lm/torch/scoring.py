@@ -43,11 +43,6 @@ class TreeReader:
         self._head.register_forward_pre_hook(self._keep_wanted)
         self._rows_at_once = max(LOGITS_AT_ONCE // self._head.weight.shape[0], 1)
 
-    def scores(self, rows: Sequence[PairTokens]) -> tuple[np.ndarray, int]:
-        """Return float64 [N], each row's Σ log P of its scored tokens in nats, and the number of tokens read."""
-        found, read = self.each(rows)
-        return np.array([tokens.sum() for tokens in found]), read
-
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
 

@@ -87,8 +87,13 @@ def add_primitive(primitive: str) -> dict[str, list[Row]]:
 
 
 def _entry(name: str, splits: Callable[[], dict[str, list[Row]]], bank: int, queries: int) -> TaskSpec:
-    settings = {"embedded": splits, "sizes": (bank, queries), "max_new_tokens": 400}
-    return pair_task(f"scan.{name}", ("commands", "actions"), **settings)
+    return pair_task(
+        name=f"scan.{name}",
+        columns=("commands", "actions"),
+        embedded=splits,
+        sizes=(bank, queries),
+        max_new_tokens=400,
+    )
 
 
 TASKS = (

@@ -1,0 +1,54 @@
+"""What our language models have in common, worked out by hand."""
+
+import numpy as np
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.base import BaseLM
+
+
+class Known(BaseLM):
+    """Scores and lengths of texts by a table; keeps what it was asked."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def scores(self, asked):
+        self.asked = asked
+        return [self.table[text][0] for text in asked.texts], [self.table[text][1] for text in asked.texts]
+
+    def write(self, prompts, limit, stop, temperature, seeds):
+        return [f"{prompt} {seed}" for prompt, seed in zip(prompts, seeds, strict=True)]
+
+
+def test_choices_are_flattened_and_grouped_again():
+    lm = Known({"a": (1.0, 1), "b": (2.0, 1), "c": (3.0, 1)})
+    found = lm.choice_log_likelihood(["x", "y"], [["a", "b"], ["c"]])
+    assert lm.asked == ([0, 0, 1], ["x", "x", "y"], ["a", "b", "c"])
+    assert lm.asked.distinct_prompts() == ["x", "y"]
+    assert [row.tolist() for row in found] == [[1, 2], [3]]
+
+
+@pytest.mark.parametrize("choices", [[["a"], []], [["a"], "ab"]])
+def test_each_prompt_needs_a_list_of_choices(choices):
+    with pytest.raises(UserError, match="prompt 1 has choices"):
+        Known({}).choose(["x", "y"], choices)
+
+
+def test_the_most_likely_choice_wins_and_the_first_of_equals():
+    lm = Known({"a": (-3.0, 1), "b": (-2.0, 1), "c": (-2.0, 1)})
+    assert lm.choose(["x", "y"], [["a", "b", "c"], ["a"]]).tolist() == [1, 0]
+    assert lm.log_likelihood(["x", "y"], ["a", "c"]).tolist() == [-3, -2]
+    assert lm.choose([], []).tolist() == [] and lm.log_likelihood([], []).dtype == np.float64
+
+
+def test_per_token_compares_means_and_an_empty_choice_counts_as_one_token():
+    lm = Known({"a": (-3.0, 3), "b": (-2.0, 1), "c": (-1.5, 0)})
+    #                                  -3/3 = -1, -2/1, -1.5/1
+    [means] = lm.choice_log_likelihood(["x"], [["a", "b", "c"]], per_token=True)
+    assert means.tolist() == [-1, -2, -1.5]
+
+
+def test_one_seed_is_each_prompts_and_several_are_their_own():
+    assert Known({}).generate(["x", "y"], 1, seed=3) == ["x 3", "y 3"]
+    assert Known({}).generate(["x", "y"], 1, seed=[1, 2]) == ["x 1", "y 2"]
