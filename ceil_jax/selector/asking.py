@@ -11,14 +11,14 @@ from typing import Any, Unpack
 from ceil_jax.errors import UserError
 from ceil_jax.selector.choice import Request
 from ceil_jax.selector.folder.card import Card
-from ceil_jax.selector.options import CheckedSettings, CountTokens, Options, Settings, check_names, count
+from ceil_jax.selector.options import CheckedSettings, Options, Settings, check_names, count
 from ceil_jax.selector.rows import Row
 from ceil_jax.selector.selection import Selection
-from ceil_jax.tasks.example import Context, Template
+from ceil_jax.tasks.example import Template
 
 
-class Asking(ABC):
-    """The settings of a selector, and `select` for one query, several, and in a worker thread.
+class Asking(CheckedSettings, ABC):
+    """The settings of a selector, each an attribute that may be set, and `select` for one query or several.
 
     Args:
         settings: see `options.Settings`.
@@ -27,27 +27,17 @@ class Asking(ABC):
         UserError: a setting that does not exist, or of the wrong type or range.
     """
 
-    trade_off: float
-    near_duplicate: float | None
-    shortlist: int
-    template: Template
-    context: Context
-    count_tokens: CountTokens | None
-    card: Card
-    input_key: str
-    output_key: str
-
     def __init__(self, **settings: Unpack[Settings]) -> None:
         check_names(settings, Settings.__annotations__)
         given: dict[str, Any] = dict(settings)
         if isinstance(given.get("template"), str):
             given["template"] = Template(given["template"])
         given["card"] = given.get("card") or Card()
-        vars(self).update(vars(CheckedSettings(**given)))
+        super().__init__(**given)
 
     @property
     def settings(self) -> CheckedSettings:
-        """The settings as they are now; each is an attribute too, and may be set.
+        """The settings as they are now.
 
         Raises:
             UserError: one was set to something of the wrong type or range.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -132,35 +131,17 @@ class View:
             start += len(block)
 
 
-_LOCKS: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
-_REGISTERING = threading.Lock()
-_held: list[threading.Lock] = []
-
-
-def _hold_at_fork(lock: threading.Lock) -> None:
-    with _REGISTERING:
-        _LOCKS.add(lock)
-
-
-def _before_fork() -> None:
-    _REGISTERING.acquire()
-    _held[:] = list(_LOCKS)
-    for lock in _held:
-        lock.acquire()
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop().release()
-    _REGISTERING.release()
-
+_CHANGING = threading.Lock()
+"""Held by every change of any bank. Changes are short, because vectors are computed before."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_CHANGING.acquire, after_in_parent=_CHANGING.release, after_in_child=_CHANGING.release
+    )
 
 
 class Bank:
-    """The current view, and the lock that every change holds.
+    """The current view, and the changes of it.
 
     A process may fork at any time, also while another thread adds: the fork waits for the change to end, so that
     the child has a whole bank and a free lock.
@@ -172,8 +153,6 @@ class Bank:
     """
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
-        self._lock = threading.Lock()
-        _hold_at_fork(self._lock)
         self._rows = {example.id: row for row, example in enumerate(examples)}
         blocks = (vectors,) if len(vectors) else ()
         self.view = View(examples, blocks, np.ones(len(examples), bool))
@@ -207,7 +186,7 @@ class Bank:
         """
         if not examples:
             return []
-        with self._lock:
+        with _CHANGING:
             view = self.view
             if view.dim not in (None, vectors.shape[1]):
                 raise UserError(f"vectors of {vectors.shape[1]} numbers for a bank of vectors of {view.dim}")
@@ -250,7 +229,7 @@ class Bank:
             UserError: an id that is not in the bank; nothing is removed.
         """
         ids = list(dict.fromkeys(ids))
-        with self._lock:
+        with _CHANGING:
             unknown = [id for id in ids if id not in self._rows]
             if unknown:
                 shown = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")

@@ -52,8 +52,6 @@ def choose(view: View, query: Example, cosines: np.ndarray, request: Request) ->
     group, per_group = _reader(request.balance or "output", request.settings.output_key), None
     if request.balance is not None:
         values = view.values(request.balance, group)
-        if values == {None}:
-            _check_field("balance", request.balance, view, request, "label")
         if len(values) > request.size:
             raise UserError(
                 f"balance={request.balance!r}: the bank has {len(values)} different values, more than the shortlist "

@@ -47,9 +47,9 @@ class Settings(TypedDict, total=False):
     """The name of the output in them; "output" by default."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class CheckedSettings:
-    """`Settings`, complete and checked.
+    """`Settings`, complete and checked when they are made.
 
     Raises:
         UserError: a setting of the wrong type or range.
@@ -69,18 +69,14 @@ class CheckedSettings:
     output_key: str = "output"
 
     def __post_init__(self) -> None:
-        checked = {
-            "trade_off": positive("trade_off", self.trade_off),
-            "shortlist": count("shortlist", self.shortlist),
-        }
+        self.trade_off = positive("trade_off", self.trade_off)
+        self.shortlist = count("shortlist", self.shortlist)
         if self.near_duplicate is not None:
-            checked["near_duplicate"] = positive("near_duplicate", self.near_duplicate)
-            if checked["near_duplicate"] > 1:
+            self.near_duplicate = positive("near_duplicate", self.near_duplicate)
+            if self.near_duplicate > 1:
                 raise UserError(
                     f"near_duplicate is {self.near_duplicate!r}; expected a cosine above 0 and at most 1, or None"
                 )
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
         if self.context not in CONTEXTS:
             raise unknown_name("context", str(self.context), CONTEXTS)
         for name in ("input_key", "output_key"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -71,7 +71,21 @@ class Selection:
 
     def explain(self) -> Explanation:
         """Return why each example was chosen: a text when printed, a table in a notebook."""
-        return explain(self)
+        # gain = (r − max r) / λ + log d², so that d² follows from what a selection keeps
+        displaced = iter(self.displaced)
+        by_relevance = sorted((pick.relevance for pick in self.picks), reverse=True)
+        both = len(self.picks) - len(self.displaced)
+        least = by_relevance[both - 1] if both else math.inf
+        reasons = []
+        for place in self.order:
+            example, relevance, gain = self.picks[place]
+            added = math.exp(min(gain - (relevance - self.best) / self.trade_off, 0.0))
+            # what relevance alone would not have chosen is matched, in the order of choice, with what it would have
+            instead = next(displaced, None) if relevance < least else None
+            reasons.append(Reason(example, relevance, added, instead))
+        query = shortened(self.query.input, 60)
+        title = f"{len(self)} examples for {query!r}, λ = {self.trade_off:g}, stopped: {self.stopped}"
+        return Explanation(title, tuple(reasons))
 
     @property
     def examples(self) -> list[Example]:
@@ -108,63 +122,33 @@ class Explanation:
     title: str
     reasons: tuple[Reason, ...]
 
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table, its head first."""
+        found: list[tuple[str, ...]] = [("", "relevance", "added", "example", "in place of")]
+        for number, (example, relevance, added, displaced) in enumerate(self.reasons, 1):
+            instead = ""
+            if displaced:
+                near = f"which is like {displaced.nearest.id} (cosine {displaced.cosine:.2f})"
+                instead = f"{displaced.example.id} (relevance {displaced.relevance:.3f}), {near}"
+            text = f"{example.id}: {shortened(example.input, 60)}"
+            found.append((str(number), f"{relevance:.3f}", f"{added:.2f}", text, instead))
+        return found
+
     def __str__(self) -> str:
-        rows = [HEADER, *(cells(number, reason) for number, reason in enumerate(self.reasons, 1))]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
         lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in self.rows
         )
         return "\n".join([self.title, *(line.rstrip() for line in lines)])
 
     def _repr_html_(self) -> str:
-        def row(values: Sequence[str], tag: str) -> str:
-            filled = "".join(
-                f"<{tag} style='text-align:left'>{html.escape(value)}</{tag}>" for value in values
-            )
-            return f"<tr>{filled}</tr>"
-
-        body = "".join(row(cells(number, reason), "td") for number, reason in enumerate(self.reasons, 1))
-        head = row(HEADER, "th")
-        caption = f"<caption>{html.escape(self.title)}</caption>"
-        return f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
-
-
-HEADER = ("", "relevance", "added", "example", "in place of")
-
-
-def explain(selection: Selection) -> Explanation:
-    """See `Selection.explain`.
-
-    gain = (r − max r) / λ + log d², so that d² follows from what a selection keeps. The examples that relevance alone
-    would not have chosen are matched, in the order of choice, with those that it would have.
-    """
-    displaced = iter(selection.displaced)
-    by_relevance = sorted((pick.relevance for pick in selection.picks), reverse=True)
-    both = len(selection.picks) - len(selection.displaced)
-    least = by_relevance[both - 1] if both else math.inf
-    reasons = []
-    for place in selection.order:
-        example, relevance, gain = selection.picks[place]
-        added = math.exp(min(gain - (relevance - selection.best) / selection.trade_off, 0.0))
-        instead = next(displaced, None) if relevance < least else None
-        reasons.append(Reason(example, relevance, added, instead))
-    query = shortened(selection.query.input, 60)
-    title = (
-        f"{len(selection)} examples for {query!r}, λ = {selection.trade_off:g}, stopped: {selection.stopped}"
-    )
-    return Explanation(title, tuple(reasons))
-
-
-def cells(number: int, reason: Reason) -> tuple[str, ...]:
-    """Return a row of the table."""
-    instead = ""
-    if reason.displaced:
-        example, relevance, nearest, cosine = reason.displaced
-        instead = (
-            f"{example.id} (relevance {relevance:.3f}), which is like {nearest.id} (cosine {cosine:.2f})"
-        )
-    text = f"{reason.example.id}: {shortened(reason.example.input, 60)}"
-    return str(number), f"{reason.relevance:.3f}", f"{reason.added:.2f}", text, instead
+        lines = []
+        for number, row in enumerate(self.rows):
+            tag = "td" if number else "th"
+            cells = (f"<{tag} style='text-align:left'>{html.escape(cell)}</{tag}>" for cell in row)
+            lines.append(f"<tr>{''.join(cells)}</tr>")
+        return f"<table><caption>{html.escape(self.title)}</caption>{''.join(lines)}</table>"
 
 
 def shortened(text: str, length: int) -> str:

@@ -18,7 +18,7 @@ from ceil_jax.selector.folder.pretrained import Pretrained
 from ceil_jax.selector.options import Options, Settings
 from ceil_jax.selector.rows import Keys, Row, read_examples, read_file, read_frame, read_queries
 from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, named, tune, with_choices
+from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune
 from ceil_jax.selector.vector_store import VectorStoreSelector
 from ceil_jax.selector.vectors import Encodes, checked, embed, name_of
 from ceil_jax.tasks.example import Example, context_text
@@ -180,7 +180,7 @@ class CeilSelector(Pretrained):
         trade_offs: Sequence[float] = TRADE_OFFS,
         lm_tokens: int = LM_TOKENS,
         seed: int = 0,
-    ) -> Tuned[CeilSelector]:
+    ) -> Tuned:
         """Choose k and λ by the LM's answers to labelled rows: `tuned.selector.select(query, k=tuned.k)`.
 
         Settings race on half of the rows; the winner, the cheapest within noise of it, this selector with k = 8 and
@@ -201,21 +201,8 @@ class CeilSelector(Pretrained):
         Raises:
             UserError: too few rows or one output only; too small a budget; an LM that answers nothing rightly.
         """
-        bank = self.examples
-        asked = named(bank if rows is None else read_examples(rows, self.settings.keys))
-        if metric == "accuracy":
-            asked = with_choices(asked, [example.output for example in bank])
-        return tune(
-            self,
-            asked,
-            lm,
-            metric=metric,
-            ks=ks,
-            trade_offs=trade_offs,
-            lm_tokens=lm_tokens,
-            seed=seed,
-            size=len(bank),
-        )
+        asked = None if rows is None else read_examples(rows, self.settings.keys)
+        return tune(self, asked, lm, metric, ks, trade_offs, lm_tokens, seed)
 
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from ceil_jax.racing.verdict import Finalist, Verdict, judge
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
-    from ceil_jax.selector.asking import Asking
+    from ceil_jax.selector.selector import CeilSelector
 
 KS, TRADE_OFFS = (2, 4, 8, 16), (0.01, 0.03, 0.1, 0.3)
 """The numbers of examples and the λ that are tried by default."""
 
 _NEW_TOKENS, _STOP, _CHUNK = 64, ("\n",), 32
-
-S = TypeVar("S", bound="Asking")
 
 
 class Setting(NamedTuple):
@@ -41,10 +39,10 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tuned(Generic[S]):
+class Tuned:
     """A selector with the settings that were found: `tuned.selector.select(query, k=tuned.k)`."""
 
-    selector: S
+    selector: CeilSelector
     """The selector with the λ that was chosen."""
     k: int
     """The number of examples; 0 where none are recommended."""
@@ -79,16 +77,15 @@ class Tuned(Generic[S]):
 class _Asked:
     """Prompts of a selector's settings and the scores of what an LM answers; equal prompts are asked once."""
 
-    def __init__(self, selector: Asking, lm: LanguageModel, metric: str) -> None:
+    def __init__(self, selector: CeilSelector, lm: LanguageModel, metric: str) -> None:
         self.selector, self.lm, self.metric = selector, lm, metric_named(metric)
         self._answers: dict[tuple[str, str], str] = {}
 
     def prompts(self, setting: Setting, rows: Sequence[Example], budget: int) -> list[str]:
         if not setting.k:
             return [self.selector.template.query(row) for row in rows]
-        found = self.selector.select_many(
-            list(rows), k=setting.k, trade_off=setting.trade_off, token_budget=budget
-        )
+        k, trade_off = setting
+        found = self.selector.select_many(list(rows), k=k, trade_off=trade_off, token_budget=budget)
         return [selection.prompt for selection in found]
 
     def most_tokens(self, prompts: Sequence[str], rows: Sequence[Example]) -> np.ndarray:
@@ -122,39 +119,41 @@ class _Asked:
 
 
 def tune(
-    selector: S,
-    rows: Sequence[Example],
+    selector: CeilSelector,
+    rows: Sequence[Example] | None,
     lm: LanguageModel | str,
-    *,
     metric: str,
     ks: Sequence[int],
     trade_offs: Sequence[float],
     lm_tokens: int,
     seed: int,
-    size: int,
-) -> Tuned[S]:
-    """See `CeilSelector.tune`.
-
-    Args:
-        selector: stays as it is.
-        rows: labelled rows, with choices where the LM is to choose.
-        lm, metric, ks, trade_offs, lm_tokens, seed: see there.
-        size: examples in the bank.
-    """
+) -> Tuned:
+    """See `CeilSelector.tune`; the selector stays as it is."""
     lm = load_lm(lm) if isinstance(lm, str) else lm
+    bank = selector.examples
+    # a row without an id is none of the bank's
+    rows = [
+        row if row.id else replace(row, id=f"tune-{i}")
+        for i, row in enumerate(bank if rows is None else rows)
+    ]
     if len(rows) < 2 * FEWEST:
         raise UserError(
             f"tune: {len(rows)} rows; give at least {2 * FEWEST}, half of which are kept for the end"
         )
     if metric == "accuracy" and len({row.output for row in rows}) < 2:
         raise UserError(f"tune: every row has the output {rows[0].output!r}; give rows of at least two")
+    if metric == "accuracy":
+        choices = tuple(sorted({row.output for row in (*bank, *rows)}))
+        rows = [row if row.choices else replace(row, choices=choices) for row in rows]
     order = np.random.default_rng(seed).permutation(len(rows))
     racing, final = ([rows[i] for i in half] for half in np.split(order, [len(order) // 2]))
     settings = [Setting(0, selector.trade_off)]
-    settings += [Setting(k, trade_off) for k in ks if k < size for trade_off in trade_offs]
-    plain = Setting(min(8, size - 1), selector.trade_off)
+    settings += [Setting(k, trade_off) for k in ks if k < len(bank) for trade_off in trade_offs]
+    plain = Setting(min(8, len(bank) - 1), selector.trade_off)
     settings += [plain] * (plain not in settings)
-    counting = _counting(selector, lm)
+    # with the LM's tokenizer, so that no prompt is longer than it reads
+    counting = copy.copy(selector)
+    counting.count_tokens = lm.count_tokens
     asked = _Asked(counting, lm, metric)
     queries = lm.count_tokens([selector.template.query(row) for row in rows])
     budget = (
@@ -213,21 +212,3 @@ def tune(
         lm.tokens_read - began,
         len(final),
     )
-
-
-def _counting(selector: S, lm: LanguageModel) -> S:
-    """The selector with the LM's tokenizer, so that no prompt is longer than it reads."""
-    found = copy.copy(selector)
-    found.count_tokens = lm.count_tokens
-    return found
-
-
-def with_choices(rows: Sequence[Example], outputs: Sequence[str]) -> list[Example]:
-    """Return rows whose choices are all outputs, those that have none of their own."""
-    choices = tuple(sorted({*outputs, *(row.output for row in rows)}))
-    return [row if row.choices else replace(row, choices=choices) for row in rows]
-
-
-def named(rows: Sequence[Example]) -> list[Example]:
-    """Return rows with an id each; a row without one is none of the bank's."""
-    return [row if row.id else replace(row, id=f"tune-{i}") for i, row in enumerate(rows)]

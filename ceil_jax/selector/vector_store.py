@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -59,8 +57,7 @@ class VectorStoreSelector(Asking):
             raise UserError(f"{type(store).__name__} does not say what embeds its documents: give encoder=…")
         self.store, self.search, self.input_is_text = store, dict(search or {}), "input_key" not in settings
         self.encoder, self.query_encoder = as_encoders(encoder)
-        self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
-        self._lock = threading.Lock()
+        self._vectors: dict[str, np.ndarray] = {}
 
     def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query; each is a search of the store."""
@@ -106,16 +103,12 @@ class VectorStoreSelector(Asking):
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
         """The unit vectors of some documents, float32 [n, dim], embedded if they are not in memory."""
-        with self._lock:
-            known = {text: self._vectors[text] for text in texts if text in self._vectors}
+        known = self._vectors
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        known |= dict(zip(missing, embed(self.encoder, missing, dim), strict=True))
-        with self._lock:
-            self._vectors |= known
-            for text in known:
-                self._vectors.move_to_end(text)
-            while len(self._vectors) > KEPT:
-                self._vectors.popitem(last=False)
+        if missing:
+            # a new dictionary, because other threads may be reading this one
+            known = known | dict(zip(missing, embed(self.encoder, missing, dim), strict=True))
+            self._vectors = dict(list(known.items())[-KEPT:])
         return np.stack([known[text] for text in texts]) if texts else np.zeros((0, dim), np.float32)
 
 

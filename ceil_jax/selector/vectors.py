@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,14 +33,9 @@ class FunctionEncoder:
         return self.function(list(texts))
 
 
-class OneByOne:
-    """A function from one text to its vector, as one of several; LangChain embeds queries so."""
-
-    def __init__(self, function: Callable[[str], Any]) -> None:
-        self.function = function
-
-    def __call__(self, texts: Sequence[str]) -> list[Any]:
-        return [self.function(text) for text in texts]
+def one_by_one(function: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
+    """Return what a function gives for each text; LangChain embeds queries so."""
+    return [function(text) for text in texts]
 
 
 def as_encoders(given: Any) -> tuple[Any, Any]:
@@ -66,7 +62,7 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
         name = str(
             getattr(given, "model_name", None) or getattr(given, "model", None) or type(given).__name__
         )
-        query = FunctionEncoder(OneByOne(given.embed_query), name)
+        query = FunctionEncoder(partial(one_by_one, given.embed_query), name)
         return FunctionEncoder(given.embed_documents, name), query
     if callable(given):
         encoder = FunctionEncoder(given)

@@ -77,11 +77,10 @@ class CeilSampler(ContextSampler):
         selector: CeilSelector | Encoder | str,
         text: Callable[[Doc], str],
         answer: Callable[[Doc], str],
-        trade_off: float | None = None,
-        balance: Literal["label"] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(docs)
-        self.text, self.trade_off, self.balance = text, trade_off, balance
+        self.text, self.options = text, options
         rows = [{"id": str(i), "input": self._text(doc), "output": answer(doc)} for i, doc in enumerate(docs)]
         if isinstance(selector, CeilSelector):
             self.selector = selector.with_examples(rows)
@@ -109,9 +108,8 @@ class CeilSampler(ContextSampler):
         chosen = self.selector.select(
             self._text(question),
             k=n,
-            trade_off=self.trade_off,
-            balance=self.balance,
             filter=None if eval_doc is None else lambda example: docs[int(example.id)] != eval_doc,
+            **self.options,
         ).examples
         if len(chosen) < n:
             raise UserError(

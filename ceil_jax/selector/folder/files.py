@@ -7,16 +7,17 @@ content-3/           the current version: examples.parquet, vectors.npy, encoder
 README.md            the model card; not read
 ```
 
-A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the older versions that
-nobody is reading. Whoever loads gets the old selector or the new one, whole, whatever happens in between.
+A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the older versions. Whoever
+loads gets the old selector or the new one, whole, whatever happens in between: a load whose version is removed begins
+again with the new one.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,11 +41,6 @@ from ceil_jax.store.locking import held
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
-
-try:
-    import fcntl
-except ImportError:  # on Windows a file that is open cannot be removed, which protects readers as well
-    fcntl = None  # type: ignore[assignment]
 
 CARD = "README.md"
 LOCK = ".lock"
@@ -105,11 +101,10 @@ def save(
             saved = {name: SavedEncoder(e.name, e.dtype, e.fingerprint) for name, e in encoders.items()}
             text = manifest_text(Manifest(content.name, settings, next_id, saved, describe(content)))
             _replace(folder / CARD, card)
-            _replace(folder / MANIFEST, text)
         except BaseException:
-            if not _is_current(folder, content):
-                shutil.rmtree(content, ignore_errors=True)
+            shutil.rmtree(content, ignore_errors=True)
             raise
+        _replace(folder / MANIFEST, text)
         _sweep(folder, content)
 
 
@@ -154,17 +149,18 @@ def load(folder: Path, verify: bool, allow_import: Collection[str]) -> Loaded:
     while True:
         manifest = read_manifest(folder / MANIFEST)
         try:
-            with _reading(folder / manifest.content):
-                return _load(folder / manifest.content, manifest, verify, allow_import)
-        except UserError:
-            # another process may have saved and swept between the first line and the lock
-            if read_manifest(folder / MANIFEST) == manifest:
+            return _load(folder / manifest.content, manifest, verify, allow_import)
+        except (UserError, OSError):
+            # unless another process saved meanwhile, and removed this version
+            if read_manifest(folder / MANIFEST).content == manifest.content:
                 raise
 
 
 def _load(folder: Path, manifest: Manifest, verify: bool, allow_import: Collection[str]) -> Loaded:
     from ceil_jax.encoders.registry import load_encoder
 
+    if not folder.is_dir():
+        raise UserError(f"{folder} is missing; {AGAIN}")
     check_files(manifest, folder, contents=verify)
     encoders = {}
     for kind, expected in manifest.encoders.items():
@@ -178,13 +174,6 @@ def _load(folder: Path, manifest: Manifest, verify: bool, allow_import: Collecti
     if len({example.id for example in examples}) < len(examples):
         raise UserError(f"{folder / EXAMPLES} has an id twice; {AGAIN}")
     return Loaded(Bank(examples, vectors, manifest.next_id), encoders, manifest.settings)
-
-
-def _is_current(folder: Path, content: Path) -> bool:
-    try:
-        return read_manifest(folder / MANIFEST).content == content.name
-    except UserError:
-        return False
 
 
 def _versions(folder: Path) -> list[Path]:
@@ -231,51 +220,11 @@ def _fsync(path: Path) -> None:
 
 
 def _sweep(folder: Path, current: Path) -> None:
-    """Remove the versions that are not current and that nobody is reading."""
+    """Remove the versions that are not current."""
     for path in [*_versions(folder), *(folder / name for name in _FORMAT_1)]:
-        if path != current and path.exists():
+        if path.is_dir() and path != current:
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.is_file():
             # the save is done: what cannot be removed now is removed by the next one
-            with suppress(OSError), _locked(path, shared=False) as alone:
-                if alone and path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                elif alone:
-                    path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _reading(content: Path) -> Iterator[None]:
-    """Keep a version from being swept while it is read."""
-    try:
-        with _locked(content, shared=True):
-            yield
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{content} is missing; {AGAIN}") from None
-
-
-@contextmanager
-def _locked(path: Path, shared: bool) -> Iterator[bool]:
-    """Lock a file or folder that is never written to; False if others hold it and it was not to be shared.
-
-    An advisory lock on the folder itself needs no permission to write, so that a folder which may only be read can
-    be loaded; file systems without such locks go without.
-    """
-    if fcntl is None:
-        yield True
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:
-            pass
-        try:
-            yield True
-        finally:
-            # not by closing alone: a child forked meanwhile has the descriptor open too
             with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-    finally:
-        os.close(descriptor)
+                path.unlink()
