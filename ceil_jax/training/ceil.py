@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int32, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Int32, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.dpp.distribution import subset_log_probs
@@ -30,6 +30,9 @@ Params = Mapping[str, Any]
 
 _TEXTS = 64
 """Examples a forward and backward pass, where the encoder of examples learns."""
+
+_SETS = 4
+"""Sets of a query in one step, where the encoder of examples learns: the cost of a step is the examples they hold."""
 
 
 class CEILBatch(NamedTuple):
@@ -111,7 +114,8 @@ def train_ceil(
     """Train log det L'_S to order each query's candidate sets S as their scores do.
 
     Where examples are frozen, log det S_S never changes: it is computed once, and a step encodes queries only.
-    Otherwise a step also encodes the examples of its queries' shortlists, each once, however many queries share it.
+    Otherwise a step draws a few of each query's sets and also encodes their examples, each once, however many sets
+    hold it.
 
     Args:
         stage: where checkpoints are kept.
@@ -135,22 +139,27 @@ def train_ceil(
         else _LearntExamples(objective, encoder, context, data)
     )
     query_tokens = TokenTable(encoder, [query.input for query in data.queries])
-    shortlist, subsets = data.candidates
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
-    judged = slice(1 if subsets.shape[1] > 2 else 0, None)
+    judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
 
-    def batch(rows: np.ndarray) -> tuple[Any, CEILBatch]:
-        found, log_dets = examples.of(rows)
-        return found, CEILBatch(
-            query_tokens[rows], subsets[rows], shortlist[rows] >= 0, log_dets, data.scores[rows]
-        )
+    def batch(rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, CEILBatch]:
+        found, places, valid, log_dets = examples.of(rows, sets)
+        scores = np.take_along_axis(data.scores[rows], sets, axis=1)
+        return found, CEILBatch(query_tokens[rows], places, valid, log_dets, scores)
+
+    def all_sets(rows: np.ndarray) -> Int[np.ndarray, "b m"]:
+        return np.tile(np.arange(data.scores.shape[1]), (len(rows), 1))
+
+    def drawn_sets(step: int, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
+        shuffled = np.random.default_rng([seed, 3, step]).permuted(all_sets(rows), axis=1)
+        return np.sort(shuffled[:, : examples.sets_a_step], axis=1)
 
     predict = jit_whole(partial(_predicted, **settings))
 
     def quality(params: Params) -> Measures:
         blocks = [held_out[i : i + config.batch_size] for i in range(0, len(held_out), config.batch_size)]
-        batches = map(batch, blocks)
+        batches = (batch(rows, all_sets(rows)) for rows in blocks)
         ours = [np.asarray(predict(params, examples.vectors(params, found), rest)) for found, rest in batches]
         return ranking_quality(np.concatenate(ours)[:, judged], data.scores[held_out][:, judged])
 
@@ -158,7 +167,7 @@ def train_ceil(
         stage,
         {"query": encoder.params, context: encoder.params},
         lambda params, batch, key: examples.gradient(params, batch[0], batch[1], key),
-        lambda step, rows: batch(training[rows]),
+        lambda step, rows: batch(training[rows], drawn_sets(step, rows)),
         quality,
         instances=len(training),
         epochs=config.epochs,
@@ -180,11 +189,27 @@ def _predicted(
     return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
 
 
-class _Examples(Protocol):
-    """The examples of a batch's shortlists, on the path from the encoder to the objective."""
+class _Shown(NamedTuple):
+    """The examples that a batch's sets are of."""
 
-    def of(self, rows: np.ndarray) -> tuple[Any, np.ndarray | None]:
-        """The examples of these queries' shortlists, and log det S_S of their sets where it never changes."""
+    examples: Any
+    """Vectors [B, n, D], or the texts that are to be encoded."""
+    subsets: Int32[np.ndarray, "b m k"]
+    """Places in `examples`, −1 at empty places."""
+    valid: Bool[np.ndarray, "b n"]
+    """False at empty places of `examples`."""
+    log_dets: Float[np.ndarray, "b m"] | None
+    """log det S_S of every set, where it never changes."""
+
+
+class _Examples(Protocol):
+    """The examples of a batch's sets, on the path from the encoder to the objective."""
+
+    sets_a_step: int | None
+    """Sets of a query in one step of training; None is all of them."""
+
+    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> _Shown:
+        """The examples of these sets of these queries."""
         ...
 
     def vectors(self, params: Params, examples: Any) -> np.ndarray:
@@ -199,33 +224,45 @@ class _Examples(Protocol):
 
 
 class _FrozenExamples:
+    sets_a_step = None
+
     def __init__(
         self, objective: Callable[..., Array], vectors: np.ndarray, candidates: CandidateSets
     ) -> None:
-        self._bank, self._shortlist = vectors, candidates.shortlist
+        self._bank, self._candidates = vectors, candidates
         one = jax.jit(block_log_dets)
-        sets = zip(candidates.shortlist, candidates.subsets, strict=True)
+        each = zip(candidates.shortlist, candidates.subsets, strict=True)
         self._log_dets = np.stack(
-            [np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in sets]
+            [np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in each]
         )
         self.gradient = gradient_of(objective)
 
-    def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._bank[self._shortlist[rows]], self._log_dets[rows]
+    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> _Shown:
+        shortlist, subsets = self._candidates.shortlist[rows], self._candidates.subsets
+        chosen = rows[:, None], sets
+        return _Shown(self._bank[shortlist], subsets[chosen], shortlist >= 0, self._log_dets[chosen])
 
     def vectors(self, params: Params, examples: np.ndarray) -> np.ndarray:
         return examples
 
 
 class _LearntExamples:
+    sets_a_step = _SETS
+
     def __init__(
         self, objective: Callable[..., Array], encoder: Encoder, context: str, data: TrainingData
     ) -> None:
         self._tokens = TokenTable(encoder, [example.input for example in data.bank])
-        self._shortlist = data.candidates.shortlist
+        self._candidates = data.candidates
         self._cache = GradientCache(encoder.apply, context, objective)
         self.vectors = self._cache.vectors
         self.gradient = self._cache
 
-    def of(self, rows: np.ndarray) -> tuple[Texts, None]:
-        return self._tokens.once(self._shortlist[rows], _TEXTS), None
+    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> _Shown:
+        shortlist, subsets = self._candidates.shortlist[rows], self._candidates.subsets[rows[:, None], sets]
+        # only what the sets hold is encoded; the maximum of r is then over these, which orders sets of one size alike
+        places = subsets.reshape(len(rows), -1)
+        members = np.take_along_axis(shortlist, np.maximum(places, 0), axis=1)
+        own = np.arange(places.shape[1], dtype=np.int32).reshape(subsets.shape[1:])
+        texts = self._tokens.once(members, _TEXTS)
+        return _Shown(texts, np.where(subsets >= 0, own, -1), places >= 0, None)
