@@ -295,6 +295,7 @@ class Trainer:
             "encoder": encoder.cached_as,
             # the number of instances is in the scores' key
             "ends": "averaged",
+            "batches": "by length",
             "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }

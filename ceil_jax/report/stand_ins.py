@@ -24,6 +24,7 @@ from ceil_jax.store.looking import LookingStore
 from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import CandidateSets
+from ceil_jax.training.ceil import SETS_A_STEP
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.loop import held_out_count, step_count
 
@@ -98,9 +99,10 @@ class Estimates:
             warn_of_older_stages(self.store.root, name.lower())
             texts = 3
             if isinstance(config, CEILConfig):
-                texts = 1 if config.train_context == "frozen" else 1 + config.shortlist
+                frozen = config.train_context == "frozen"
+                texts = 1 if frozen else 1 + min(config.shortlist, SETS_A_STEP * config.size)
             instances = lesson.queries - held_out_count(lesson.queries)
-            work = texts * instances * config.epochs * self._work(0.98, TRAINING_LENGTHS)
+            work = texts * instances * config.epochs * self._work(0.75, TRAINING_LENGTHS)
             steps = step_count(instances, config.epochs, config.batch_size)
             self.store.note(stage, what, trained=work, steps=steps)
             encoders: list[Any] = [_StandIn(self._base, f"{stage.name}-{part}") for part in lesson.parts]

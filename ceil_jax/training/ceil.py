@@ -18,7 +18,7 @@ from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
+from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 from ceil_jax.training.loop import Measures, Trained, fit, gradient_of, split_held_out
 from ceil_jax.training.losses import SetScores, ceil_loss, ranking_quality
 
@@ -31,7 +31,7 @@ Params = Mapping[str, Any]
 _TEXTS = 64
 """Examples a forward and backward pass, where the encoder of examples learns."""
 
-_SETS = 4
+SETS_A_STEP = 4
 """Sets of a query in one step, where the encoder of examples learns: the cost of a step is the examples they hold."""
 
 
@@ -224,7 +224,7 @@ class _Examples(Protocol):
 
 
 class _FrozenExamples:
-    sets_a_step = None
+    sets_a_step: int | None = None
 
     def __init__(
         self, objective: Callable[..., Array], vectors: np.ndarray, candidates: CandidateSets
@@ -247,7 +247,7 @@ class _FrozenExamples:
 
 
 class _LearntExamples:
-    sets_a_step = _SETS
+    sets_a_step: int | None = SETS_A_STEP
 
     def __init__(
         self, objective: Callable[..., Array], encoder: Encoder, context: str, data: TrainingData

@@ -6,12 +6,12 @@ al., ICLR 2022), from the similarity of outputs, without an LM.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
@@ -21,8 +21,8 @@ from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.config import EPRConfig
-from ceil_jax.training.gradient_cache import TokenTable
-from ceil_jax.training.loop import Measures, Trained, fit, gradient_of, split_held_out
+from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
+from ceil_jax.training.loop import Measures, Trained, fit, split_held_out
 from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
 
 if TYPE_CHECKING:
@@ -30,15 +30,21 @@ if TYPE_CHECKING:
 
 TrainContext = Literal["shared", "stopped", "both"]
 
+Params = Mapping[str, Any]
+"""The encoders' parameters: those of `query`, and of `context` where the examples have an encoder of their own."""
+
 _HELD_OUT_TEXTS = 48
 """Texts a forward pass without a gradient."""
 
+_CHUNKS = 4
+"""Chunks of a step's texts, by length: a step of 48 sentences takes half as long as in one chunk."""
+
 
 class EPRBatch(NamedTuple):
-    """B queries, each with one positive and one hard negative."""
+    """B queries, each with one positive and one hard negative; the texts' vectors are given separately."""
 
-    texts: Tokens
-    """int32 [3 B, T]: the queries, then the positives, then the hard negatives."""
+    queries: Tokens | None
+    """int32 [B, T], if queries have an encoder of their own."""
     positives: Int32[Any, " b"]
     """The number of each positive's group."""
     negatives: Int32[Any, " b"]
@@ -47,35 +53,29 @@ class EPRBatch(NamedTuple):
 
 def epr_objective(
     params: Mapping[str, Any],
+    vectors: Float[Array, "kinds b d"],
     batch: EPRBatch,
     key: PRNGKeyArray | None,
     *,
-    encode: Callable[..., Float[Array, "texts d"]],
+    encode: Callable[..., Float[Array, "b d"]],
     temperature: float,
     train_context: TrainContext = "shared",
 ) -> Float[Array, ""]:
     """InfoNCE of a batch with in-batch negatives over cosines / temperature (`losses.epr_contrastive_loss`).
 
     Args:
-        params: the encoder's parameters; those of `query` and `context` where `train_context` is "both".
-        batch: the texts and their groups.
-        key: dropout key; None is without dropout.
-        encode: (parameters, tokens [3 B, T], key=key) → vectors of unit length.
+        params: the encoders' parameters; those of `query` are used where `train_context` is "both".
+        vectors: of unit length: the positives, the hard negatives and, unless `train_context` is "both", the queries.
+        batch: the texts' groups, and the queries where they have an encoder of their own.
+        key: dropout key of the queries' own encoder; None is without dropout.
+        encode: (parameters, tokens [B, T], key=key) → vectors of unit length.
         temperature: divides the cosines.
         train_context: how examples are encoded: see `EPRConfig`.
     """
-    if train_context == "both":
-        count = len(batch.positives)
-        asked, shown = (
-            Tokens(*(leaf[part] for leaf in batch.texts)) for part in (slice(count), slice(count, None))
-        )
-        keys = (None, None) if key is None else jax.random.split(key)
-        queries = encode(params["query"], asked, key=keys[0])
-        positives, negatives = jnp.split(encode(params["context"], shown, key=keys[1]), 2)
-    else:
-        queries, positives, negatives = jnp.split(encode(params, batch.texts, key=key), 3)
-        if train_context == "stopped":
-            positives, negatives = jax.lax.stop_gradient((positives, negatives))
+    positives, negatives = vectors[:2]
+    queries = encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
+    if train_context == "stopped":
+        positives, negatives = jax.lax.stop_gradient((positives, negatives))
     return epr_contrastive_loss(
         queries / temperature, positives, negatives[:, None], batch.positives, batch.negatives[:, None]
     )
@@ -154,40 +154,41 @@ def train_epr(
     ranked = np.take_along_axis(candidates, np.argsort(-data.scores, axis=1, kind="stable"), axis=1)
     pool = min(config.positives, candidates.shape[1] // 2)
 
-    def batch(step: int, rows: np.ndarray) -> EPRBatch:
+    both = config.train_context == "both"
+    chunk = math.ceil(min(config.batch_size, len(training)) * (2 if both else 3) / _CHUNKS)
+
+    def batch(step: int, rows: np.ndarray) -> tuple[Texts, EPRBatch]:
         rows = training[rows]
         best, worst = np.random.default_rng([seed, 2, step]).integers(pool, size=(2, len(rows)))
         positive, negative = ranked[rows, best], ranked[rows, -1 - worst]
-        texts = np.concatenate([first_query + rows, positive, negative])
-        return EPRBatch(tokens[texts], groups[positive].astype(np.int32), groups[negative].astype(np.int32))
+        asked = first_query + rows
+        texts = np.stack([positive, negative, *([] if both else [asked])])
+        of_groups = (groups[one].astype(np.int32) for one in (positive, negative))
+        return tokens.once(texts, chunk), EPRBatch(tokens[asked] if both else None, *of_groups)
 
-    encode = over_devices(unit_length(encoder, [example.input for example in data.bank[:8]]))
+    apply = unit_length(encoder, [example.input for example in data.bank[:8]])
+    encode = over_devices(apply)
     encode_now = jit_whole(encode)
     # examples that are candidates of several queries are encoded once
     asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
-    two = config.train_context == "both"
-
-    def sides(params: Any) -> list[Mapping[str, Array]]:
-        """The parameters of queries and of examples; one entry if they are the same."""
-        return [params["query"], params["context"]] if two else [params]
-
-    def encoded(params: Mapping[str, Array], _: int, chunk: Tokens) -> Array:
-        return encode_now(params, chunk)
-
-    def quality(params: Any) -> Measures:
-        found = [texts.encoded(partial(encoded, one))[texts.place] for one in sides(params)]
-        relevance = np.einsum("qd,qcd->qc", found[0][:, 0], found[-1][:, 1:])
+    def quality(params: Params) -> Measures:
+        queries = texts.encoded(lambda _, chunk: encode_now(params["query"], chunk))[texts.place]
+        shown = queries
+        if both:
+            shown = texts.encoded(lambda _, chunk: encode_now(params["context"], chunk))[texts.place]
+        relevance = np.einsum("qd,qcd->qc", queries[:, 0], shown[:, 1:])
         return ranking_quality(relevance, data.scores[held_out])
 
     objective = partial(
         epr_objective, encode=encode, temperature=config.temperature, train_context=config.train_context
     )
-    return fit(
+    cache = GradientCache(apply, "context" if both else "query", objective)
+    trained = fit(
         stage,
-        {"query": encoder.params, "context": encoder.params} if two else encoder.params,
-        gradient_of(objective),
+        {"query": encoder.params, **({"context": encoder.params} if both else {})},
+        lambda params, batch, key: cache(params, batch[0], batch[1], key),
         batch,
         quality,
         instances=len(training),
@@ -197,3 +198,4 @@ def train_epr(
         seed=seed,
         what=f"training {name}",
     )
+    return trained if both else trained._replace(params=trained.params["query"])

@@ -1,9 +1,10 @@
-"""The gradient of a loss over more texts than one backward pass has memory for.
+"""The gradient of a loss of many texts' vectors, through chunks of texts of similar length.
 
-The texts are encoded in chunks, of which only the vectors are kept; the loss gives the gradient with respect to
-these; each chunk is then encoded again, and its vectors' part of the gradient is propagated through it. This is the
-exact gradient of the loss, in the memory of one chunk, for one more forward pass (Gao et al., RepL4NLP 2021, section
-3.2).
+The texts are encoded chunk by chunk; the loss gives the gradient with respect to all vectors; each chunk's part of
+it is then propagated through that chunk. Little of a chunk is padding, which is most of the work where a batch is
+padded to its longest text. A few texts' activations are kept until then; of many, only the vectors are, and their
+chunks are encoded again. Either way it is the exact gradient of the loss, the second way in the memory of one chunk,
+for one more forward pass (Gao et al., RepL4NLP 2021, section 3.2).
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ceil_jax.distributed.devices import jit_whole, over_devices
+from ceil_jax.distributed.devices import global_mesh, jit_whole, over_devices, whole
 from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_length
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 Params = Any
+
+_KEPT = 256
+"""Texts in a batch at most whose activations are kept for the backward pass: about 1 GiB for a small encoder."""
 
 
 class Texts(NamedTuple):
@@ -85,20 +89,24 @@ class GradientCache:
     ) -> None:
         encode = over_devices(apply)
 
-        def back(
-            params: Params, tokens: Tokens, key: PRNGKeyArray, wanted: Float[Array, "c d"], gradient: Params
-        ) -> Params:
-            _, through = jax.vjp(lambda params: encode(params, tokens, key=key), params)
-            return jax.tree.map(jnp.add, gradient, *through(wanted))
+        def forward(params: Params, tokens: Tokens, key: PRNGKeyArray) -> tuple[Float[Array, "c d"], Any]:
+            vectors, back = jax.vjp(lambda params: encode(params, tokens, key=key), params)
+            return jax.lax.with_sharding_constraint(vectors, whole(global_mesh())), back
+
+        def backward(back: Any, wanted: Float[Array, "c d"], gradient: Params) -> Params:
+            return jax.tree.map(jnp.add, gradient, *back(wanted))
 
         self._name = name
         self._encode = jit_whole(lambda params, tokens, key: encode(params, tokens, key=key))
-        self._back = jit_whole(back)
+        # activations stay on the devices that computed them
+        self._forward = jax.jit(forward)
+        self._backward = jit_whole(backward)
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
     def vectors(self, params: Mapping[str, Params], texts: Texts) -> Float[np.ndarray, "*shape d"]:
         """The vector of the text at every place, without dropout."""
-        return self._encoded(params, texts, None)[texts.place]
+        encode = self._encode
+        return texts.encoded(lambda _, tokens: encode(params[self._name], tokens, None))[texts.place]
 
     def __call__(
         self, params: Mapping[str, Params], texts: Texts, batch: Any, key: PRNGKeyArray
@@ -112,20 +120,24 @@ class GradientCache:
             key: dropout key.
         """
         own, theirs = jax.random.split(key)
-        encoded = self._encoded(params, texts, theirs)
+        of_chunk = [jax.random.fold_in(theirs, number) for number in range(len(texts.chunks))]
+        backs: dict[int, Any] = {}
+        keep = sum(len(tokens.ids) for tokens in texts.chunks) <= _KEPT
+
+        def encode(number: int, tokens: Tokens) -> jax.Array:
+            if not keep:
+                return self._encode(params[self._name], tokens, of_chunk[number])
+            vectors, backs[number] = self._forward(params[self._name], tokens, of_chunk[number])
+            return vectors
+
+        encoded = texts.encoded(encode)
         value, (gradient, vectors) = self._loss(params, encoded[texts.place], batch, own)
         of_texts = np.zeros_like(encoded)
         np.add.at(of_texts, texts.place, np.asarray(vectors))
-        parts = of_texts.reshape(len(texts.chunks), -1, encoded.shape[-1])
-        for place, (tokens, part) in enumerate(zip(texts.chunks, parts, strict=True)):
-            chunk_key = jax.random.fold_in(theirs, place)
-            through = self._back(params[self._name], tokens, chunk_key, part, gradient[self._name])
-            gradient = {**gradient, self._name: through}
-        return value, gradient
-
-    def _encoded(self, params: Mapping[str, Params], texts: Texts, key: jax.Array | None) -> np.ndarray:
-        def encode(number: int, tokens: Tokens) -> jax.Array:
-            own = None if key is None else jax.random.fold_in(key, number)
-            return self._encode(params[self._name], tokens, own)
-
-        return texts.encoded(encode)
+        through, parts = gradient[self._name], of_texts.reshape(len(texts.chunks), -1, encoded.shape[-1])
+        for number, (tokens, part) in enumerate(zip(texts.chunks, parts, strict=True)):
+            back = backs.pop(number, None)
+            if back is None:
+                _, back = self._forward(params[self._name], tokens, of_chunk[number])
+            through = self._backward(back, part, through)
+        return value, {**gradient, self._name: through}

@@ -24,6 +24,7 @@ from ceil_jax.training import ceil
 from ceil_jax.training import contrastive as epr
 from ceil_jax.training.candidates import TrainingData, epr_candidates
 from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.loop import Ending, Trained
 from ceil_jax.training.samplers import uniform_sets
 
 BANK = [Example(f"train-{i}", f"a {('dull', 'bright')[i % 2]} film {i % 7} of {i}", "x") for i in range(40)]
@@ -56,6 +57,7 @@ def captured(monkeypatch, module, train):
 
     def fit(stage, params, gradient, batches, held_out, **settings):
         found.update(params=params, gradient=gradient, batches=batches, held_out=held_out)
+        return Trained(params, [], Ending("start", {}))
 
     monkeypatch.setattr(module, "fit", fit)
     train()

@@ -14,6 +14,7 @@ from ceil_jax.training import contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.contrastive import train_epr
+from ceil_jax.training.loop import Ending, Trained
 
 BANK = [Example(f"bank-{i}", f"a film about thing{i} and other{i % 4}", "x") for i in range(30)]
 
@@ -37,6 +38,7 @@ def captured(monkeypatch, length):
     def fit(stage, params, gradient, batches, held_out, **settings):
         value, slope = gradient(params, batches(0, np.arange(8)), jax.random.key(0))
         found.update(loss=float(value), slope=slope, tau=held_out(params)["kendall_tau"].mean())
+        return Trained(params, [], Ending("start", {}))
 
     monkeypatch.setattr(contrastive, "fit", fit)
     encoder = Encoder(Words(length), HashingTokenizer(256), max_length=32)
@@ -64,22 +66,24 @@ def test_unit_vectors_are_left_as_they_are():
 
 def objective(params, train_context):
     """EPR's objective of two queries, each with a positive and a negative, on a linear encoder of ids."""
-    texts = Tokens(np.arange(6, dtype=np.int32)[:, None], np.ones((6, 1), np.int32))
-    batch = contrastive.EPRBatch(texts, jnp.array([0, 1]), jnp.array([2, 3]))
+    queries = Tokens(np.arange(2, dtype=np.int32)[:, None], np.ones((2, 1), np.int32))
+    batch = contrastive.EPRBatch(queries, jnp.array([0, 1]), jnp.array([2, 3]))
+    shown = [[2, 3], [4, 5]] if train_context == "both" else [[2, 3], [4, 5], [0, 1]]
+    vectors = params["context" if train_context == "both" else "query"]["table"][jnp.array(shown)]
 
     def encode(params, tokens, key):
         return params["table"][jnp.asarray(tokens.ids)[:, 0]]
 
     return contrastive.epr_objective(
-        params, batch, None, encode=encode, temperature=0.5, train_context=train_context
+        params, vectors, batch, None, encode=encode, temperature=0.5, train_context=train_context
     )
 
 
 def test_examples_learn_as_they_are_told():
-    one = {"table": jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)}
-    two = {"query": one, "context": one}
+    table = {"table": jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)}
+    one, two = {"query": table}, {"query": table, "context": table}
     gradient = jax.grad(objective)
-    shared, stopped = (gradient(one, kind)["table"] for kind in ("shared", "stopped"))
+    shared, stopped = (gradient(one, kind)["query"]["table"] for kind in ("shared", "stopped"))
     both = gradient(two, "both")
     values = [objective(one, "shared"), objective(one, "stopped"), objective(two, "both")]
     np.testing.assert_allclose(values, values[0], rtol=1e-6)

@@ -54,7 +54,10 @@ def table():
 
 @pytest.mark.parametrize("name", ["query", "context"])
 @pytest.mark.parametrize("size", [2, 3, 64])
-def test_it_is_the_gradient_of_the_loss(case, table, name, size):
+@pytest.mark.parametrize("kept", [0, 256])
+def test_it_is_the_gradient_of_the_loss(case, table, monkeypatch, name, size, kept):
+    """Whether activations are kept or computed again."""
+    monkeypatch.setattr("ceil_jax.training.gradient_cache._KEPT", kept)
     params, batch = case
     texts = table.once(ASKED, size)
     key = jax.random.key(7)

@@ -239,10 +239,10 @@ def test_token_table_is_the_encoders_tokens():
     table = TokenTable(encoder, texts)
     rows = np.array([[1, 0], [2, 1]])
     tokens = table[rows]
-    expected = encoder.tokenize([texts[i] for i in rows.reshape(-1)], 32)
-    assert tokens.ids.shape == (2, 2, 32)
-    assert np.array_equal(tokens.ids.reshape(4, 32), expected.ids)
-    assert np.array_equal(tokens.mask.reshape(4, 32), expected.mask)
+    expected = encoder.tokenize([texts[i] for i in rows.reshape(-1)], 16)
+    assert tokens.ids.shape == (2, 2, 16)
+    assert np.array_equal(tokens.ids.reshape(4, 16), expected.ids)
+    assert np.array_equal(tokens.mask.reshape(4, 16), expected.mask)
 
 
 def test_each_text_once_with_those_of_like_length():
@@ -251,10 +251,10 @@ def test_each_text_once_with_those_of_like_length():
     table = TokenTable(encoder, texts)
     rows = np.array([[4, 0, 1], [2, 0, 4]])
     found = table.once(rows, 3)
-    assert [chunk.ids.shape for chunk in found.chunks] == [(3, 64), (3, 64)]
-    ids = np.concatenate([chunk.ids for chunk in found.chunks])
-    np.testing.assert_array_equal(ids[found.place][..., :32], table[rows].ids[..., :32])
+    assert [chunk.ids.shape for chunk in found.chunks] == [(3, 48), (3, 64)]
+    ids = np.concatenate([chunk.ids[..., :32] for chunk in found.chunks])
+    np.testing.assert_array_equal(ids[found.place], table[rows].ids[..., :32])
     assert found.place.tolist() == [[0, 3, 1], [2, 3, 0]]
     assert (ids[3:] == ids[3]).all()
     [only] = table.once(np.array([1, 4]), 64).chunks
-    assert only.ids.shape == (2, 32)
+    assert only.ids.shape == (8, 16)  # rows are a multiple of eight

@@ -15,6 +15,7 @@ from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training import contrastive as epr
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.contrastive import output_similarity, train_epr
+from ceil_jax.training.loop import Ending, Trained
 
 
 def film(split, i):
@@ -49,19 +50,22 @@ def test_output_similarity_is_the_cosine_with_each_candidate():
 
 def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
     batches = {}
-    monkeypatch.setattr(
-        epr, "fit", lambda stage, params, loss, batch, *rest, **how: batches.update(batch=batch)
-    )
+
+    def fit(stage, params, gradient, batch, *rest, **settings):
+        batches["batch"] = batch
+        return Trained(params, [], Ending("start", {}))
+
+    monkeypatch.setattr(epr, "fit", fit)
     shortlist = np.array([[i, 40 + i] for i in range(20)], np.int32)
     candidates = CandidateSets(shortlist, np.tile(np.arange(2, dtype=np.int32)[:, None], (20, 1, 1)))
     data = TrainingData(TASK.train[:20], TASK.train, candidates, np.tile([1.0, 0.0], (20, 1)))
     groups = np.arange(80) % 2
     config = replace(SMALL.tst, positives=1)
     train_epr(None, load_encoder("tiny"), data, config, 0, groups)
-    _, positive, negative = batches["batch"](0, np.arange(8))
+    _, (_, positive, negative) = batches["batch"](0, np.arange(8))
     assert set(positive.tolist()) == {0, 1} and (positive == negative).all()
     train_epr(None, load_encoder("tiny"), data, config, 0)
-    _, positive, negative = batches["batch"](0, np.arange(8))
+    _, (_, positive, negative) = batches["batch"](0, np.arange(8))
     assert (negative == positive + 40).all()
 
 
