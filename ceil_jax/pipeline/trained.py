@@ -294,8 +294,7 @@ class Trainer:
             "signal": signal,
             "encoder": encoder.cached_as,
             # the number of instances is in the scores' key
-            "ends": "averaged",
-            "batches": "by length",
+            "steps": "chunked by length, averaged",
             "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }
