@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +17,14 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
-from ceil_jax.encoders.files import replace_files, write_json, write_tensors
-from ceil_jax.encoders.hf_folder import MARKERS, Checkpoint, write_folder
+from ceil_jax.encoders.files import MARKERS, replace_files, write_json, write_tensors
 from ceil_jax.encoders.parameters import Params, ParamsLike, check_same_shapes
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
-from ceil_jax.encoders.tokenizers import (
-    PretrainedTokenizer,
-    Tokenizer,
-    Tokens,
-    batches,
-    pad,
-    padded_length,
-)
+from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    from ceil_jax.encoders.hf_folder import Checkpoint
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -256,8 +251,7 @@ class Encoder:
             write_tensors(folder / "model.safetensors", self.params)
             write_json(folder / FACTORY_FILE, {"factory": self.factory})
         else:
-            assert isinstance(self.tokenizer, PretrainedTokenizer)
-            write_folder(self.checkpoint, self.params, self.tokenizer, self.max_length, folder)
+            self.checkpoint.write(self, folder)
 
 
 def require_network(encoder: TextEncoder) -> Encoder:

@@ -42,10 +42,8 @@ class EndpointEncoder:
         """16 hex digits of what the server says of the model."""
         return hashlib.sha256(f"endpoint {self.name}".encode()).hexdigest()[:16]
 
-    @property
-    def cached_as(self) -> str:
-        """The key under which vectors are cached: the fingerprint."""
-        return self.fingerprint
+    cached_as = fingerprint
+    """The key under which vectors are cached."""
 
     @cached_property
     def dim(self) -> int:

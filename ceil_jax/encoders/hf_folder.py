@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.files import read_json, read_tensors, write_json, write_tensors
 from ceil_jax.encoders.hf_names import (
     UNUSED,
@@ -23,13 +24,10 @@ from ceil_jax.encoders.hf_names import (
     turned,
     whole_number,
 )
-from ceil_jax.encoders.parameters import Params, check_same_shapes
+from ceil_jax.encoders.parameters import check_same_shapes
 from ceil_jax.encoders.tokenizers import PretrainedTokenizer
 from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfig
 from ceil_jax.errors import UserError
-
-MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-"""Files by which transformers and sentence-transformers know a folder of theirs."""
 
 _POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
 
@@ -44,21 +42,51 @@ class Checkpoint:
     pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     """BERT's pooler, which no vector depends on; it is written back because transformers' models have it."""
 
+    def write(self, encoder: Encoder, folder: Path) -> None:
+        """Write an encoder into an empty folder, in the layout that every sentence-transformers reads."""
+        network, tokenizer = self.network, encoder.tokenizer
+        assert isinstance(tokenizer, PretrainedTokenizer)
+        tensors = dict(self.pooler)
+        for name, value in encoder.params.items():
+            tensors[hugging_face_name(name, network.family)] = turned(name, np.asarray(value, np.float32))
+        write_tensors(folder / "model.safetensors", tensors)
+        # the weights are written as float32, whatever the checkpoint was
+        config = {key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")}
+        write_json(folder / "config.json", config | {"dtype": "float32"})
+        tokenizer.tokenizer.save_pretrained(folder)
+        write_json(
+            folder / "sentence_bert_config.json",
+            {"max_seq_length": encoder.max_length, "do_lower_case": tokenizer.lower_case},
+        )
+        prompts = {"prompts": {"default": tokenizer.prefix}, "default_prompt_name": "default"}
+        write_json(
+            folder / "config_sentence_transformers.json", prompts if tokenizer.prefix else {"prompts": {}}
+        )
+        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+        write_json(
+            folder / "modules.json",
+            [
+                {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+                for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
+            ],
+        )
+        (folder / "1_Pooling").mkdir()
+        write_json(
+            folder / "1_Pooling" / "config.json",
+            {
+                "word_embedding_dimension": network.width,
+                "pooling_mode_cls_token": network.pooling == "cls",
+                "pooling_mode_mean_tokens": network.pooling == "mean",
+                "pooling_mode_max_tokens": False,
+                "pooling_mode_mean_sqrt_len_tokens": False,
+            },
+        )
+        if network.normalize:
+            (folder / "2_Normalize").mkdir()
 
-class FolderContents(NamedTuple):
-    """The parts of an encoder that a folder holds."""
 
-    module: Transformer
-    """The network as shapes only; its values are `params`."""
-    params: Params
-    tokenizer: PretrainedTokenizer
-    max_length: int
-    """Longer texts are cut to so many tokens."""
-    checkpoint: Checkpoint
-
-
-def read_folder(folder: Path) -> FolderContents:
-    """Read a Hugging Face or sentence-transformers folder.
+def read_folder(folder: Path, name: str) -> Encoder:
+    """Read the encoder of that name from a Hugging Face or sentence-transformers folder.
 
     Pooling and normalisation are those of `modules.json`. A plain Hugging Face folder has none and gets mean
     pooling without normalisation, which is what sentence-transformers does with it.
@@ -81,69 +109,24 @@ def read_folder(folder: Path) -> FolderContents:
         network.positions - network.first_position,
     )
     tensors = base_names(read_tensors(inner))
-    module = nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0)))
-    shapes = {
-        ".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(nnx.state(module, nnx.Param))
-    }
-    ours = {hugging_face_name(name, network.family): name for name in shapes}
+    encoder = Encoder(
+        nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),
+        PretrainedTokenizer(tokenizer, _prompt(folder), bool(sentence.get("do_lower_case"))),
+        max_length=min(limit for limit in limits if limit),
+        name=name,
+        checkpoint=Checkpoint(network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}),
+    )
+    ours = {hugging_face_name(name, network.family): name for name in encoder.params}
     used = {
         key: turned(ours.get(key, ""), tensor) for key, tensor in tensors.items() if not UNUSED.match(key)
     }
-    check_same_shapes({key: shapes[name] for key, name in ours.items()}, used, str(inner))
+    check_same_shapes({key: encoder.params[name] for key, name in ours.items()}, used, str(inner))
     whole = [key for key, tensor in used.items() if tensor.dtype.kind in "iub"]
     if whole:
         raise UserError(
             f"{inner}: tensor {whole[0]} is of type {used[whole[0]].dtype}; expected floating point"
         )
-    return FolderContents(
-        module,
-        {name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()},
-        PretrainedTokenizer(tokenizer, _prompt(folder), bool(sentence.get("do_lower_case"))),
-        min(limit for limit in limits if limit),
-        Checkpoint(network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}),
-    )
-
-
-def write_folder(
-    checkpoint: Checkpoint, params: Params, tokenizer: PretrainedTokenizer, max_length: int, folder: Path
-) -> None:
-    """Write the parts of an encoder into an empty folder, in the layout that every sentence-transformers reads."""
-    network = checkpoint.network
-    tensors = dict(checkpoint.pooler)
-    for name, value in params.items():
-        tensors[hugging_face_name(name, network.family)] = turned(name, np.asarray(value, np.float32))
-    write_tensors(folder / "model.safetensors", tensors)
-    # the weights are written as float32, whatever the checkpoint was
-    config = {key: value for key, value in checkpoint.config.items() if key not in ("dtype", "torch_dtype")}
-    write_json(folder / "config.json", config | {"dtype": "float32"})
-    tokenizer.tokenizer.save_pretrained(folder)
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": max_length, "do_lower_case": tokenizer.lower_case},
-    )
-    prompts = {"prompts": {"default": tokenizer.prefix}, "default_prompt_name": "default"}
-    write_json(folder / "config_sentence_transformers.json", prompts if tokenizer.prefix else {"prompts": {}})
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-    write_json(
-        folder / "modules.json",
-        [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
-        ],
-    )
-    (folder / "1_Pooling").mkdir()
-    write_json(
-        folder / "1_Pooling" / "config.json",
-        {
-            "word_embedding_dimension": network.width,
-            "pooling_mode_cls_token": network.pooling == "cls",
-            "pooling_mode_mean_tokens": network.pooling == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
-    )
-    if network.normalize:
-        (folder / "2_Normalize").mkdir()
+    return encoder.with_params({name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()})
 
 
 def _modules(folder: Path) -> dict[str, str]:

@@ -109,10 +109,7 @@ def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) ->
         inner = [file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))]
         folder = inner[0] if inner else folder
     if not (folder / FACTORY_FILE).is_file():
-        network, params, tokenizer, max_length, checkpoint = read_folder(folder)
-        return Encoder(
-            network, tokenizer, max_length=max_length, name=name, checkpoint=checkpoint
-        ).with_params(params)
+        return read_folder(folder, name)
     factory = read_json(folder / FACTORY_FILE).get("factory")
     if not isinstance(factory, str):
         raise UserError(f"{folder / FACTORY_FILE}: factory is {str(factory)[:40]}; expected a name")
