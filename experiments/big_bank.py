@@ -63,7 +63,7 @@ def main() -> None:
     del bank
     said("build", began)
 
-    from ceil_jax.retrieval.faiss_index import ApproximateIndex, recall
+    from ceil_jax.retrieval.faiss_index import ApproximateIndex
     from ceil_jax.retrieval.index import top_k
 
     began = time.perf_counter()
@@ -94,6 +94,13 @@ def main() -> None:
             recall=recall(found, exact),
         )
     file.unlink()
+
+
+def recall(found: np.ndarray, exact: np.ndarray) -> float:
+    """Share of the exact neighbours, int [Q, k], that are among those found, int [Q, k]; −1 is an empty place."""
+    pairs = zip(found.tolist(), exact.tolist(), strict=True)
+    hits = [len({i for i in row if i >= 0} & {i for i in true if i >= 0}) for row, true in pairs]
+    return sum(hits) / max(1, int((exact >= 0).sum()))
 
 
 if __name__ == "__main__":

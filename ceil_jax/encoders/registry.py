@@ -19,7 +19,7 @@ from ceil_jax.encoders.encoder import FACTORY_FILE, Encoder
 from ceil_jax.encoders.files import read_json, read_tensors
 from ceil_jax.encoders.hf_folder import read_folder
 from ceil_jax.encoders.parameters import check_same_shapes
-from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokenizer
+from ceil_jax.encoders.tokenizers import HashingTokenizer
 from ceil_jax.encoders.transformer import Transformer, TransformerConfig
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.address import is_address
@@ -82,25 +82,6 @@ def load_encoder(
 def register_encoder(name: str, factory: Factory) -> None:
     """Make `load_encoder(name)` return `factory()`; a later registration of the same name replaces it."""
     _FACTORIES[name] = factory
-
-
-def init_encoder(
-    config: TransformerConfig, key: jax.Array, tokenizer: Tokenizer | None = None, name: str = "random"
-) -> Encoder:
-    """Return an encoder with random weights.
-
-    Args:
-        config: the shape of the network.
-        key: the random key that the weights are drawn from.
-        tokenizer: by default a `HashingTokenizer`, which needs no vocabulary.
-        name: the name shown in reports.
-    """
-    return Encoder(
-        Transformer(config, nnx.Rngs(key)),
-        tokenizer or HashingTokenizer(config.vocab_size, config.pad_id),
-        max_length=config.positions - config.first_position,
-        name=name,
-    )
 
 
 def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) -> Encoder:
@@ -183,7 +164,8 @@ def _tiny() -> Encoder:
     config = TransformerConfig(
         family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128
     )
-    encoder = init_encoder(config, jax.random.key(0))
+    network = Transformer(config, nnx.Rngs(jax.random.key(0)))
+    encoder = Encoder(network, HashingTokenizer(config.vocab_size), max_length=config.positions)
     # words outweigh positions, so that texts with the same words are near each other
     word = "embeddings.word.embedding"
     return encoder.with_params({**encoder.params, word: 8 * encoder.params[word]})

@@ -98,10 +98,3 @@ class ApproximateIndex:
             np.take_along_axis(scores, order, 1).astype(np.float32),
             np.take_along_axis(indices, order, 1).astype(np.int32),
         )
-
-
-def recall(found: np.ndarray, exact: np.ndarray) -> float:
-    """Share of the exact neighbours, int [Q, k], that are among those found, int [Q, k]; −1 is an empty place."""
-    pairs = zip(found.tolist(), exact.tolist(), strict=True)
-    hits = [len({i for i in row if i >= 0} & {i for i in true if i >= 0}) for row, true in pairs]
-    return sum(hits) / max(1, int((exact >= 0).sum()))

@@ -88,8 +88,8 @@ class View:
         cosines: np.ndarray,
         n: int,
         keep: Callable[[Example], bool],
-        group: Callable[[Example], str | None] = lambda example: None,
-        per_group: int | None = None,
+        group: Callable[[Example], str | None],
+        per_group: int | None,
     ) -> list[int]:
         """Return the rows of the n nearest examples, best first, no two with equal input and output.
 
@@ -167,10 +167,6 @@ class Bank:
         compact = view.compacted()
         vectors = compact.blocks[0] if compact.blocks else np.zeros((0, view.dim or 0), np.float32)
         return list(compact.examples), vectors, next_id
-
-    def copy(self) -> Bank:
-        """Return a bank of the same examples; vectors are never written to."""
-        return Bank(*self.content())
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append examples and return their ids, made up here for examples whose id is empty.

@@ -134,7 +134,7 @@ class CeilSelector(Pretrained):
     def __deepcopy__(self, memo: dict[int, Any]) -> CeilSelector:
         """A selector with a bank of its own; encoders never change and are shared."""
         other = type(self).__new__(type(self))
-        vars(other).update(vars(self), bank=self.bank.copy())
+        vars(other).update(vars(self), bank=Bank(*self.bank.content()))
         memo[id(self)] = other
         return other
 

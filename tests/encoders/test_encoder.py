@@ -11,7 +11,7 @@ from flax import nnx
 from ceil_jax.encoders.encoder import DTYPES, Encoder
 from ceil_jax.encoders.hf_names import base_names, hugging_face_name, network_config, turned
 from ceil_jax.encoders.parameters import check_same_shapes
-from ceil_jax.encoders.registry import init_encoder, load_encoder
+from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder, check_texts
 from ceil_jax.encoders.tokenizers import LENGTHS, HashingTokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.encoders.transformer import (
@@ -75,6 +75,15 @@ def ours(model, **options) -> Encoder:
             name: jnp.asarray(turned(name, tensors[hugging_face_name(name, config.family)]))
             for name in encoder.params
         }
+    )
+
+
+def init_encoder(config, key, tokenizer=None) -> Encoder:
+    return Encoder(
+        Transformer(config, nnx.Rngs(key)),
+        tokenizer or HashingTokenizer(config.vocab_size),
+        max_length=config.positions,
+        name="random",
     )
 
 

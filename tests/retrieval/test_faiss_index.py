@@ -2,9 +2,10 @@ import zlib
 
 import numpy as np
 import pytest
+from big_bank import recall
 
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.faiss_index import ApproximateIndex, recall
+from ceil_jax.retrieval.faiss_index import ApproximateIndex
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example

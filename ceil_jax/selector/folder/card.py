@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ceil_jax.selector.bank import View
+
 
 @dataclass(frozen=True)
 class Card:
@@ -23,17 +25,16 @@ class Card:
     notes: str = ""
 
 
-def model_card(card: Card, *, examples: int, labels: int, dim: int, encoder: str, trade_off: float) -> str:
+def model_card(card: Card, view: View, encoder: str, trade_off: float) -> str:
     """Return README.md for the hub: a YAML head and one page.
 
     Args:
         card: what the user said.
-        examples: the number of examples in the bank.
-        labels: the number of different outputs.
-        dim: the length of the vectors.
+        view: the bank.
         encoder: the encoder's name.
         trade_off: λ.
     """
+    outputs = [example.output for example in view]
     # a JSON string is a YAML string, whatever is in it
     head = ["---", "library_name: ceil_jax", "tags:", "- in-context-learning", "- example-selection"]
     head += [f"license: {json.dumps(card.license)}"] if card.license else []
@@ -57,8 +58,8 @@ print(selector.select("a query", k=8).prompt)
 
 | | |
 |---|---|
-| bank | {examples:,} examples with {labels:,} different outputs, **kept here as plain text** |
-| encoder | {encoder}, vectors of {dim} |
+| bank | {len(outputs):,} examples with {len({*outputs}):,} different outputs, **kept here as plain text** |
+| encoder | {encoder}, vectors of {view.dim or 0} |
 | trade-off (λ) | {trade_off:g} |
 | training data | {card.training_data or unstated} |
 | scored by | {card.language_model or unstated} |

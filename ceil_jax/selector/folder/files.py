@@ -18,7 +18,6 @@ import os
 import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,13 +48,8 @@ _FORMAT_1 = (EXAMPLES, VECTORS, "encoder", "query_encoder")
 """Files and folders of format 1 beside `selector.json`."""
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The content of a selector's folder."""
-
-    bank: Bank
-    encoders: Mapping[str, Encoder]
-    settings: CheckedSettings
+Loaded = tuple[Bank, Mapping[str, "Encoder"], CheckedSettings]
+"""The content of a selector's folder."""
 
 
 def save(
@@ -82,14 +76,7 @@ def save(
             raise UserError(
                 f"{name} is a {type(encoder).__name__}; only what load_encoder gives can be saved"
             )
-    card = model_card(
-        settings.card,
-        examples=int(view.live.sum()),
-        labels=len({example.output for example in view}),
-        dim=view.dim or 0,
-        encoder=encoders["encoder"].name,
-        trade_off=settings.trade_off,
-    )
+    card = model_card(settings.card, view, encoders["encoder"].name, settings.trade_off)
     with held(folder, LOCK):
         content = folder / f"content-{1 + max(map(_number, _versions(folder)), default=0)}"
         content.mkdir()
@@ -173,7 +160,7 @@ def _load(folder: Path, manifest: Manifest, verify: bool, allow_import: Collecti
     examples, vectors = read_bank(folder)
     if len({example.id for example in examples}) < len(examples):
         raise UserError(f"{folder / EXAMPLES} has an id twice; {AGAIN}")
-    return Loaded(Bank(examples, vectors, manifest.next_id), encoders, manifest.settings)
+    return Bank(examples, vectors, manifest.next_id), encoders, manifest.settings
 
 
 def _versions(folder: Path) -> list[Path]:

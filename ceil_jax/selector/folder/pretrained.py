@@ -68,9 +68,9 @@ class Pretrained(Asking):
         if not path.is_dir():
             # what strangers wrote imports nothing, whatever the caller allows
             path, allow_import = download(os.fspath(folder)), ()
-        found = load(path, verify, allow_import)
-        saved = cast(Settings, vars(found.settings) | settings)
-        return cls(found.bank, found.encoders["encoder"], found.encoders.get("query_encoder"), **saved)
+        bank, encoders, saved = load(path, verify, allow_import)
+        own = cast(Settings, vars(saved) | settings)
+        return cls(bank, encoders["encoder"], encoders.get("query_encoder"), **own)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card.
