@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.experiment_table import BASELINES, ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Measured
-from ceil_jax.report.plots import draw_lines, draw_points, panels
+from ceil_jax.report.plots import MARKERS, PALETTE, draw_points, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,9 +58,7 @@ def lines_of(
         x: an entry's place on the horizontal axis.
         names: the rows of all panels, as for `draw_lines`.
     """
-    series: dict[str, list[tuple[float, float, float, float]]] = {}
-    for one in members:
-        series.setdefault(one.entry.row, []).append((x(one), *one.interval))
+    series = _series(members, x, lambda one: one.interval)
     draw_lines(axes, series, xlabel, _metric(members), log=True, names=names)
 
 
@@ -80,14 +82,59 @@ def gains_of(
         x: an entry's place on the horizontal axis.
         names: the rows of all panels, as for `draw_lines`.
     """
-    series: dict[str, list[tuple[float, float, float, float]]] = {}
-    for one in members:
-        gain = table.difference(one, baseline)
-        if gain is not None:
-            series.setdefault(one.entry.row, []).append((x(one), *gain))
+    series = _series(members, x, lambda one: table.difference(one, baseline))
     axes.axhline(0, color="grey", linewidth=1)
     ylabel = f"points of {members[0].metric} over {BASELINES[baseline]} (n = {members[0].queries})"
     draw_lines(axes, series, xlabel, ylabel, log=True, names=names)
+
+
+def _series(
+    members: Sequence[Measured], x: Callable[[Measured], Any], y: Callable[[Measured], Interval | None]
+) -> dict[str, list[tuple[float, float, float, float]]]:
+    """Return the points (x, value, low, high) of each row; entries without a value are left out."""
+    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    for one in members:
+        if (value := y(one)) is not None:
+            found.setdefault(one.entry.row, []).append((x(one), *value))
+    return found
+
+
+def draw_lines(
+    axes: Axes,
+    series: Mapping[str, Sequence[tuple[float, float, float, float]]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: bool = False,
+    ticks: Sequence[float] = (),
+    names: Sequence[str] = (),
+) -> None:
+    """Draw lines that differ in colour and marker, with their intervals as bands.
+
+    Args:
+        axes: the panel.
+        series: name → points (x, value, low, high).
+        xlabel: the label of the horizontal axis.
+        ylabel: the label of the vertical axis.
+        log: use a logarithmic horizontal axis.
+        ticks: ticks of the horizontal axis; by default the points' x.
+        names: the series of all panels of a figure, so that each looks the same in every panel.
+    """
+    styles = dict(zip(names or series, cycle(zip(PALETTE, MARKERS, strict=True)), strict=False))
+    for name, points in series.items():
+        colour, marker = styles[name]
+        x, value, low, high = map(np.array, zip(*sorted(points), strict=True))
+        axes.plot(x, value, marker=marker, color=colour, label=name, markersize=5)
+        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+    if log:
+        axes.set_xscale("log")
+    ticks = ticks or sorted({point[0] for points in series.values() for point in points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="x-small")
 
 
 def by_examples(config: RunConfig, methods: Sequence[str], counts: Sequence[int]) -> list[Entry]:

@@ -10,12 +10,13 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+from drawing import draw_lines
 
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid
-from ceil_jax.report.plots import draw_lines, panels
+from ceil_jax.report.plots import panels
 from ceil_jax.report.table import Number, Table
 from ceil_jax.training.loop import QUALITY
 

@@ -11,15 +11,19 @@ is the first token, which a folder says in 1_Pooling/config.json.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from drawing import points
 
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import ExperimentTable, costs_of
-from ceil_jax.report.grid import Cell, Entry, Grid
+from ceil_jax.report.experiment_table import ExperimentTable
+from ceil_jax.report.grid import Cell, Entry, Grid, Measured
+from ceil_jax.report.runs import COST_COLUMNS
+from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
@@ -44,6 +48,29 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         for method in ROWS
     ]
     return own[:2] + others + own[2:]
+
+
+def costs_of(measured: Sequence[Measured]) -> Table:
+    """Return what each row cost with the first seed, means over tasks.
+
+    The columns are LM tokens before the first query, LM tokens to answer all queries, and the seconds and the device
+    hours of both. Work that rows share is counted in each of them.
+
+    Args:
+        measured: the experiment's entries.
+    """
+    rows: dict[str, list[Measured]] = {}
+    for one in measured:
+        rows.setdefault(one.entry.row, []).append(one)
+    body: list[list[Value]] = []
+    for row, members in rows.items():
+        records = [one.record for one in members]
+        costs = [[it.preparing.tokens, it.answering.tokens, it.cost.seconds] for it in records]
+        hours = [one.hours for one in members if one.hours is not None]
+        known = len(hours) == len(members)
+        means = [Number(mean, 0) for mean in np.mean(costs, axis=0).tolist()]
+        body.append([row, *means, Number(float(np.mean(hours)), 2) if known else None])
+    return Table(["", *COST_COLUMNS], body, "Cost, means over tasks")
 
 
 def with_costs(grid: Grid, table: ExperimentTable) -> ExperimentTable:

@@ -6,7 +6,7 @@ import json as json_module
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -15,6 +15,9 @@ from ceil_jax.cli.first import check_first, go_offline_without_hub
 from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_RETRIEVERS, RunConfig
+
+if TYPE_CHECKING:
+    from ceil_jax.pipeline.run import Run
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -73,7 +76,6 @@ def compare(
         json: Print the results as JSON.
     """
     start(hosts)
-    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.methods import METHODS
     from ceil_jax.report.compare import compare as run
     from ceil_jax.report.write import write_report
@@ -84,16 +86,14 @@ def compare(
     for method in retriever:
         if method not in METHODS:
             raise unknown_name("retriever", method, METHODS)
-    check_first(config, own)
-    task = load(config, own)
-    pipeline = open_run(replace(config, task=task.name), task)
+    pipeline = _run(config, own)
     pipeline.load(retriever)
     table = run(pipeline, retriever)
     if leads() and not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(retriever)]
     # all processes take part: the figure needs encoding and search, which they share
-    files = write_report(config.out / f"report-{task.name}-{digest(key)[:8]}", pipeline, table)
+    files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", pipeline, table)
     if leads() and json:
         print_json({**table.data(), "report": str(files.page), "figure": str(files.figure)})
     elif leads():
@@ -115,13 +115,10 @@ def score(
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
         shard: i/n with i from 1 to n, or slurm for the task's place in a SLURM array.
     """
-    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.store.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
-    check_first(config, own)
-    task = load(config, own)
-    rows = open_run(replace(config, task=task.name), task).score(stage, part)
+    rows = _run(config, own).score(stage, part)
     print(
         f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
         f"{rows.tokens:,} LM tokens, {rows.seconds:.1f} s"
@@ -145,12 +142,9 @@ def export(
         method: ceil, epr_map, epr, or with the untrained encoder dpp or topk.
         license: The license of your examples as an SPDX name, for the card.
     """
-    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.export import export as run
 
-    check_first(config, own)
-    task = load(config, own)
-    print(run(open_run(replace(config, task=task.name), task), method, folder, license))
+    print(run(_run(config, own), method, folder, license))
 
 
 def tasks(
@@ -248,6 +242,15 @@ def results(
         print_json(published_data(file, experiment, minus))
     else:
         print(published(file, experiment, minus))
+
+
+def _run(config: RunConfig, own: OwnData) -> Run:
+    """The run of a command's flags."""
+    from ceil_jax.pipeline.compose import open_run
+
+    check_first(config, own)
+    task = load(config, own)
+    return open_run(replace(config, task=task.name), task)
 
 
 def print_json(value: Any) -> None:

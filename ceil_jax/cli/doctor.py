@@ -28,12 +28,15 @@ PROBES = {
 PROBE_SECONDS = 60
 
 
+State = Literal["ok", "missing", "broken"]
+
+
 class Finding(NamedTuple):
     """One row of the table."""
 
     what: str
     found: str
-    state: Literal["ok", "missing", "broken"] = "ok"
+    state: State = "ok"
     """missing: optional and not installed; broken: something does not work."""
     next: str = ""
     """The next step for the user."""
@@ -78,23 +81,22 @@ def page(findings: list[Finding]) -> str:
     return "\n\n".join(parts)
 
 
-PACKAGES = ("ceil-jax", "jax", "flax", "transformers", "datasets", "torch")
+PACKAGES: dict[str, tuple[str, State, str]] = {
+    "ceil-jax": ("run from its source", "missing", "pip install -e . also shows the extras here"),
+    **dict.fromkeys(
+        ("jax", "flax", "transformers", "datasets"),
+        ("not installed", "broken", "install it again: pip install ceil-jax"),
+    ),
+    "torch": ("not installed", "missing", "for language models: pip install 'ceil-jax[lm]'"),
+}
+"""The finding where a package is not installed."""
 
 
 def _versions() -> Iterator[Finding]:
     yield Finding("python", f"{platform.python_version()} ({sys.executable})")
-    for name in PACKAGES:
+    for name, absent in PACKAGES.items():
         version = _version(name)
-        if version:
-            yield Finding(name, version)
-        elif name == "ceil-jax":
-            yield Finding(
-                name, "run from its source", "missing", "pip install -e . also shows the extras here"
-            )
-        elif name == "torch":
-            yield Finding(name, "not installed", "missing", "for language models: pip install 'ceil-jax[lm]'")
-        else:
-            yield Finding(name, "not installed", "broken", "install it again: pip install ceil-jax")
+        yield Finding(name, version) if version else Finding(name, *absent)
 
 
 def _extras() -> Iterator[Finding]:

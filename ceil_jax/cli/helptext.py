@@ -19,26 +19,10 @@ from tyro.constructors import ConstructorRegistry, StructConstructorSpec, Struct
 
 from ceil_jax.errors import range_of
 
-COMMON = frozenset(
-    (
-        "task",
-        "encoder",
-        "lm",
-        "shots",
-        "limit",
-        "trade_off",
-        "out",
-        "data",
-        "input",
-        "output",
-        "template",
-        "metric",
-        "methods",
-        "ks",
-        "lm_tokens",
-        "seconds",
-    )
-)
+_COMMON = """
+task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens seconds
+"""
+COMMON = frozenset(_COMMON.split())
 """The settings of a run and of a file of one's own that most people need."""
 
 SHORTENED = ("RunConfig", "OwnData", "Hosts", "Space", "Limits", "Rows")

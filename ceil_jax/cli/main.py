@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib
 import logging
@@ -32,6 +33,13 @@ compare trained in the folder runs):
   ceil-jax tune --data reviews.csv --input text --output label --metric accuracy --lm-tokens 1000000
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
+
+
+_SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+"""The flags of all commands, which are read first: the scale decides what the other flags default to."""
+_SHARED.add_argument("--plugin", action="append", default=[])
+_SHARED.add_argument("--scale", default="tiny")
+_SHARED.add_argument("--quiet", action="store_true")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,22 +90,17 @@ def command(
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     try:
-        plugins, rest = _take("--plugin", list(sys.argv[1:] if arguments is None else arguments))
-        # the scale decides what the other flags default to
-        given, rest = _take("--scale", rest)
-        scale = given[-1] if given else "tiny"
-        if scale not in scales:
-            raise unknown_name("scale", scale, scales)
-        quiet = "--quiet" in rest
-        logging.getLogger("ceil_jax").setLevel(logging.WARNING if quiet else logging.INFO)
-        if quiet:
+        given, rest = _SHARED.parse_known_args(arguments)
+        if given.scale not in scales:
+            raise unknown_name("scale", given.scale, scales)
+        logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
+        if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        rest = [argument for argument in rest if argument != "--quiet"]
         if rest[:1] != ["doctor"]:  # doctor writes nothing
             use_compiled(cache_path() / "xla")
-        for module in plugins:
+        for module in given.plugin:
             _import_plugin(module)
-        code = run(scales[scale], rest)
+        code = run(scales[given.scale], rest)
     except HostLost as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         os._exit(2)
@@ -115,19 +118,6 @@ def command(
         )
         return 130
     return code or 0
-
-
-def _take(flag: str, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The values of a flag that is read before all others, and the other arguments."""
-    values, rest = [], []
-    given = iter(arguments)
-    for argument in given:
-        name, equals, value = argument.partition("=")
-        if name == flag:
-            values.append(value if equals else next(given, ""))
-        else:
-            rest.append(argument)
-    return values, rest
 
 
 def _import_plugin(module: str) -> None:

@@ -12,10 +12,9 @@ from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Encoders, Models, RunModels, RunPrompts, embed_on_disk
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.search import Search, TextViews
+from ceil_jax.pipeline.search import Search, TextViews, choosing
 from ceil_jax.pipeline.trained import Learn, Trainer, learn_on_disk
 from ceil_jax.pipeline.training_data import TaskSupervision
-from ceil_jax.retrieval.registry import Embed
 from ceil_jax.skills.rewriter import Rewriter
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.store import Store
@@ -28,7 +27,6 @@ class Tools(NamedTuple):
     """The parts of a run that do its work; a dry run takes other ones (`report.stand_ins`)."""
 
     store: Store
-    embed: Embed
     search: Search
     learn: Learn
 
@@ -37,12 +35,8 @@ def tools_on_disk(config: RunConfig, models: Models) -> Tools:
     """Return the tools that do the work and keep it in the run's folder."""
     store = Store(config.out, leads=leads())
     embed = partial(embed_on_disk, store)
-    return Tools(
-        store,
-        embed,
-        Search(embed, config.index),
-        partial(learn_on_disk, store, models, config.encoder),
-    )
+    search = Search(embed, choosing(embed, config.index))
+    return Tools(store, search, partial(learn_on_disk, store, models, config.encoder))
 
 
 def open_run(
@@ -95,9 +89,9 @@ def open_run(
             "take --answers-by orders"
         )
     models = models or Models()
-    store, embed, search, learn = tools or tools_on_disk(config, models)
+    store, search, learn = tools or tools_on_disk(config, models)
     costs: dict[str, Cost] = {}
-    own = RunModels(config, models, embed)
+    own = RunModels(config, models, search.embed)
     views = TextViews(config, task, own, store, costs, rewriter)
     data = TaskSupervision(config, task, own, views, RunPrompts(config, task, own), search, store, costs)
     return Run(own, store, data, trainer or Trainer(config, data, own, learn, costs))

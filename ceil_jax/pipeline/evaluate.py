@@ -34,6 +34,27 @@ def examples_shown(rows: Sequence[Mapping[str, Any]]) -> float:
     return sum(len(row["examples"]) for row in rows) / max(1, len(rows))
 
 
+def ask(
+    lm: LanguageModel, task: Task, prompts: Sequence[str], queries: Sequence[Example], **sampling: Any
+) -> list[str]:
+    """Return the LM's answer to each prompt: the most likely choice, or for tasks without choices what it writes.
+
+    Args:
+        lm: the LM.
+        task: the template, the stop strings and the longest answer.
+        prompts: N prompts.
+        queries: the query of each; its gold output is not read.
+        sampling: further arguments of `LanguageModel.generate`; greedy decoding by default.
+    """
+    if queries[0].choices:
+        options = [
+            [task.template.continuation(query, choice) for choice in query.choices] for query in queries
+        ]
+        best = lm.choose(prompts, options, per_token=task.per_token)
+        return [query.choices[int(i)] for query, i in zip(queries, best, strict=True)]
+    return [text.strip() for text in lm.generate(prompts, task.max_new_tokens, task.stop, **sampling)]
+
+
 def predict(
     stage: Stage,
     task: Task,
@@ -53,8 +74,6 @@ def predict(
     voting, a query's row has all of its `answers`, and its prediction is the most frequent one.
     """
     sampled = voting.answers > 1 and voting.by == "samples"
-    # keyword arguments only where they are needed: greedy decoding is every LM's default
-    drawn: dict[str, Any] = {"temperature": voting.temperature} if sampled else {}
 
     def prompts_of(query: Example, chosen: Sequence[Example], prompt: Prompt) -> list[str]:
         if voting.answers == 1 or sampled:
@@ -74,17 +93,11 @@ def predict(
                 [[picks[i].id, round(picks[i].relevance, 6), round(picks[i].gain, 6)] for i in prompt.order]
             )
         texts = [text for own in prompts for text in own]
-        owners = [query for query, own in zip(asked, prompts, strict=True) for _ in own]
-        if queries[0].choices:
-            options = [[builder.template.continuation(q, choice) for choice in q.choices] for q in owners]
-            best = lm.choose(texts, options, per_token=task.per_token)
-            given = iter([query.choices[int(i)] for query, i in zip(owners, best, strict=True)])
-        else:
-            seeds: dict[str, Any] = (
-                {"seed": [i for own in prompts for i in range(len(own))]} if sampled else {}
-            )
-            written = lm.generate(texts, task.max_new_tokens, task.stop, **drawn, **seeds)
-            given = iter([text.strip() for text in written])
+        owners = [query for query in asked for _ in range(voting.answers)]
+        # keyword arguments only where they are needed: greedy decoding is every LM's default
+        seeds = [*range(voting.answers)] * len(asked)
+        drawn: dict[str, Any] = {"temperature": voting.temperature, "seed": seeds} if sampled else {}
+        given = iter(ask(lm, task, texts, owners, **drawn))
         answers = [[next(given) for _ in own] for own in prompts]
         return [
             {

@@ -141,7 +141,6 @@ def record(
     store: Store,
     config: RunConfig,
     task: Task,
-    queries: Sequence[Example],
     method: str,
     lm: str,
     *,
@@ -149,27 +148,23 @@ def record(
     metrics: str,
     preparing: Cost,
     answering: Cost,
-    kept: str = "",
-    trade_off: float | None = None,
-    device: str = "",
+    **remarks: str | float | None,
 ) -> Record:
     """Write the record of an evaluation and return it. Existing records are left unchanged.
 
     Args:
         store: the folder of stages.
         config: the run's settings.
-        task: the task, whose training examples are the bank.
-        queries: the queries that were answered.
+        task: the task, whose validation examples were answered and whose training examples are the bank.
         method: a name in METHODS.
         lm: the LM's name.
         predictions: the name of the stage of predictions.
         metrics: the name of the stage of metrics.
         preparing: cost of all stages before any query is answered.
         answering: cost of answering.
-        kept: a remark if training kept its starting weights; it is no part of the name.
-        trade_off: λ that the examples were chosen with, if any; no part of the name either.
-        device: the accelerators or the processor, for the hours in tables; likewise.
+        remarks: `kept`, `trade_off` and `device` of the record, which are no part of its name.
     """
+    queries = task.validation
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     with store.stage("texts", about) as stage:
         if stage.summary is None:
@@ -190,9 +185,8 @@ def record(
     }
     with store.stage("run", key) as stage:
         if stage.summary is None:
-            remarks = {"kept": kept, "trade_off": trade_off, "device": device}
-            remarks = {name: value for name, value in remarks.items() if value}
-            stage.finish({"preparing": _plain(preparing), "answering": _plain(answering), **remarks})
+            costs = {"preparing": _plain(preparing), "answering": _plain(answering)}
+            stage.finish(costs | {name: value for name, value in remarks.items() if value})
         name = stage.name
     found = _read(store.root, store.root / name)
     assert found is not None, f"{name} has just been written"
@@ -247,7 +241,10 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     """
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
-        found = read_record(root, folder.name)
+        try:
+            found = _read(root, folder)
+        except (OSError, ValueError, KeyError, TypeError):
+            found = None
         if found is None:
             trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
         else:
@@ -263,15 +260,8 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     return records, trouble
 
 
-def read_record(root: Path, name: str) -> Record | None:
-    """Return the record of this name; None if it is missing, damaged, unfinished or of another version."""
-    try:
-        return _read(root, root / name)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _read(root: Path, folder: Path) -> Record | None:
+    """The record in a folder; None if it is unfinished or of another version."""
     key = json.loads((folder / "key.json").read_text("utf-8"))
     cost = Stage(folder).peek()
     measured = Stage(root / key["metrics"]).peek()

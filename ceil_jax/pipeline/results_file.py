@@ -20,7 +20,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -156,24 +156,27 @@ def _check(line: Any) -> None:
         raise ValueError("expected a whole number or null as 'seed'")
     if not isinstance(line.get("trained_by"), list):
         raise ValueError("expected a list as 'trained_by'")
-    if "statistics" in line:
-        try:
-            values = _unpacked(line["statistics"])
-        except (ValueError, TypeError):
-            values = np.zeros(0)
-        if values.ndim != 2 or len(values) != line["n"]:
-            raise ValueError(
-                f"expected a number or several for each of {line['n']:,} queries as 'statistics'"
-            )
-        if not isinstance(line.get("texts"), str):
-            raise ValueError("expected a text as 'texts'")
-    if "overlap" in line:
-        try:
-            same = {len(column) for column in _unpacked_overlap(line["overlap"], line["n"])} == {line["n"]}
-        except (ValueError, TypeError, KeyError, AttributeError):
-            same = False
-        if not same:
-            raise ValueError(f"expected what {line['n']:,} queries share with the bank as 'overlap'")
+    n = line["n"]
+    for name, columns, expected in (
+        (
+            "statistics",
+            lambda: _unpacked(line["statistics"]).T,
+            f"a number or several for each of {n:,} queries",
+        ),
+        ("overlap", lambda: _unpacked_overlap(line["overlap"], n), f"what {n:,} queries share with the bank"),
+    ):
+        if name in line and not _sized(columns, n):
+            raise ValueError(f"expected {expected} as {name!r}")
+    if "statistics" in line and not isinstance(line.get("texts"), str):
+        raise ValueError("expected a text as 'texts'")
+
+
+def _sized(columns: Callable[[], Iterable[Any]], count: int) -> bool:
+    """Whether what a line holds can be read as columns with a row a query."""
+    try:
+        return all(len(column) == count for column in columns())
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _packed(statistics: np.ndarray) -> str | list[Any]:

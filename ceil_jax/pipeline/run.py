@@ -172,9 +172,9 @@ class Run:
         )
         return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
-    def answers(self, name: str, queries: Sequence[Example]) -> tuple[Rows, str]:
-        """Return the LM's answer to each query with the method's examples, and the name of their stage."""
-        method = self.method(name)
+    def answers(self, name: str) -> tuple[Rows, str]:
+        """Return the LM's answer to each validation example with the method's, and the name of their stage."""
+        queries, method = self.task.validation, self.method(name)
         what = f"{method.label} on {self.task.name}"
         retrieved = self.retrieve(name, queries)
         if method.answers == "majority":
@@ -211,12 +211,11 @@ class Run:
         config = self.config
         return Voting(config.answers, config.answers_by, config.temperature, config.data_seed)
 
-    def evaluate(self, name: str, queries: Sequence[Example] | None = None) -> Evaluation:
-        """Return the method's predictions on the queries, by default the validation examples, and their metric."""
-        queries = self.task.validation if queries is None else queries
-        method = self.method(name)
+    def evaluate(self, name: str) -> Evaluation:
+        """Return the method's predictions on the validation examples, and their metric."""
+        queries, method = self.task.validation, self.method(name)
         metric_named(self.task.metric).check(queries)
-        rows, predictions = self.answers(name, queries)
+        rows, predictions = self.answers(name)
         with self.store.stage("metrics", self._metrics_key(predictions)) as stage:
             value = evaluate.measure(stage, self.task, queries, rows)
             scores, metrics = np.array(stage.load("scores.npy")), stage.name
@@ -227,7 +226,6 @@ class Run:
             self.store,
             self.config,
             self.task,
-            queries,
             name,
             self.lm.name,
             predictions=predictions,

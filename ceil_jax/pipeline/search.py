@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,49 +25,53 @@ from ceil_jax.training.candidates import CandidateSets, epr_candidates
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.samplers import ceil_candidates
 
+Choose = Callable[..., list[list[Retrieved]]]
+"""(Retriever, bank, queries, k, **what `build_retriever` is given besides) → at most k examples for each query."""
 
-class Search:
-    """Searches with one way of embedding texts.
+Draw = Callable[
+    [Callable[[], CandidateSets], Sequence[Example], Sequence[Example], tuple[int, int, int], Encoder | None],
+    CandidateSets,
+]
+"""(A function that draws sets, the bank, Q queries, the sizes of a shortlist, of its sets and of a set, the encoder
+that sets are drawn with) → what the function gives, or in a dry run a guess of it."""
+
+
+def choosing(embed: Embed, index: str) -> Choose:
+    """Return a function that builds the retriever of a name and asks it.
 
     Args:
         embed: (encoder, texts) → vectors, float32 [N, D].
         index: "exact" or "approximate", how the nearest vectors are found.
     """
 
-    def __init__(self, embed: Embed, index: str) -> None:
-        self.embed, self.index = embed, index
+    def choose(
+        retriever: str, bank: Sequence[Example], queries: Sequence[Example], k: int, **given: Any
+    ) -> list[list[Retrieved]]:
+        return build_retriever(retriever, bank, embed=embed, index=index, **given).retrieve(queries, k)
+
+    return choose
+
+
+@dataclass
+class Search:
+    """The searches of a run, put together from functions; a dry run takes functions that guess what is not there."""
+
+    embed: Embed
+    """(encoder, texts) → vectors, float32 [N, D]."""
+    choose: Choose
+    draw: Draw = lambda sets, *_: sets()
 
     def nearest(
         self, encoders: Encoders, bank: Sequence[Example], queries: Sequence[Example], n: int
     ) -> list[list[Retrieved]]:
         """Return the n nearest examples of the bank to each query, never the query itself."""
-        return self.choose(
-            "dense",
-            bank,
-            queries,
-            min(n, len(bank) - 1),
-            encoder=encoders.context,
-            query_encoder=encoders.query,
-        )
-
-    def choose(
-        self, retriever: str, bank: Sequence[Example], queries: Sequence[Example], k: int, **given: Any
-    ) -> list[list[Retrieved]]:
-        """Return at most k examples for each query, chosen by a retriever.
-
-        Args:
-            retriever: a name in the registry.
-            bank: the examples to choose from, as the retriever sees them.
-            queries: likewise.
-            k: the number of examples.
-            given: what `build_retriever` is given besides.
-        """
-        built = build_retriever(retriever, bank, embed=self.embed, index=self.index, **given)
-        return built.retrieve(queries, k)
+        given = {"encoder": encoders.context, "query_encoder": encoders.query}
+        return self.choose("dense", bank, queries, min(n, len(bank) - 1), **given)
 
     def candidates(self, queries: Sequence[Example], bank: Sequence[Example], count: int) -> CandidateSets:
         """Return EPR's candidates: `count` single examples for each query."""
-        return epr_candidates(queries, bank, count)
+        size = min(count, len(bank) - 1)
+        return self.draw(lambda: epr_candidates(queries, bank, count), bank, queries, (size, size, 1), None)
 
     def subsets(
         self,
@@ -95,26 +99,29 @@ class Search:
                 f"--ceil.size {config.size}: subsets are drawn from {available} examples; lower it or raise "
                 "--ceil.shortlist"
             )
-        retrieved = self.nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
-        fewest = min(map(len, retrieved))
-        if fewest < config.size:
-            raise UserError(
-                f"--index {self.index} found {fewest} neighbours of a training query where subsets have "
-                f"{config.size} examples; use --index exact"
-            )
 
         def embedded(examples: Sequence[Example]) -> np.ndarray:
             return unit_rows(self.embed(encoder, [example.input for example in examples]))
 
-        return ceil_candidates(
-            queries,
-            bank,
-            shortlists(retrieved),
-            _padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
-            lambda: (embedded(queries), embedded(bank)),
-            config,
-            seed,
-        )
+        def sets() -> CandidateSets:
+            retrieved = self.nearest(Encoders(encoder, encoder), bank, queries, config.shortlist)
+            fewest = min(map(len, retrieved))
+            if fewest < config.size:
+                raise UserError(
+                    f"--index approximate found {fewest} neighbours of a training query where subsets have "
+                    f"{config.size} examples; use --index exact"
+                )
+            return ceil_candidates(
+                queries,
+                bank,
+                shortlists(retrieved),
+                _padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
+                lambda: (embedded(queries), embedded(bank)),
+                config,
+                seed,
+            )
+
+        return self.draw(sets, bank, queries, (available, config.subsets, config.size), encoder)
 
 
 def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:

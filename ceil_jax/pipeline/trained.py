@@ -236,7 +236,8 @@ class Trainer:
 
         key = self._key(scored.stage, signal, encoder, config)
         left = ("query", "context") if two else ("encoder",)
-        learned = self._learn(name, key, left, train, config, len(scored.instances))
+        lesson = Lesson(name, key, left, train, config, len(scored.instances), self.config.seed)
+        learned = self._learn(lesson)
         return Encoders(learned[0], learned[-1])
 
     @cached_property
@@ -256,7 +257,8 @@ class Trainer:
 
         key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
-        query, *context = self._learn("CEIL", key, parts, train, config, len(scored.instances))
+        lesson = Lesson("CEIL", key, parts, train, config, len(scored.instances), self.config.seed)
+        query, *context = self._learn(lesson)
         frozen = encoder if config.train_context == "frozen" else query
         return Encoders(query, context[0] if context else frozen)
 
@@ -267,18 +269,9 @@ class Trainer:
         positions = (self.data.tst if source == "tst" else self.data.epr).positions
         return positions[split_held_out(len(positions), self.config.seed)[0]]
 
-    def _learn(
-        self,
-        name: str,
-        key: dict[str, Any],
-        parts: tuple[str, ...],
-        train: Callable[[Stage], tuple[dict[str, Encoder], Trained]],
-        config: EPRConfig | CEILConfig,
-        queries: int,
-    ) -> list[Encoder]:
-        learned = self.learn(Lesson(name, key, parts, train, config, queries, self.config.seed))
-        self.costs[f"training {name}"] = learned.cost
-        self._learned[name.lower()] = learned
+    def _learn(self, lesson: Lesson) -> list[Encoder]:
+        learned = self._learned[lesson.name.lower()] = self.learn(lesson)
+        self.costs[f"training {lesson.name}"] = learned.cost
         return learned.encoders
 
     def _key(

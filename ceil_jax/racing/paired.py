@@ -19,14 +19,12 @@ DRAWS = 20_000
 """Random swaps of a test that is not exact."""
 
 
-def chance(better: Sample, worse: Sample, *, seed: int = 0, draws: int = DRAWS) -> float:
+def chance(better: Sample, worse: Sample) -> float:
     """Return the one-sided p-value of a difference: how often swaps give one that is at least as large.
 
     Args:
         better: N rows and the metric, of the method that seems better.
         worse: the same N rows.
-        seed: decides the swaps; 0 by default.
-        draws: the number of random swaps where the test is not exact.
 
     Returns:
         A probability above 0.
@@ -41,28 +39,25 @@ def chance(better: Sample, worse: Sample, *, seed: int = 0, draws: int = DRAWS) 
     change = theirs - ours
     if ours.shape[1] == 1 and _one_size(change):
         return float(chances(-change.T)[0])
-    rng = np.random.default_rng(seed)
-    swaps = rng.integers(2, size=(draws, len(ours))).astype(np.float64)
+    swaps = np.random.default_rng(0).integers(2, size=(DRAWS, len(ours))).astype(np.float64)
     moved, count = swaps @ change, len(ours)
     found = better.statistic(ours.sum(0) + moved, count) - worse.statistic(theirs.sum(0) - moved, count)
     here = better.statistic(ours.sum(0), count) - worse.statistic(theirs.sum(0), count)
-    return float((1 + np.count_nonzero(found >= here - 1e-12)) / (1 + draws))
+    return float((1 + np.count_nonzero(found >= here - 1e-12)) / (1 + DRAWS))
 
 
-def chances(differences: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
+def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
     """Return the one-sided p-value of each mean difference, float64 [A]: that its row of values is above 0 by chance.
 
     Args:
         differences: float [A, N], how much better each of A methods is on each of N rows.
-        seed: decides the swaps of a test that is not exact.
-        draws: their number.
+        draws: the number of random swaps of a test that is not exact.
     """
     differences = np.asarray(differences, np.float64)
     if _one_size(differences):
         up, down = (differences > 0).sum(1), (differences < 0).sum(1)
         return np.array([_tail(int(u + d))[u] for u, d in zip(up, down, strict=True)])
-    rng = np.random.default_rng(seed)
-    signs = 2.0 * rng.integers(2, size=(draws, differences.shape[1])) - 1
+    signs = 2.0 * np.random.default_rng(0).integers(2, size=(draws, differences.shape[1])) - 1
     found, here = signs @ differences.T, differences.sum(1)
     return (1 + np.count_nonzero(found >= here - 1e-12, axis=0)) / (1 + draws)
 

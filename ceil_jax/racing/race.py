@@ -19,6 +19,9 @@ FIRST = 16
 MISTAKES = 0.05
 """The largest probability with which the best candidate is called clearly worse, over all tests of a race."""
 
+NEAR = 0.05
+"""The p-value below which a candidate is worse than the winner at the end, not corrected for many."""
+
 State = Literal["racing", "worse", "aside"]
 """Still in the race; clearly worse than another; or set aside because the budget pays for fewer candidates."""
 
@@ -140,11 +143,10 @@ class Race:
         """Return the best of the candidates that have answered the most rows."""
         return self.ranked()[0]
 
-    def near(self, doubt: float = 0.05, points: float = 1.0) -> list[int]:
+    def near(self, points: float = 1.0) -> list[int]:
         """Return the candidates that are within noise of the winner, the cheapest first; the winner is one of them.
 
         Args:
-            doubt: the p-value below which a candidate is worse than the winner, not corrected for many.
             points: the largest difference of the means, in units of the score.
         """
         winner = self.winner()
@@ -154,7 +156,7 @@ class Race:
             if i == winner or len(values) < count or self.states[i] == "worse":
                 continue
             ahead = self.scores[winner] - values[:count]
-            if ahead.mean() <= points and chances(ahead[None])[0] > doubt:
+            if ahead.mean() <= points and chances(ahead[None])[0] > NEAR:
                 found.append(i)
         return sorted(found, key=lambda i: (self.mean_tokens(i), i))
 

@@ -68,14 +68,11 @@ class Verdict(NamedTuple):
         return found is not None and found.better == one and found.certain
 
 
-def judge(
-    finalists: Sequence[Finalist], winner: int = 0, tolerance: float = 0.02, *, resamples: int = RESAMPLES
-) -> Verdict:
+def judge(finalists: Sequence[Finalist], tolerance: float = 0.02, *, resamples: int = RESAMPLES) -> Verdict:
     """Compare finalists on rows that nothing was chosen by.
 
     Args:
-        finalists: at least one; all on the same rows.
-        winner: the number of the one that won the race.
+        finalists: at least one, the one that won the race first; all on the same rows.
         tolerance: how much worse than the winner, in units of the metric, a cheaper one may look and still be
             recommended. Nothing that is certainly worse is.
         resamples: how often rows are drawn for an interval; 10,000 by default.
@@ -90,6 +87,6 @@ def judge(
     differences = tuple(Difference(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))
     losing = {difference.worse for difference in differences if difference.certain}
     standing = [i for i in range(len(finalists)) if i not in losing]
-    close = [i for i in standing if scores[winner].mean - scores[i].mean <= tolerance + 1e-12]
+    close = [i for i in standing if scores[0].mean - scores[i].mean <= tolerance + 1e-12]
     recommended = min(close or standing, key=lambda i: (finalists[i].tokens, i))
     return Verdict(scores, differences, recommended)

@@ -9,6 +9,8 @@ import numpy as np
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.compare import Comparison
+from ceil_jax.report.page import Figure
+from ceil_jax.report.plots import draw_kernel, draw_plane, draw_scores, image, panels
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
 
@@ -32,21 +34,12 @@ class _Candidates(NamedTuple):
     sets: dict[str, list[int]]
 
 
-class Picture(NamedTuple):
-    """A drawing for the page, in light and in dark."""
-
-    name: str
-    caption: str
-    light: bytes
-    dark: bytes
-
-
 class CloseUp(NamedTuple):
     """The pictures of a comparison as PNG files."""
 
     whole: bytes
     """All panels side by side, the scores included."""
-    parts: tuple[Picture, ...]
+    parts: tuple[Figure, ...]
     """The panels of the query, each by itself; none if no method compares vectors."""
 
 
@@ -69,7 +62,7 @@ def closeup(pipeline: Run, comparison: Comparison) -> CloseUp:
         "kernel": f"The conditional kernel of these candidates, on a logarithmic scale; red: the set of {chosen}.",
     }
     pictures = [
-        Picture(name, caption, _panel(pipeline, view, name), _panel(pipeline, view, name, dark=True))
+        Figure(caption, _panel(pipeline, view, name), _panel(pipeline, view, name, dark=True))
         for name, caption in captions.items()
     ]
     return CloseUp(_whole(pipeline, comparison, view), tuple(pictures))
@@ -124,8 +117,6 @@ def _view(pipeline: Run, comparison: Comparison, query: Example) -> _Candidates:
 
 
 def _whole(pipeline: Run, comparison: Comparison, view: _Candidates | None) -> bytes:
-    from ceil_jax.report.plots import draw_scores, image, panels
-
     figure, axes = panels(1 if view is None else 3, 5.3, 4.8)
     draw_scores(axes[0], comparison)
     axes[0].set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
@@ -139,8 +130,6 @@ def _panel(pipeline: Run, view: _Candidates, name: str, *, dark: bool = False) -
     """Return one panel, so small that its text can be read on a telephone."""
     import matplotlib.style
 
-    from ceil_jax.report.plots import image, panels
-
     with matplotlib.style.context("dark_background" if dark else "default"):
         figure, axes = panels(1, 5.0, 3.9)
         _draw(axes[0], pipeline, view, name)
@@ -148,8 +137,6 @@ def _panel(pipeline: Run, view: _Candidates, name: str, *, dark: bool = False) -
 
 
 def _draw(axes: Axes, pipeline: Run, view: _Candidates, name: str) -> None:
-    from ceil_jax.report.plots import draw_kernel, draw_plane
-
     if name == "plane":
         labels = [pipeline.task.train[p].output for p in view.positions]
         draw_plane(axes, view.vector, view.items, labels, view.sets)

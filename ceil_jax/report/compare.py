@@ -71,17 +71,19 @@ class Comparison:
 
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
+        ends = ("value", "low", "high")
+        rows = [
+            {name: cell.value if isinstance(cell, Number) else cell for name, cell in _numbers(row).items()}
+            for row in self.rows
+        ]
         return {
             **{name: getattr(self, name) for name in ("task", "metric", "lm", "queries", "note")},
-            "rows": [{"method": row.method, "label": row.label, **_numbers(row)} for row in self.rows],
+            "rows": [
+                {"method": row.method, "label": row.label} | numbers
+                for row, numbers in zip(self.rows, rows, strict=True)
+            ],
             "differences": [
-                {
-                    "better": one.better,
-                    "worse": one.worse,
-                    "value": one.interval.mean,
-                    "low": one.interval.low,
-                    "high": one.interval.high,
-                }
+                {"better": one.better, "worse": one.worse, **dict(zip(ends, one.interval, strict=True))}
                 for one in self.differences
             ],
             "parts": self.parts and self.parts.data(),
@@ -91,33 +93,23 @@ class Comparison:
     def csv(self) -> str:
         """Return the table of methods for a program: a line for each method."""
         rows: list[list[Value]] = [
-            [
-                *(self.task, row.method, self.metric, self.lm, self.queries),
-                *(
-                    Number(number, _DIGITS[name]) if name in _DIGITS and number is not None else number
-                    for name, number in _numbers(row).items()
-                ),
-            ]
+            [self.task, row.method, self.metric, self.lm, self.queries, *_numbers(row).values()]
             for row in self.rows
         ]
         return Table(["task", "method", "metric", "lm", "n", *_numbers(self.rows[0])], rows).csv()
 
 
-_DIGITS = {"value": 3, "low": 3, "high": 3, "seconds": 1, "examples": 2, "device_hours": 3}
-"""Digits after the decimal point in a CSV file; the other numbers are whole."""
-
-
-def _numbers(row: MethodRow) -> dict[str, float | None]:
+def _numbers(row: MethodRow) -> dict[str, Number | int | None]:
     """Return a row's numbers for a program; the tokens to prepare are called after their largest part."""
     return {
-        "value": row.value,
-        "low": row.interval.low,
-        "high": row.interval.high,
+        "value": Number(row.value, 3),
+        "low": Number(row.interval.low, 3),
+        "high": Number(row.interval.high, 3),
         "training_tokens": row.record.preparing.tokens,
         "answering_tokens": row.record.answering.tokens,
-        "seconds": row.record.cost.seconds,
-        "examples": row.examples,
-        "device_hours": row.hours,
+        "seconds": Number(row.record.cost.seconds, 1),
+        "examples": None if row.examples is None else Number(row.examples, 2),
+        "device_hours": None if row.hours is None else Number(row.hours, 3),
     }
 
 

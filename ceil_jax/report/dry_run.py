@@ -9,19 +9,20 @@ listed as to be run.
 from __future__ import annotations
 
 import importlib.util
-import time
+import timeit
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.compose import Tools, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.search import Search
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.report.grid import Entry, Grid
-from ceil_jax.report.stand_ins import CountingModels, Estimates, GuessingSearch
+from ceil_jax.report.stand_ins import CountingModels, StandIns
 from ceil_jax.report.table import Table, Value
 from ceil_jax.store.looking import LookingStore
 from ceil_jax.store.stage import Stage
@@ -36,7 +37,7 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
         seeds: seeds of training; only the first where nothing is trained.
     """
     found = Plan()
-    grid = Grid(CountingModels(), partial(_open_dry_run, found))
+    grid = Grid(CountingModels(), found.open)
     for entry in entries:
         cell, task = entry.cell, entry.task
         found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
@@ -48,7 +49,7 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
                     continue
                 essential = cell.seeded(seed).essential()
                 run = grid.run_of(essential.config, essential.trained_by)
-                run.answers(essential.method, run.task.validation)
+                run.answers(essential.method)
             except UserError as error:
                 found.failed[task] = str(error)
     return found
@@ -66,25 +67,8 @@ def preparation(config: RunConfig, task: Task, method: str) -> Plan:
         UserError: an LM or an encoder behind an endpoint, whose tokens cannot be counted here.
     """
     found = Plan()
-    run = _open_dry_run(found, config, task, CountingModels(), None)
-    run.retrieve(method, task.validation)
+    found.open(config, task, CountingModels()).retrieve(method, task.validation)
     return found
-
-
-def _open_dry_run(
-    found: Plan, config: RunConfig, task: Task, models: CountingModels, trainer: Trainer | None
-) -> Run:
-    """A run that notes its stages in the plan."""
-
-    def note(stage: Stage, what: str, **amounts: Any) -> None:
-        found.stages.setdefault(stage.name, Work(what, task.name, **amounts))
-
-    answers = [example.output for example in task.validation[:200]]
-    store = LookingStore(config.out, note, lambda: models.spent(answers))
-    estimates = Estimates(config, task, models, store)
-    search = GuessingSearch(config.index, estimates)
-    tools = Tools(store, estimates.embed, search, estimates.learn)
-    return open_run(config, task, models, trainer, tools=tools)
 
 
 class Machine(NamedTuple):
@@ -113,14 +97,8 @@ def this_machine() -> Machine:
     kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
     left, right = jnp.ones((1024, 384)), jnp.ones((384, 1536))
     product = jax.jit(jnp.matmul)
-    product(left, right).block_until_ready()
-    began, times = time.perf_counter(), [float("inf")]
-    while time.perf_counter() < began + 0.5:
-        start = time.perf_counter()
-        product(left, right).block_until_ready()
-        times.append(time.perf_counter() - start)
-    speed = left.size * right.shape[1] / min(times)
-    reading = speed
+    times = timeit.repeat(lambda: product(left, right).block_until_ready(), number=1, repeat=50)
+    speed = reading = left.size * right.shape[1] / min(times)
     if importlib.util.find_spec("torch") is not None:
         from ceil_jax.lm.torch.speed import reading_speed
 
@@ -180,6 +158,20 @@ class Plan:
     models: dict[str, None] = field(default_factory=dict)
     """The encoders and LMs of the runs, in words."""
 
+    def open(
+        self, config: RunConfig, task: Task, models: CountingModels, trainer: Trainer | None = None
+    ) -> Run:
+        """Return a run that notes its stages here; the arguments are those of `open_run`."""
+
+        def note(stage: Stage, what: str, **amounts: Any) -> None:
+            self.stages.setdefault(stage.name, Work(what, task.name, **amounts))
+
+        answers = [example.output for example in task.validation[:200]]
+        store = LookingStore(config.out, note, lambda: models.spent(answers))
+        guessed = StandIns(config, task, models, store)
+        tools = Tools(store, Search(guessed.embed, guessed.choose, guessed.draw), guessed.learn)
+        return open_run(config, task, models, trainer, tools=tools)
+
     def text(self) -> str:
         """Return the stages as a table, and the sum on this machine and on an H100."""
         machines = (this_machine(), ONE_H100)
@@ -193,31 +185,27 @@ class Plan:
             "this machine",
             "H100 (est.)",
         ]
-        lines: list[list[Value]] = [
-            [work.what, work.task, "on disk", *[None] * 5]
-            if work.done
-            else [
-                *(work.what, work.task, "would run", work.steps or None),
-                *(round(work.read), round(work.written)),
-                *(duration(work.seconds(machine)) for machine in machines),
-            ]
-            for work in self.stages.values()
-        ]
+        rows: list[list[Value]] = []
+        for work in self.stages.values():
+            times = [duration(work.seconds(machine)) for machine in machines]
+            amounts = [work.steps or None, round(work.read), round(work.written), *times]
+            state = ["on disk", *[None] * 5] if work.done else ["would run", *amounts]
+            rows.append([work.what, work.task, *state])
         rest = [work for work in self.stages.values() if not work.done]
-        read, written = (sum(getattr(work, name) for work in rest) for name in ("read", "written"))
-        out = [
-            *self.models,
-            "",
-            Table(header, lines).text(),
-            "",
-            f"{len(self.stages) - len(rest)} stages on disk, {len(rest)} would run: about {read:,.0f} LM tokens to "
-            f"read and {written:,.0f} to write",
-        ]
-        out += [
+        sums = [
             f"{machine.name}: about {duration(sum(work.seconds(machine) for work in rest))}"
             for machine in machines
         ]
-        return "\n".join(out + [f"{task} cannot run: {message}" for task, message in self.failed.items()])
+        return "\n".join(
+            [
+                *(*self.models, "", Table(header, rows).text(), ""),
+                f"{len(self.stages) - len(rest)} stages on disk, {len(rest)} would run: about "
+                f"{sum(work.read for work in rest):,.0f} LM tokens to read and "
+                f"{sum(work.written for work in rest):,.0f} to write",
+                *sums,
+                *(f"{task} cannot run: {message}" for task, message in self.failed.items()),
+            ]
+        )
 
 
 def duration(seconds: float) -> str:

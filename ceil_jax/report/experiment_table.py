@@ -7,41 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.results_file import device_hours, read_results
 from ceil_jax.report.grid import Measured
-from ceil_jax.report.runs import COST_COLUMNS, Crossed, Place, Runs
+from ceil_jax.report.runs import Crossed, Place, Runs
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 
 BASELINES = {"epr": "EPR", "topk": "top-k"}
 """Methods that every entry is compared with, where the experiment has their entry under the same configuration."""
-
-
-def costs_of(measured: Sequence[Measured]) -> Table:
-    """Return what each row cost with the first seed, means over tasks.
-
-    The columns are LM tokens before the first query, LM tokens to answer all queries, and the seconds and the device
-    hours of both. Work that rows share is counted in each of them.
-
-    Args:
-        measured: the experiment's entries.
-    """
-    rows: dict[str, list[Measured]] = {}
-    for one in measured:
-        rows.setdefault(one.entry.row, []).append(one)
-    body: list[list[Value]] = []
-    for row, members in rows.items():
-        records = [one.record for one in members]
-        costs = [[it.preparing.tokens, it.answering.tokens, it.cost.seconds] for it in records]
-        hours = [one.hours for one in members if one.hours is not None]
-        known = len(hours) == len(members)
-        means = [Number(mean, 0) for mean in np.mean(costs, axis=0).tolist()]
-        body.append([row, *means, Number(float(np.mean(hours)), 2) if known else None])
-    return Table(["", *COST_COLUMNS], body, "Cost, means over tasks")
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import datetime
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import NamedTuple
 
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
 from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAINED, trains
@@ -132,13 +131,15 @@ class Grid:
     def __init__(self, models: Models | None = None, make: Callable[..., Run] = open_run) -> None:
         self.models = models or Models()
         self._make = make
+        self._tasks: Kept[Task] = Kept()
         self._runs: Kept[Run] = Kept(KEPT)
         self._trainers: Kept[Trainer] = Kept(KEPT)
         self._evaluations: Kept[Evaluation] = Kept()
 
     def task(self, config: RunConfig) -> Task:
         """Return the configuration's task, as `ceil-jax compare` loads it."""
-        return _task(config.task, config.data_dir, config.limit, config.bank_limit, config.data_seed)
+        where = config.task, config.data_dir, config.limit, config.data_seed, config.bank_limit
+        return self._tasks.get(where, lambda: load_task(*where[:4], bank_limit=where[4]))
 
     def run_of(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Run:
         """Return the run of a configuration, with encoders of its own or of the runs it is trained by."""
@@ -163,8 +164,6 @@ class Grid:
 
     def evaluate(self, cell: Cell) -> Evaluation:
         """Return the cell's evaluation, computed when it is first asked for."""
-        if cell.method not in METHODS:
-            raise unknown_name("method", cell.method, METHODS)
         own = cell.essential()
         return self._evaluations.get(
             own, lambda: self.run_of(own.config, own.trained_by).evaluate(own.method)
@@ -205,9 +204,3 @@ class Grid:
                 failed[entry.task] = str(error)
                 log.warning("%s failed, the others go on: %s", entry.task, error)
         return measured, failed
-
-
-@cache
-def _task(name: str, *where: object) -> Task:
-    data_dir, limit, bank_limit, seed = where
-    return load_task(name, data_dir, limit=limit, seed=seed, bank_limit=bank_limit)  # type: ignore[arg-type]

@@ -56,10 +56,10 @@ def render(
         notes: paragraphs that a reader of the numbers should know.
         megabytes: size limit of the browser's data, in MB.
     """
-    data = browsable(tables, megabytes)
+    data, left_out = browsable(tables, megabytes)
     script, style = (_beside(f"page.{kind}") for kind in ("js", "css"))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    shown = [note for note in (*notes, *data.note.splitlines()) if note]
+    shown = [note for note in (*notes, left_out) if note]
     return _beside("page.html").format(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
         title=html.escape(title),
@@ -73,7 +73,7 @@ def render(
                 [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in costs.items()],
             )
         ),
-        data=data.content,
+        data=data,
         script=script,
     )
 
@@ -176,15 +176,8 @@ def _wide(table: Table) -> str:
     return f'<div class="wide">{table.html()}</div>'
 
 
-class Browsable(NamedTuple):
-    """The browser's data as JSON that is safe in a script element, and a note on what it leaves out."""
-
-    content: str
-    note: str
-
-
-def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
-    """Return the first queries of every run, as many as fit in `megabytes`.
+def browsable(tables: Sequence[RunTable], megabytes: float) -> tuple[str, str]:
+    """Return the first queries of every run, as many as fit in `megabytes`, and a note on what is left out.
 
     The format is `[{title, texts, runs: [{label, rows}]}]`, where a row is [query, score, prediction,
     [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are indices into
@@ -207,7 +200,7 @@ def browsable(tables: Sequence[RunTable], megabytes: float) -> Browsable:
             f"The browser has the first {count:,} queries of each table (the page would be too large with all "
             f"{longest:,}; --megabytes raises the limit of {megabytes:g} MB). Tables count all queries."
         )
-    return Browsable(content, note)
+    return content, note
 
 
 def _browsable_table(table: RunTable, count: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,21 +53,9 @@ def image(figure: Figure, kind: str = "png") -> bytes:
 
 def draw_scores(axes: Axes, comparison: Comparison) -> None:
     """Draw each method's metric with its interval, the first method on top."""
-    rows = comparison.rows[::-1]
-    for place, row in enumerate(rows):
-        bars = _bars(row.value, row.interval.low, row.interval.high)
-        colour = ORANGE if row.method.startswith("ceil") else BLUE
-        axes.errorbar(row.value, place, xerr=bars, fmt="o", color=colour, capsize=3)
-        axes.annotate(f"{row.value:.1f}", (row.value, place), (0, 6), textcoords="offset points", ha="center")
-    axes.set_yticks(range(len(rows)), [row.label for row in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.3)
-    axes.set_xlabel(f"{comparison.metric}, % (n = {comparison.queries}, 95 % bootstrap interval)")
-    axes.grid(axis="x", alpha=0.3)
-
-
-def _bars(value: float, low: float, high: float) -> list[list[float]]:
-    """Return the lengths of the two error bars; rounding may put the ends of an empty interval on the wrong side."""
-    return [[max(0.0, value - low)], [max(0.0, high - value)]]
+    labels = [row.label for row in comparison.rows]
+    xlabel = f"{comparison.metric}, % (n = {comparison.queries})"
+    draw_points(axes, labels, [row.interval for row in comparison.rows], [None] * len(labels), xlabel)
 
 
 def draw_plane(
@@ -161,7 +148,9 @@ def draw_points(
     """
     for place, (value, paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
         mean, low, high = value
-        axes.errorbar(mean, place, xerr=_bars(mean, low, high), fmt="o", color=BLUE, capsize=3)
+        # rounding may put the ends of an empty interval on the wrong side
+        bars = [[max(0.0, mean - low)], [max(0.0, high - mean)]]
+        axes.errorbar(mean, place, xerr=bars, fmt="o", color=BLUE, capsize=3)
         axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
         if paper is not None:
             axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)
@@ -175,41 +164,3 @@ def draw_points(
     axes.set_ylim(-0.6, len(labels) - 0.2)
     axes.set_xlabel(xlabel)
     axes.grid(axis="x", alpha=0.3)
-
-
-def draw_lines(
-    axes: Axes,
-    series: Mapping[str, Sequence[tuple[float, float, float, float]]],
-    xlabel: str,
-    ylabel: str,
-    *,
-    log: bool = False,
-    ticks: Sequence[float] = (),
-    names: Sequence[str] = (),
-) -> None:
-    """Draw lines that differ in colour and marker, with their intervals as bands.
-
-    Args:
-        axes: the panel.
-        series: name → points (x, value, low, high).
-        xlabel: the label of the horizontal axis.
-        ylabel: the label of the vertical axis.
-        log: use a logarithmic horizontal axis.
-        ticks: ticks of the horizontal axis; by default the points' x.
-        names: the series of all panels of a figure, so that each looks the same in every panel.
-    """
-    styles = dict(zip(names or series, cycle(zip(PALETTE, MARKERS, strict=True)), strict=False))
-    for name, points in series.items():
-        colour, marker = styles[name]
-        x, value, low, high = map(np.array, zip(*sorted(points), strict=True))
-        axes.plot(x, value, marker=marker, color=colour, label=name, markersize=5)
-        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
-    if log:
-        axes.set_xscale("log")
-    ticks = ticks or sorted({point[0] for points in series.values() for point in points})
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="x-small")

@@ -155,16 +155,6 @@ class Difference:
         return f"{self.better} − {self.worse}: {signed(self.interval)} points"
 
 
-def mean_of(samples: Sequence[Sample | None]) -> Interval | None:
-    """Return the mean over tasks with its interval, in percent; None if a task lacks a number or there is only one.
-
-    Args:
-        samples: one a task; tasks are resampled independently and have the same weight.
-    """
-    there = [sample for sample in samples if sample is not None]
-    return averaged_interval(there).percent() if len(there) == len(samples) > 1 else None
-
-
 @dataclass(frozen=True)
 class Crossed:
     """Runs by their places in a table."""
@@ -214,8 +204,10 @@ class Crossed:
         return table.with_column("mean", [signed(self._mean(row, samples)) for row in rows])
 
     def _mean(self, row: str, samples: Mapping[Place, Sample]) -> Interval | None:
-        """Return the mean over tasks, if the columns are tasks and all of them have a sample."""
-        return mean_of([samples.get((row, column)) for column in self.columns]) if self.by_task else None
+        """Return the mean over tasks, resampled independently; None unless all columns are tasks with a sample."""
+        there = [samples[row, column] for column in self.columns if (row, column) in samples]
+        known = self.by_task and len(there) == len(self.columns) > 1
+        return averaged_interval(there).percent() if known else None
 
     def _parts(self) -> Iterator[Table]:
         """Yield a table for each part: queries whose question, or output, is in the bank, and the others."""

@@ -1,9 +1,9 @@
-"""The tools of a dry run: an LM that counts, and estimates in place of vectors, searches and training."""
+"""The tools of a dry run: LMs that count, and guesses in place of vectors, searches and training."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models, vectors_key
-from ceil_jax.pipeline.search import Search
+from ceil_jax.pipeline.search import choosing
 from ceil_jax.pipeline.trained import Learned, Lesson, learn_on_disk
 from ceil_jax.retrieval.registry import Retrieved, retriever_named
 from ceil_jax.store.hashing import digest
@@ -64,47 +64,56 @@ class CountingModels(Models):
         }
 
 
-class Estimates:
-    """Vectors and trained encoders from disk where they are there, and estimates of the work where they are not."""
+class StandIns:
+    """A run's vectors, searches and training from disk where they are there; else they are noted and guessed.
+
+    A search is done for real where its vectors are on disk and the bank is not too large. A guess is random, and the
+    same for the same question.
+
+    Args:
+        config: the run's settings.
+        task: its task.
+        models: its LMs only count.
+        store: only looks.
+    """
 
     def __init__(self, config: RunConfig, task: Task, models: CountingModels, store: LookingStore) -> None:
         self.config, self.task, self.models, self.store = config, task, models, store
-        self._guessed: set[str] = set()
 
     def embed(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors on disk, or random ones, float32 [N, D]."""
-        with self.store.stage("vectors", vectors_key(encoder, texts)) as stage:
-            what = f"encoding {len(texts):,} texts"
-            if stage.summary is not None:
-                self.store.note(stage, what, done=True)
-                return np.array(stage.load("vectors.npy"))
-            self._guessed.add(stage.name)
-            self.store.note(stage, what, encoded=len(texts) * self._work(0.5, LENGTHS))
-            return _rng(stage.name).standard_normal((len(texts), encoder.dim), np.float32)
+        found = self._vectors(encoder, texts)
+        if found is not None:
+            return found
+        return _rng(digest(vectors_key(encoder, texts))).standard_normal(
+            (len(texts), encoder.dim), np.float32
+        )
 
-    def known(self, encoder: Encoder, examples: Sequence[Example]) -> bool:
-        """Return whether the vectors of the examples' inputs are on disk; note them in the plan."""
-        texts = [example.input for example in examples]
-        self.embed(encoder, texts)
-        return f"vectors-{digest(vectors_key(encoder, texts))}" not in self._guessed
+    def _vectors(self, encoder: Encoder, texts: Sequence[str]) -> np.ndarray | None:
+        """The vectors on disk; None where they are not."""
+        with self.store.stage("vectors", vectors_key(encoder, texts)) as stage:
+            done, what = stage.summary is not None, f"encoding {len(texts):,} texts"
+            self.store.note(stage, what, done=done, encoded=len(texts) * self._work(0.5, LENGTHS))
+            return np.array(stage.load("vectors.npy")) if done else None
 
     def learn(self, lesson: Lesson) -> Learned:
         """Return the trained encoders on disk, or stand-ins."""
         name, config = lesson.name, lesson.config
-        what = f"training {name}, seed {lesson.seed}"
+        texts = 3
+        if isinstance(config, CEILConfig):
+            frozen = config.train_context == "frozen"
+            texts = 1 if frozen else 1 + min(config.shortlist, SETS_A_STEP * config.size)
+        instances = lesson.queries - held_out_count(lesson.queries)
+        work = texts * instances * config.epochs * self._work(0.75, TRAINING_LENGTHS)
+        steps = step_count(instances, config.epochs, config.batch_size)
         with self.store.stage(name.lower(), lesson.key) as stage:
-            if stage.summary is not None:
-                self.store.note(stage, what, done=True)
+            done = stage.summary is not None
+            self.store.note(
+                stage, f"training {name}, seed {lesson.seed}", done=done, trained=work, steps=steps
+            )
+            if done:
                 return learn_on_disk(self.store, self.models, self.config.encoder, lesson)
             warn_of_older_stages(self.store.root, name.lower())
-            texts = 3
-            if isinstance(config, CEILConfig):
-                frozen = config.train_context == "frozen"
-                texts = 1 if frozen else 1 + min(config.shortlist, SETS_A_STEP * config.size)
-            instances = lesson.queries - held_out_count(lesson.queries)
-            work = texts * instances * config.epochs * self._work(0.75, TRAINING_LENGTHS)
-            steps = step_count(instances, config.epochs, config.batch_size)
-            self.store.note(stage, what, trained=work, steps=steps)
             encoders: list[Any] = [_StandIn(self._base, f"{stage.name}-{part}") for part in lesson.parts]
             return Learned(encoders, [], Cost(0.0), None)
 
@@ -123,25 +132,6 @@ class Estimates:
         parameters = sum(int(np.prod(leaf.shape)) for leaf in self._base.params.values())
         return padded_length(longest, self._base.max_length, lengths) * parameters
 
-
-class _StandIn:
-    """A trained encoder that is not there yet."""
-
-    def __init__(self, like: Encoder, key: str) -> None:
-        self.dim, self.cached_as, self.name = like.dim, f"untrained-{key}", "not trained yet"
-        self.tokenizer, self.max_length, self.params = like.tokenizer, like.max_length, like.params
-
-
-class GuessingSearch(Search):
-    """Searches done for real where their vectors are on disk and the bank is not too large, and otherwise guessed.
-
-    A guess is random, and the same for the same question.
-    """
-
-    def __init__(self, index: str, estimates: Estimates) -> None:
-        super().__init__(estimates.embed, index)
-        self.estimates = estimates
-
     def choose(
         self, retriever: str, bank: Sequence[Example], queries: Sequence[Example], k: int, **given: Any
     ) -> list[list[Retrieved]]:
@@ -150,57 +140,45 @@ class GuessingSearch(Search):
         asked = given.get("query_encoder") or encoder
         if needs.skills != "none":
             given["rewrite"]([*bank, *queries])
-        if encoder is None or asked is None:
-            sure = not needs.text or _small(bank, queries)
-        else:
-            sure = needs.text and self._known(encoder, asked, bank, queries)
-        if sure:
-            return super().choose(retriever, bank, queries, k, **given)
-        question = [retriever, needs.text and asked is not None and asked.cached_as]
+        compared = [encoder, asked] if needs.text and encoder else []
+        if (needs.text or not encoder) and self._known(bank, queries, *compared):
+            return choosing(self.embed, self.config.index)(retriever, bank, queries, k, **given)
+        question = [retriever, *(one.cached_as for one in compared)]
         question += [given["trade_off"], given["shortlist"]] if needs.trade_off == "tunable" else []
         drawn = _rng(digest(question)).integers(len(bank), size=(len(queries), k))
         return [[Retrieved(bank[i].id, int(i), 0.0, 0.0) for i in row] for row in drawn]
 
-    def candidates(self, queries: Sequence[Example], bank: Sequence[Example], count: int) -> CandidateSets:
-        """Return EPR's candidates."""
-        if _small(bank, queries):
-            return super().candidates(queries, bank, count)
-        size = min(count, len(bank) - 1)
-        return _any_sets(queries, bank, size, size, 1)
-
-    def subsets(
+    def draw(
         self,
-        encoder: Encoder,
+        sets: Callable[[], CandidateSets],
         bank: Sequence[Example],
         queries: Sequence[Example],
-        config: CEILConfig,
-        seed: int,
+        shape: tuple[int, int, int],
+        encoder: Encoder | None,
     ) -> CandidateSets:
-        """Return CEIL's candidate sets."""
-        if self._known(encoder, encoder, bank, queries):
-            return super().subsets(encoder, bank, queries, config, seed)
-        size = min(config.shortlist, len(bank) - 1)
-        return _any_sets(queries, bank, size, config.subsets, config.size, encoder.cached_as)
+        """Return the candidate sets."""
+        if self._known(bank, queries, *([encoder, encoder] if encoder else [])):
+            return sets()
+        rng, (n, count, size) = _rng(encoder.cached_as if encoder else ""), shape
+        shortlist = rng.integers(len(bank), size=(len(queries), n), dtype=np.int32)
+        one = np.stack([rng.permutation(n)[:size] for _ in range(count)]).astype(np.int32)
+        return CandidateSets(shortlist, np.broadcast_to(one, (len(queries), *one.shape)))
 
-    def _known(
-        self, encoder: Encoder, query_encoder: Encoder, bank: Sequence[Example], queries: Sequence[Example]
-    ) -> bool:
-        # both are looked up, so that both are in the plan
-        known = self.estimates.known(encoder, bank), self.estimates.known(query_encoder, queries)
-        return all(known) and _small(bank, queries)
+    def _known(self, bank: Sequence[Example], queries: Sequence[Example], *encoders: Encoder) -> bool:
+        """Whether a search can be done: the vectors are on disk, which is noted, and it takes seconds."""
+        found = [
+            self._vectors(encoder, [example.input for example in examples])
+            for encoder, examples in zip(encoders, (bank, queries), strict=False)
+        ]
+        return len(bank) * len(queries) <= _LOOKED_UP and all(vectors is not None for vectors in found)
 
 
-def _small(bank: Sequence[Example], queries: Sequence[Example]) -> bool:
-    return len(bank) * len(queries) <= _LOOKED_UP
+class _StandIn:
+    """A trained encoder that is not there yet."""
 
-
-def _any_sets(
-    queries: Sequence[Example], bank: Sequence[Example], n: int, count: int, size: int, salt: str = ""
-) -> CandidateSets:
-    rng = _rng(salt)
-    shortlist = rng.integers(len(bank), size=(len(queries), n), dtype=np.int32)
-    one = np.stack([rng.permutation(n)[:size] for _ in range(count)]).astype(np.int32)
-    return CandidateSets(shortlist, np.broadcast_to(one, (len(queries), *one.shape)))
+    def __init__(self, like: Encoder, key: str) -> None:
+        self.dim, self.cached_as, self.name = like.dim, f"untrained-{key}", "not trained yet"
+        self.tokenizer, self.max_length, self.params = like.tokenizer, like.max_length, like.params
 
 
 def _rng(text: str) -> np.random.Generator:

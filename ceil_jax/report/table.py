@@ -63,14 +63,13 @@ Value: TypeAlias = str | int | float | Number | Span | None
 """A text, a whole number (`12,345`), a number with one decimal, one with its spread, an interval, or nothing."""
 
 
-def signed(interval: Interval | None, digits: int = 1) -> Number | None:
+def signed(interval: Interval | None) -> Number | None:
     """A signed difference with its interval; None for None.
 
     Args:
         interval: the difference and its two ends.
-        digits: digits after the decimal point.
     """
-    return None if interval is None else Number(interval.mean, digits, signed=True, interval=interval)
+    return None if interval is None else Number(interval.mean, signed=True, interval=interval)
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,13 @@ class Table:
         """The header and the rows as text for a reader."""
         return [list(self.header), *([_written(cell) for cell in row] for row in self.rows)]
 
-    def markdown(self, level: int = 2) -> str:
-        """A Markdown table, under its title as a heading of this level; ends in a newline."""
+    def markdown(self) -> str:
+        """A Markdown table, under its title as a heading of the second level; ends in a newline."""
         rule = ["---" if left else "---:" for left in self._left()]
         header, *body = (
             [cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()
         )
-        heading = f"{'#' * level} {self.title}\n\n" if self.title else ""
+        heading = f"## {self.title}\n\n" if self.title else ""
         return heading + "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *body))
 
     def csv(self) -> str:

@@ -35,7 +35,7 @@ class Files(NamedTuple):
     figure: Path
 
 
-def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes: float = MEGABYTES) -> Files:
+def write_report(folder: Path, pipeline: Run, comparison: Comparison) -> Files:
     """Write `report.html`, self-contained, and `report.png`, `results.csv` and `results.md` beside it.
 
     With several processes all must call it; the first one writes.
@@ -44,7 +44,6 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes:
         folder: where to write.
         pipeline: the run.
         comparison: its scores.
-        megabytes: size limit of the browser's data, in MB.
     """
     pictures = closeup(pipeline, comparison)
     files = Files(folder / "report.html", folder / "report.png")
@@ -53,10 +52,10 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison, megabytes:
     page = render(
         f"{comparison.task}: choosing in-context examples",
         tables([row.record for row in comparison.rows]),
-        figures=[Figure(one.caption, one.light, one.dark) for one in pictures.parts],
+        figures=pictures.parts,
         costs=comparison.costs,
         notes=[comparison.note],
-        megabytes=megabytes,
+        megabytes=MEGABYTES,
     )
     with held(folder):
         stage = Stage(folder)
@@ -85,23 +84,16 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
-    records: list[Record] = []
-    trouble: list[str] = []
-    stores = [store for root in roots for store in _stores(root)]
-    for store in dict.fromkeys(stores):
-        found, lines = read_records(store)
-        records += found
-        trouble += lines
+    stores = dict.fromkeys(store for root in roots for store in _stores(root))
+    found = [read_records(store) for store in stores]
+    records = [record for some, _ in found for record in some]
+    trouble = [line for _, lines in found for line in lines]
     if not records:
-        reason = (
-            trouble[0]
-            if trouble
-            else f"{roots[0]}: no runs here; ceil-jax compare --out {roots[0]} makes one"
-        )
-        raise UserError(reason)
+        none = f"{roots[0]}: no runs here; ceil-jax compare --out {roots[0]} makes one"
+        raise UserError([*trouble, none][0])
     for line in trouble:
         log.warning("%s", line)
-    figures = [figure for store in dict.fromkeys(stores) for figure in _figures(store)]
+    figures = [figure for store in stores for figure in _figures(store)]
     page = render(
         "Choosing in-context examples: runs in " + ", ".join(root.name or str(root) for root in roots),
         tables(records),
@@ -111,11 +103,8 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
         megabytes=megabytes,
     )
     with disk_errors(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
         # another process may be writing the same page
-        beside = out.with_name(f".{out.name}.{os.getpid()}")
-        beside.write_text(page, "utf-8")
-        beside.replace(out)
+        Stage(out.parent).write(out.name, page.encode(), part=f".{os.getpid()}")
     return out
 
 

@@ -13,5 +13,5 @@ How candidates race and what is certain is in `racing`, how one method is evalua
 - `outcome`: what was found, as tables and sentences.
 - `frontier`: score against tokens, drawn.
 - `usage`: programs that use what is recommended.
-- `write`: the page, the numbers and the selector.
+- `write`: the page (tune.html), the numbers and the selector.
 """

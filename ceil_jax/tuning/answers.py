@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.pipeline.evaluate import ask
 from ceil_jax.racing.budget import Meter
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.store import Store
@@ -79,7 +80,7 @@ class Answers:
         def work(some: list[str]) -> list[str]:
             if limit is not None and self.meter.seconds > limit:
                 raise OutOfTime
-            return self._answered(*zip(*(asked[key] for key in some), strict=True))
+            return ask(self.lm, self.task, *zip(*(asked[key] for key in some), strict=True))
 
         key = {
             "lm": self.lm.name,
@@ -96,11 +97,3 @@ class Answers:
                 self.meter.spend(rows.tokens, len(new), rows.seconds, sum(new.values()), inside)
                 self._entered |= new
             return list(stage.keyed_rows(keys, work, chunk=_CHUNK, what=what))
-
-    def _answered(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[str]:
-        if queries[0].choices:
-            best = self.lm.choose(
-                prompts, [self._options(query) for query in queries], per_token=self.task.per_token
-            )
-            return [query.choices[int(i)] for query, i in zip(queries, best, strict=True)]
-        return [text.strip() for text in self.lm.generate(prompts, self.task.max_new_tokens, self.task.stop)]

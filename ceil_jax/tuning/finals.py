@@ -60,11 +60,12 @@ def finish(
         Finalist(label(one.candidate), float(one.lengths.mean()), Sample(found.statistics, statistic))
         for one, found in zip(entered, scored, strict=True)
     ]
+    verdict = judge(finalists, tolerance=tolerance)
     finals = tuple(
-        Finished(one.candidate, final.name, tuple(named[one.candidate]), final.tokens)
-        for one, final in zip(entered, finalists, strict=True)
+        Finished(one.candidate, final.name, tuple(named[one.candidate]), final.tokens, score)
+        for one, final, score in zip(entered, finalists, verdict.scores, strict=True)
     )
-    return finals, judge(finalists, tolerance=tolerance), paid
+    return finals, verdict, paid
 
 
 def runners(race: Race, entrants: Sequence[Entrant], label: Label) -> tuple[Runner, ...]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
-from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.tuning.outcome import Outcome
+from ceil_jax.tuning.outcome import Finished, Outcome, Runner
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 640, 400, 46, 44, 14
 """Pixels: the drawing, and its margins for the axes."""
@@ -23,26 +21,16 @@ _STYLE = """<style>
 </style>"""
 
 
-class Point(NamedTuple):
-    """One prompt in the drawing."""
+def frontier(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the points (tokens, score) that no cheaper or equally cheap point beats, by tokens.
 
-    label: str
-    tokens: float
-    score: Interval
-    """The score in percent."""
-
-
-def frontier(points: Sequence[Point]) -> list[Point]:
-    """Return the points that no cheaper or equally cheap point beats, by tokens.
-
-    >>> one = Interval(50, 40, 60)
-    >>> [p.label for p in frontier([Point("a", 9, one), Point("b", 5, one), Point("c", 20, Interval(60, 50, 70))])]
-    ['b', 'c']
+    >>> frontier([(9, 50), (5, 50), (20, 60)])
+    [(5, 50), (20, 60)]
     """
-    found: list[Point] = []
-    for point in sorted(points, key=lambda point: (point.tokens, -point.score.mean)):
-        if not found or point.score.mean > found[-1].score.mean:
-            found.append(point)
+    found: list[tuple[float, float]] = []
+    for tokens, score in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not found or score > found[-1][1]:
+            found.append((tokens, score))
     return found
 
 
@@ -56,15 +44,12 @@ def draw(outcome: Outcome) -> str:
         outcome: the end of a search.
     """
     most = max((one.rows for one in outcome.runners), default=0)
-    raced = [Point(one.label, one.tokens, one.score.percent()) for one in outcome.runners if one.rows == most]
-    finals = [
-        Point(one.label, one.tokens, score.percent())
-        for one, score in zip(outcome.finals, outcome.verdict.scores, strict=True)
-    ]
-    values = [v for p in finals for v in p.score] + [p.score.mean for p in raced]
+    raced = [one for one in outcome.runners if one.rows == most]
+    values = [v for one in outcome.finals for v in one.score.percent()]
+    values += [one.score.percent().mean for one in raced]
     low = max(0.0, 10 * math.floor((min(values) - 2) / 10))
     high = min(100.0, 10 * math.ceil((max(values) + 2) / 10))
-    right = 1.05 * max(p.tokens for p in (*raced, *finals))
+    right = 1.05 * max([one.tokens for one in raced] + [one.tokens for one in outcome.finals])
     bottom = _HEIGHT - _BOTTOM
 
     def x(tokens: float) -> float:
@@ -86,14 +71,15 @@ def draw(outcome: Outcome) -> str:
         f'<text x="{(_LEFT + _WIDTH) / 2:.0f}" y="{_HEIGHT - 6}" text-anchor="middle">LM tokens a prompt</text>'
         f'<text x="{_LEFT + 4}" y="{_TOP + 14}">{html.escape(outcome.metric)}, %</text>'
     )
-    best = " ".join(f"{x(p.tokens):.1f},{y(p.score.mean):.1f}" for p in frontier(finals))
+    edge = frontier((one.tokens, one.score.percent().mean) for one in outcome.finals)
+    best = " ".join(f"{x(tokens):.1f},{y(score):.1f}" for tokens, score in edge)
     parts.append(f'<polyline class="best" points="{best}"/>')
-    for point in raced:
-        at = f'cx="{x(point.tokens):.1f}" cy="{y(point.score.mean):.1f}"'
-        parts.append(f'<circle class="raced" {at} r="4">{_title(point, "tuning")}</circle>')
-    for place, point in enumerate(finals):
-        chosen = place == outcome.verdict.recommended
-        parts.append(_mark(point, x(point.tokens), y, "chosen" if chosen else "final", f"{place + 1}"))
+    for one in raced:
+        at = f'cx="{x(one.tokens):.1f}" cy="{y(one.score.percent().mean):.1f}"'
+        parts.append(f'<circle class="raced" {at} r="4">{_title(one, "tuning")}</circle>')
+    for place, final in enumerate(outcome.finals):
+        kind = "chosen" if final is outcome.recommended else "final"
+        parts.append(_mark(final, x(final.tokens), y, kind, f"{place + 1}"))
     title = html.escape(f"{outcome.task}: score against tokens a prompt")
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
     return (
@@ -102,9 +88,9 @@ def draw(outcome: Outcome) -> str:
     )
 
 
-def _mark(point: Point, at: float, y: Callable[[float], float], kind: str, number: str) -> str:
+def _mark(point: Finished, at: float, y: Callable[[float], float], kind: str, number: str) -> str:
     """A final prompt: its interval, its score as a disc or (recommended) a square, and its number in the table."""
-    top, bottom, middle = (y(value) for value in (point.score.high, point.score.low, point.score.mean))
+    middle, bottom, top = map(y, point.score.percent())
     mark = (
         f"M{at - 6:.1f} {middle - 6:.1f}h12v12h-12z"
         if kind == "chosen"
@@ -117,8 +103,8 @@ def _mark(point: Point, at: float, y: Callable[[float], float], kind: str, numbe
     )
 
 
-def _title(point: Point, rows: str) -> str:
-    value, low, high = point.score
+def _title(point: Runner | Finished, rows: str) -> str:
+    value, low, high = point.score.percent()
     text = (
         f"{point.label}: {value:.1f} ({low:.1f} to {high:.1f}) on the {rows} rows, {point.tokens:,.0f} tokens"
     )

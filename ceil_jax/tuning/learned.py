@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,19 +24,6 @@ MARGIN = 1.25
 QUERIES, SETS, SHORTLIST = 24, 6, 32
 """Queries whose sets are scored to see whether there is something to win, random sets of each, and the nearest
 examples that these are drawn from."""
-
-
-class Prospect(NamedTuple):
-    """The gain that a choice of sets could have over top-k."""
-
-    gain: Interval
-    """Score of the set that looks best in one order of its examples, measured in another order, less that of the
-    top-k set: nats, with a 95 % interval. The gold answers choose the set, so that retrievers win less."""
-
-    @property
-    def promising(self) -> bool:
-        """Whether there is certainly something to win."""
-        return self.gain.low > 0
 
 
 def cost(field: Field, candidate: Candidate) -> float | None:
@@ -65,11 +51,12 @@ def prospect_cost(tokens: float) -> float:
     return MARGIN * 2 * QUERIES * (SETS + 1) * tokens
 
 
-def prospect(field: Field, candidate: Candidate) -> Prospect:
-    """Score random sets and the top-k set of some bank examples twice, in two orders of their examples.
+def prospect(field: Field, candidate: Candidate) -> Interval:
+    """Return the gain that a choice of sets could have over the top-k set: nats, with a 95 % interval.
 
-    What one order says of a set is only worth something if the other order agrees (`reordered` in
-    experiments/ceil_diagnosis.py).
+    Random sets of some bank examples are scored twice, in two orders of their examples. The set that looks best in
+    one order is measured in the other: what one order says of a set is only worth something if the other order agrees
+    (`reordered` in experiments/ceil_diagnosis.py). The gold answers choose the set, so that retrievers win less.
 
     Args:
         field: the race's field.
@@ -97,7 +84,7 @@ def prospect(field: Field, candidate: Candidate) -> Prospect:
         np.take_along_axis(there, here.argmax(axis=1)[:, None], axis=1)[:, 0] - there[:, 0]
         for here, there in (scores, scores[::-1])
     ]
-    return Prospect(bootstrap_interval(np.mean(gains, axis=0)))
+    return bootstrap_interval(np.mean(gains, axis=0))
 
 
 def _shuffled(

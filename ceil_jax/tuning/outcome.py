@@ -40,6 +40,8 @@ class Finished(NamedTuple):
     """Why it is there: "winner", "cheapest within noise", "plain top-k", "zero examples"."""
     tokens: float
     """Mean LM tokens of its prompts."""
+    score: Interval
+    """The metric with its 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class Outcome:
         """Return the final rows as a table."""
         rows: list[list[Value]] = [
             [
-                *(one.label, ", ".join(one.roles), score.percent().mean, Span(score.percent())),
+                *(one.label, ", ".join(one.roles), one.score.percent().mean, Span(one.score.percent())),
                 *(Number(one.tokens, 0), "recommended" if one is self.recommended else ""),
             ]
-            for one, score in zip(self.finals, self.verdict.scores, strict=True)
+            for one in self.finals
         ]
         return Table(["prompt", "is", "score", "95 % interval", "tokens a prompt", ""], rows)
 
@@ -156,16 +158,7 @@ class Outcome:
             "notes": list(self.notes),
             "recommended": self.recommended.label,
             "advice": self.advice(),
-            "finals": [
-                {
-                    **vars(one.candidate),
-                    "label": one.label,
-                    "roles": list(one.roles),
-                    "tokens": one.tokens,
-                    **_percent(score),
-                }
-                for one, score in zip(self.finals, self.verdict.scores, strict=True)
-            ],
+            "finals": [_data(one) for one in self.finals],
             "differences": [
                 {
                     "better": self.finals[one.better].label,
@@ -176,18 +169,13 @@ class Outcome:
                 }
                 for one in self.verdict.differences
             ],
-            "race": [
-                {
-                    **vars(one.candidate),
-                    "label": one.label,
-                    "rows": one.rows,
-                    "tokens": one.tokens,
-                    "state": one.state,
-                    **_percent(one.score),
-                }
-                for one in self.runners
-            ],
+            "race": [_data(one) for one in self.runners],
         }
+
+
+def _data(one: Finished | Runner) -> dict[str, Any]:
+    fields = one._asdict()
+    return {**vars(fields.pop("candidate")), **fields, **_percent(fields.pop("score"))}
 
 
 def _percent(interval: Interval) -> dict[str, float]:

@@ -104,8 +104,7 @@ class Search:
 
     def _distinct(self, entrants: Sequence[Entrant]) -> list[Entrant]:
         """The first of those whose prompts are all the same."""
-        found = {digest(one.prompts): one for one in reversed(entrants)}
-        kept = [one for one in entrants if found[digest(one.prompts)] is one]
+        kept = list({tuple(one.prompts): one for one in reversed(entrants)}.values())[::-1]
         if len(kept) < len(entrants):
             log.info("%d candidates give the prompts of others and are left out", len(entrants) - len(kept))
         return kept
@@ -240,8 +239,8 @@ class Search:
                 continue
             if unknown:
                 found = learned.prospect(self.field, replace(one, context="input"))
-                promising = found.promising
-                gain = f"{found.gain.mean:+.2f} nats ({found.gain.low:+.2f} to {found.gain.high:+.2f})"
+                promising = found.low > 0
+                gain = f"{found.mean:+.2f} nats ({found.low:+.2f} to {found.high:+.2f})"
                 if promising:
                     self.notes.append(f"Training has something to win: the best of some sets gains {gain}.")
                 else:

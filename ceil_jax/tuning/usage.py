@@ -39,18 +39,23 @@ def usage(candidate: Candidate, config: RunConfig, task: Task, folder: Path) -> 
     return {"Plain": _retriever(candidate, config, task, folder)}
 
 
-def _query(task: Task) -> str:
-    """A query with every field that the template names."""
-    names = [name for name in task.template.names if name not in ("input", "output")]
-    fields = {"input": "a new text", **dict.fromkeys(names, "…")}
-    return repr(fields) if names else repr(fields["input"])
+def _fields(task: Task) -> dict[str, str]:
+    """The fields that the template names besides input and output."""
+    return {name: "…" for name in task.template.names if name not in ("input", "output")}
+
+
+def _example(task: Task) -> str:
+    """A query as an Example."""
+    fields = f", fields={_fields(task)!r}" if _fields(task) else ""
+    return f'Example("query", "a new text", ""{fields})'
 
 
 def _selector(candidate: Candidate, task: Task, folder: Path) -> str:
+    query = {"input": "a new text", **_fields(task)} if _fields(task) else "a new text"
     return f"""from ceil_jax import CeilSelector
 
 selector = CeilSelector.from_pretrained({str(folder / SELECTOR)!r})
-print(selector.select({_query(task)}, k={candidate.shots}).prompt)"""
+print(selector.select({query!r}, k={candidate.shots}).prompt)"""
 
 
 def _langchain(candidate: Candidate, task: Task, folder: Path) -> str:
@@ -82,12 +87,10 @@ program = CeilFewShot(selector, k={candidate.shots}).compile(dspy.Predict("input
 
 
 def _zero(task: Task) -> str:
-    names = [name for name in task.template.names if name not in ("input", "output")]
-    fields = f", fields={dict.fromkeys(names, '…')!r}" if names else ""
     return f"""from ceil_jax import Example, Template
 
 template = Template({task.template.pattern!r})
-print(template.query(Example("query", "a new text", ""{fields})))"""
+print(template.query({_example(task)}))"""
 
 
 def _retriever(candidate: Candidate, config: RunConfig, task: Task, folder: Path) -> str:
@@ -99,8 +102,6 @@ def _retriever(candidate: Candidate, config: RunConfig, task: Task, folder: Path
     if needs.shortlist:
         more += f", shortlist={config.shortlist}"
     load = ", load_encoder" if needs.encoder else ""
-    names = [name for name in task.template.names if name not in ("input", "output")]
-    fields = f", fields={dict.fromkeys(names, '…')!r}" if names else ""
     retriever = METHODS[candidate.method].retriever
     return f"""import json
 from ceil_jax import Example, Template, build_retriever{load}
@@ -108,7 +109,7 @@ from ceil_jax.lm.prompts import prompt_order, prompt_text
 
 bank = [Example(**json.loads(line)) for line in open({str(folder / BANK)!r}, encoding="utf-8")]
 retriever = build_retriever({retriever!r}, bank{more}, seed={config.data_seed})
-query = Example("query", "a new text", ""{fields})
+query = {_example(task)}
 [picks] = retriever.retrieve([query], k={candidate.shots})
 order = prompt_order([pick.relevance for pick in picks])
 template = Template({task.template.pattern!r}, {task.template.separator!r})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,13 +64,13 @@ def write(search: Search, outcome: Outcome, folder: Path) -> Files:
 
 def _best_selector(outcome: Outcome) -> Finished:
     """The best on the final rows that can be written as a selector; plain top-k is one of them."""
-    able = [i for i, one in enumerate(outcome.finals) if selects(one.candidate)]
-    return outcome.finals[max(able, key=lambda i: outcome.verdict.scores[i].mean)]
+    able = [one for one in outcome.finals if selects(one.candidate)]
+    return max(able, key=lambda one: one.score.mean)
 
 
 def _export(search: Search, outcome: Outcome, one: Finished, folder: Path) -> None:
     selector = selector_of(search.field.run(one.candidate), one.candidate.method)
-    score = outcome.verdict.scores[outcome.finals.index(one)].percent()
+    score = one.score.percent()
     metric = f"{outcome.metric} (percent of {outcome.final:,} final rows, {one.label}, {outcome.lm})"
     notes = (
         f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval {score.low:.1f} to "
@@ -90,45 +91,30 @@ def _bank(search: Search) -> str:
 
 def _page(outcome: Outcome, programs: dict[str, str], note: str) -> str:
     escape = html.escape
-    notes = "".join(f'<p class="note">{escape(text)}</p>' for text in (*outcome.notes, note) if text)
-    advice = "".join(f"<p>{escape(typeset(text))}</p>" for text in outcome.advice())
     numbered = outcome.table()
     rows = [[f"{i}. {row[0]}", *row[1:]] for i, row in enumerate(numbered.rows, 1)]
-    table = Table(numbered.header, rows)
-    differences = "".join(f"<li>{escape(typeset(text))}</li>" for text in outcome.differences())
-    code = "".join(
-        f"<h3>{escape(name)}</h3><pre class='wide'>{escape(text)}</pre>" for name, text in programs.items()
-    )
-    title = escape(f"{outcome.task}: the best prompt for {outcome.lm}")
     lead = (
         f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
         f"{len(outcome.runners)} candidates raced on {outcome.tuning:,} other rows, with {outcome.bank:,} examples "
         f"to choose from. Spent: {outcome.spent}."
     )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-{stylesheet()}pre {{ padding: .6rem; background: var(--soft); overflow-x: auto; }}
-</style></head><body>
-<h1>{title}</h1>
-<p>{escape(lead)}</p>
-{advice}{notes}
-<h2>On the final rows</h2>
-<div class="wide">{table.html()}</div>
-<figure>{draw(outcome)}<figcaption>Score with its 95 % interval on the final rows against the tokens of a prompt; the
-numbers are the table's, the square is recommended. Grey rings: candidates that answered as many tuning rows as the
-winner, on those rows; the best of them look better than they are. The dashed line joins prompts that no cheaper one
-beats.</figcaption></figure>
-<details open><summary>Differences on the same rows, with 95 % intervals; certain: by paired tests, corrected for
-their number</summary><ul>{differences}</ul></details>
-<h2>In Python</h2>
-{code}
-<h2>The race</h2>
-<p>Scores on the tuning rows. Those that stayed to the end were chosen by them and look better than they are; “clearly
-worse” is said with 95 % confidence for the whole race; those set aside answered too few rows to say more.</p>
-<div class="wide">{outcome.race_table().html()}</div>
-</body></html>
-"""
+    return (
+        resources.files(__package__)
+        .joinpath("tune.html")
+        .read_text("utf-8")
+        .format(
+            title=escape(f"{outcome.task}: the best prompt for {outcome.lm}"),
+            style=stylesheet(),
+            lead=escape(lead),
+            advice="".join(f"<p>{escape(typeset(text))}</p>" for text in outcome.advice()),
+            notes="".join(f'<p class="note">{escape(text)}</p>' for text in (*outcome.notes, note) if text),
+            finals=Table(numbered.header, rows).html(),
+            frontier=draw(outcome),
+            differences="".join(f"<li>{escape(typeset(text))}</li>" for text in outcome.differences()),
+            code="".join(
+                f"<h3>{escape(name)}</h3><pre class='wide'>{escape(text)}</pre>"
+                for name, text in programs.items()
+            ),
+            race=outcome.race_table().html(),
+        )
+    )

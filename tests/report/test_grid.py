@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from films import SMALL, TASK
+from table2 import costs_of
 
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
@@ -19,7 +20,7 @@ from ceil_jax.pipeline.methods import TRAINED
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.results_file import line_of
 from ceil_jax.report.dry_run import plan
-from ceil_jax.report.experiment_table import ExperimentTable, costs_of
+from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid, Measured, records_of
 from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.example import Example

@@ -55,7 +55,6 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
         store,
         config or RunConfig(task=task.name, out=root),
         task,
-        task.validation,
         method,
         "an LM",
         predictions=answers,

@@ -173,7 +173,7 @@ def test_trained_methods_join_when_they_can_win(tmp_path, monkeypatch):
     poor = search(tmp_path / "poor", space=space, tokens=30_000).run()
     assert any("EPR, K = 3 was not tried: it takes" in note for note in poor.notes)
     for gain, joins in ((Interval(1, 0.5, 2), True), (Interval(1, -0.5, 2), False)):
-        monkeypatch.setattr(learned, "prospect", lambda *_, gain=gain: learned.Prospect(gain))
+        monkeypatch.setattr(learned, "prospect", lambda *_, gain=gain: gain)
         made = search(tmp_path / "rich", space=space)
         outcome = made.run()
         raced = {one.candidate.method for one in outcome.runners}
@@ -188,7 +188,7 @@ def test_what_could_be_won_is_measured_in_two_orders(tmp_path):
     made = search(tmp_path, space=Space(methods=("zero", "topk", "epr"), ks=(3,)))
     before = made.meter.tokens
     found = learned.prospect(made.field, Candidate("epr", 3, "tiny"))
-    assert found.gain.low <= found.gain.mean <= found.gain.high
+    assert found.low <= found.mean <= found.high
     tokens = float(made.field.enter(Candidate("topk", 3, "tiny"), made.split.tuning).tokens.mean())
     assert 0 < made.meter.tokens - before <= learned.prospect_cost(tokens)
 

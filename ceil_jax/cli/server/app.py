@@ -53,8 +53,8 @@ class Queue:
         self._here = 0
         self._computing: asyncio.Task[Body] | None = None
 
-    async def answer(self, request: Request, work: Work) -> Body:
-        """Read a request and compute its answer.
+    async def answer(self, request: Request, work: Work) -> tuple[Body, Body]:
+        """Read a request and compute its answer; both are returned.
 
         Raises:
             Refused: the queue is full; the body is too large, too slow or no JSON object; the request is wrong;
@@ -72,7 +72,7 @@ class Queue:
             try:
                 await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
                 if job.done():
-                    return job.result()
+                    return body, job.result()
                 raise Left
             finally:
                 left.set()
@@ -183,15 +183,8 @@ def create_app(
             raise Refused(401, "the key is missing or wrong")
         if request.method != "POST":
             return JSONResponse(work({}, Event()))
-        streamed = False
-
-        def noting(body: Body, left: Event) -> Body:
-            nonlocal streamed
-            streamed = bool(body.get("stream"))
-            return work(body, left)
-
-        answer = await queue.answer(request, noting)
-        return _event(answer) if streamed and "choices" in answer else JSONResponse(answer)
+        body, answer = await queue.answer(request, work)
+        return _event(answer) if body.get("stream") and "choices" in answer else JSONResponse(answer)
 
     def route(path: str, method: str, work: Work) -> Route:
         async def respond(request: Request) -> Response:
