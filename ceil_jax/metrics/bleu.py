@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,38 +16,12 @@ from ceil_jax.tasks.example import Example
 ORDER = 4
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """The counts that BLEU is a function of; those of a corpus add up."""
+def character_counts(prediction: str, gold: str) -> list[int]:
+    """Return the counts that BLEU is a function of, of two texts as sequences of characters, blanks included.
 
-    matches: tuple[int, ...]
-    """Clipped n-gram matches, orders 1 to 4."""
-    totals: tuple[int, ...]
-    """N-grams of the prediction, orders 1 to 4."""
-    length: int
-    """Tokens of the prediction."""
-    gold_length: int
-    """Tokens of the gold answer."""
-
-    def __add__(self, other: Overlap) -> Overlap:
-        return Overlap(
-            tuple(map(sum, zip(self.matches, other.matches, strict=True))),
-            tuple(map(sum, zip(self.totals, other.totals, strict=True))),
-            self.length + other.length,
-            self.gold_length + other.gold_length,
-        )
-
-    def bleu(self, orders: int = ORDER) -> float:
-        """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0."""
-        if orders == 0 or not all(self.matches[:orders]):
-            return 0.0
-        pairs = zip(self.matches[:orders], self.totals[:orders], strict=True)
-        precision = math.exp(sum(math.log(match / total) for match, total in pairs) / orders)
-        return precision * min(1.0, math.exp(1 - self.gold_length / self.length))
-
-
-def character_overlap(prediction: str, gold: str) -> Overlap:
-    """Return the overlap of two texts as sequences of characters, blanks included."""
+    These are the clipped n-gram matches of orders 1 to 4, the n-grams of the prediction of orders 1 to 4, and the
+    lengths of the prediction and of the gold answer. Those of a corpus add up.
+    """
     matches, totals = [], []
     for n in range(1, ORDER + 1):
         said, meant = (
@@ -55,7 +29,18 @@ def character_overlap(prediction: str, gold: str) -> Overlap:
         )
         matches.append((said & meant).total())
         totals.append(said.total())
-    return Overlap(tuple(matches), tuple(totals), len(prediction), len(gold))
+    return [*matches, *totals, len(prediction), len(gold)]
+
+
+def bleu(counts: np.ndarray, orders: int = ORDER) -> float:
+    """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0."""
+    matches, totals = counts[:orders], counts[ORDER : ORDER + orders]
+    if orders == 0 or not all(matches):
+        return 0.0
+    pairs = zip(matches, totals, strict=True)
+    precision = math.exp(sum(math.log(match / total) for match, total in pairs) / orders)
+    length, gold_length = counts[-2:]
+    return precision * min(1.0, math.exp(1 - gold_length / length))
 
 
 class CharBleu(Metric):
@@ -68,24 +53,16 @@ class CharBleu(Metric):
     name = "char_bleu"
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        scores = [
-            overlap.bleu(min(ORDER, overlap.length, overlap.gold_length))
-            for overlap in self._overlaps(predictions, examples)
-        ]
-        return np.array(scores, np.float64)
+        rows = self._counts(predictions, examples)
+        return np.array([bleu(row, min(ORDER, int(row[-2:].min()))) for row in rows], np.float64)
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        overlaps = self._overlaps(predictions, examples)
-        if not overlaps:
-            return float("nan")
-        return sum(overlaps[1:], overlaps[0]).bleu()
+        return bleu(self._counts(predictions, examples).sum(axis=0)) if predictions else float("nan")
 
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        overlaps = self._overlaps(predictions, examples)
-        columns = [(*o.matches, *o.totals, o.length, o.gold_length) for o in overlaps]
-        return np.array(columns, np.float64).reshape(len(overlaps), 2 * ORDER + 2)
+        return self._counts(predictions, examples)
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         matches, totals = sums[..., :ORDER], sums[..., ORDER : 2 * ORDER]
@@ -95,9 +72,10 @@ class CharBleu(Metric):
         brevity = np.minimum(1.0, np.exp(1 - gold_length / np.maximum(length, 1)))
         return np.where(some[..., 0], precision * brevity, 0.0)
 
-    def _overlaps(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[Overlap]:
+    def _counts(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         pairs = zip(predictions, examples, strict=True)
-        return [character_overlap(prediction, example.output) for prediction, example in pairs]
+        rows = [character_counts(prediction, example.output) for prediction, example in pairs]
+        return np.array(rows, np.float64).reshape(len(rows), 2 * ORDER + 2)
 
 
 class Bleu(Metric):
@@ -106,9 +84,7 @@ class Bleu(Metric):
     name = "bleu"
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        sentence_bleu = _sacrebleu().BLEU(effective_order=True).sentence_score
-        pairs = zip(predictions, examples, strict=True)
-        scores = [sentence_bleu(prediction, list(golds(example))).score for prediction, example in pairs]
+        scores = [sentence.score for sentence in self._sentences(predictions, examples)]
         return np.clip(np.array(scores, np.float64) / 100, 0.0, 1.0)  # a perfect match is 100.00000000000004
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
@@ -124,21 +100,24 @@ class Bleu(Metric):
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        sentence_bleu = _sacrebleu().BLEU(effective_order=True).sentence_score
-        pairs = zip(predictions, examples, strict=True)
-        found = [sentence_bleu(prediction, list(golds(example))) for prediction, example in pairs]
-        columns = [(*bleu.counts, *bleu.totals, bleu.sys_len, bleu.ref_len) for bleu in found]
+        found = self._sentences(predictions, examples)
+        columns = [(*one.counts, *one.totals, one.sys_len, one.ref_len) for one in found]
         return np.array(columns, np.float64).reshape(len(found), 2 * ORDER + 2)
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         def one(row: np.ndarray) -> float:
             numbers = [round(number) for number in row]
-            bleu = _sacrebleu().BLEU.compute_bleu(
+            found = _sacrebleu().BLEU.compute_bleu(
                 numbers[:ORDER], numbers[ORDER : 2 * ORDER], *numbers[-2:], smooth_method="exp"
             )
-            return min(1.0, bleu.score / 100)
+            return min(1.0, found.score / 100)
 
         return np.apply_along_axis(one, -1, sums)
+
+    def _sentences(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[Any]:
+        sentence_bleu = _sacrebleu().BLEU(effective_order=True).sentence_score
+        pairs = zip(predictions, examples, strict=True)
+        return [sentence_bleu(prediction, list(golds(example))) for prediction, example in pairs]
 
 
 def _sacrebleu():

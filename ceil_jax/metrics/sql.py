@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 KILLED = "killed from outside"
 
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""Signals that a query cannot cause by itself: its own limits end in SIGXCPU or an exception."""
+"""Signals that a query cannot cause by itself: its own limits end in SIGALRM or an exception."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +59,12 @@ class SqlOutcome:
 class SqlSandbox:
     """A child process that runs queries on read-only databases; `with SqlSandbox() as sandbox`.
 
-    The child is replaced when a query gets past its own limits (a single slow operation, memory): the parent
-    kills it `GRACE` seconds after the prediction's time is up.
+    The child is replaced when a query gets past its own limits (a single slow operation, memory): its alarm ends it.
     """
-
-    GRACE = 0.4
-    START_SECONDS = 30.0
 
     def __init__(self, limits: SqlLimits | None = None) -> None:
         self.limits = limits or SqlLimits()
         self._child: subprocess.Popen[bytes] | None = None
-        self._read = b""
-        self._closed = False
 
     def __enter__(self) -> SqlSandbox:
         return self
@@ -93,12 +86,7 @@ class SqlSandbox:
             gold: the query whose result is right.
             predicted: the query to judge.
         """
-        job = {
-            "database": os.fspath(database),
-            "gold": gold,
-            "predicted": predicted,
-            **{name: getattr(self.limits, name) for name in ("seconds", "gold_seconds", "rows", "sql_bytes")},
-        }
+        job = {**asdict(self.limits), "database": os.fspath(database), "gold": gold, "predicted": predicted}
         line = json.dumps(job).encode() + b"\n"
         outcome = self._asked(line)
         if outcome.outcome == KILLED:
@@ -114,16 +102,14 @@ class SqlSandbox:
 
     def _asked(self, job: bytes) -> SqlOutcome:
         """Run a job once."""
-        try:
+        found = "gold failed"
+        with suppress(BrokenPipeError):
             self._send(job)
-            seconds = self._line(self.limits.gold_seconds + self.GRACE)
-            if seconds is None:
-                return self._ended("gold failed")
-            answer = self._line(seconds + self.GRACE)
-        except BrokenPipeError:
-            self._closed = True
-            return self._ended("cut")
-        return self._ended("cut") if answer is None else SqlOutcome(*answer)
+            while isinstance(answer := self._line(), str):
+                found = "cut"
+            if answer is not None:
+                return SqlOutcome(*answer)
+        return self._ended(found)
 
     def _send(self, line: bytes) -> None:
         if self._child is None or self._child.poll() is not None:
@@ -139,48 +125,33 @@ class SqlSandbox:
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        if self._line(self.START_SECONDS) != "ready":
+        if self._line() != "ready":
             self._stop()
             raise UserError(
                 f"the process that runs SQL does not start: try {' '.join(command)}; it needs Linux or macOS"
             )
 
-    def _line(self, seconds: float) -> Any:
-        """Return the child's next line; None when the time is up or the child has died."""
+    def _line(self) -> Any:
+        """Return what the child says next; None when it has died."""
         assert self._child is not None and self._child.stdout is not None
-        deadline = time.monotonic() + seconds
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._child.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._read:
-                left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    return None
-                piece = os.read(self._child.stdout.fileno(), 65_536)
-                if not piece:
-                    self._closed = True
-                    return None
-                self._read += piece
-        line, self._read = self._read.split(b"\n", 1)
-        return json.loads(line)
+        line = self._child.stdout.readline()
+        return json.loads(line) if line.endswith(b"\n") else None
 
     def _ended(self, outcome: str) -> SqlOutcome:
-        """The outcome where no answer came: the child is over its limits, or was killed from outside."""
+        """The outcome where no answer came: the child was over its limits, or was killed from outside."""
         assert self._child is not None
-        # at the end of its output it is gone, or about to be; else it runs on, and its time is up
-        code = self._child.wait(self.START_SECONDS) if self._closed else None
+        code = self._child.wait()
         self._stop()
-        if code is not None and -code in _FROM_OUTSIDE:
+        if -code in _FROM_OUTSIDE:
             return SqlOutcome(KILLED, f"signal {signal.Signals(-code).name}")
         return SqlOutcome(outcome, "killed: over its time or memory")
 
     def _stop(self) -> None:
         if self._child is not None:
             self._child.kill()
-            self._child.wait()
-            for pipe in (self._child.stdin, self._child.stdout):
-                if pipe is not None:
-                    pipe.close()
-        self._child, self._read, self._closed = None, b"", False
+            with suppress(BrokenPipeError):
+                self._child.communicate()
+        self._child = None
 
 
 class SqlExecution(Metric):
