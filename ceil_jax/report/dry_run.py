@@ -100,7 +100,7 @@ def this_machine() -> Machine:
     times = timeit.repeat(lambda: product(left, right).block_until_ready(), number=1, repeat=50)
     speed = reading = left.size * right.shape[1] / min(times)
     if importlib.util.find_spec("torch") is not None:
-        from ceil_jax.lm.torch.speed import reading_speed
+        from ceil_jax.lm.torch.loading import reading_speed
 
         reading = reading_speed()
     return Machine(

@@ -3,8 +3,7 @@
 Nothing here knows of examples or prompts' templates.
 
 - `model`: `TorchLM`, the protocol itself
-- `loading`: a folder or hub id to a `TorchLM`
-- `speed`: how fast this machine reads with an LM
+- `loading`: a folder or hub id to a `TorchLM`; how fast this machine reads with one
 - `gguf`: packaged weights, converted once to a safetensors folder
 - `prefix_tree`: token rows merged where they begin alike, and the passes that read them
 - `tree_attention`: attention over such a pass

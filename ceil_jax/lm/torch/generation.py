@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from ceil_jax.lm.stopping import check_interrupted, cut, first_stop
+from ceil_jax.lm.torch.padded import PaddedSession
+from ceil_jax.lm.torch.session import TreeSession
 
-
-class Session(Protocol):
-    """Prompts that a model has read together and continues, one token a row at a time."""
-
-    predicted: torch.Tensor
-    """[rows, vocabulary]: unnormalised or normalised log-probabilities of each row's next token."""
-    read: int
-    """Tokens read so far."""
-
-    def step(self, tokens: Sequence[int]) -> None:
-        """Append one token to each row and predict the next one."""
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Continue with these rows only, in this order."""
+Session = TreeSession | PaddedSession
+"""Prompts that a model has read together and continues, one token a row at a time."""
 
 
 class Writer:

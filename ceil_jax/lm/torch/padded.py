@@ -67,7 +67,9 @@ class PaddedSession:
         self._cache = DynamicCache(config=model.config)
         self._mask = padded([[1] * len(prompt) for prompt in prompts], model.device, left=True)
         self.read = sum(map(len, prompts))
+        """Tokens read so far."""
         self.predicted = torch.empty(0)
+        """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
         self._forward(padded(prompts, model.device, left=True), (self._mask.cumsum(1) - 1).clamp(min=0))
 
     @torch.inference_mode()

@@ -113,12 +113,9 @@ class TreeReader:
             stop = read.stop
             last = int(np.searchsorted(places, stop))
             attention = PassAttention(read, carried, self.model.device)
+            now = slice(read.start, stop)
             with attending(attention):
-                predicted = self.log_probs(
-                    trie.ids[read.start : stop],
-                    trie.depths[read.start : stop],
-                    places[first:last] - read.start,
-                )
+                predicted = self.log_probs(trie.ids[now], trie.depths[now], places[first:last] - read.start)
             yield first, last, predicted, attention
             carried = attention.carry()
 
@@ -133,15 +130,9 @@ class TreeReader:
         device = self.model.device
         self._wanted.places = torch.from_numpy(wanted).to(device)
         try:
-            logits = (
-                self.model(
-                    input_ids=torch.from_numpy(ids).to(device)[None],
-                    position_ids=torch.from_numpy(positions).to(device)[None],
-                    use_cache=False,
-                )
-                .logits[0]
-                .float()
-            )
+            read = torch.from_numpy(ids).to(device)[None]
+            stand = torch.from_numpy(positions).to(device)[None]
+            logits = self.model(input_ids=read, position_ids=stand, use_cache=False).logits[0].float()
         finally:
             self._wanted.places = None
         return logits.sub_(logits.logsumexp(-1, keepdim=True))

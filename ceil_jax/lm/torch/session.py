@@ -9,7 +9,7 @@ import torch
 
 from ceil_jax.lm.torch.prefix_tree import Trie
 from ceil_jax.lm.torch.scoring import TreeReader
-from ceil_jax.lm.torch.tree_attention import PassAttention, attending
+from ceil_jax.lm.torch.tree_attention import Heads, PassAttention, attending
 
 
 class TreeSession:
@@ -28,6 +28,7 @@ class TreeSession:
     def __init__(self, reader: TreeReader, prompts: Sequence[list[int]], max_new_tokens: int):
         trie = Trie(prompts)
         self.read = len(trie)
+        """Tokens read so far."""
         self._reader = reader
         self._attention = _SessionAttention(trie, max_new_tokens, reader.model.device)
         places, of_place = np.unique([path[-1] for path in trie.paths], return_inverse=True)
@@ -67,8 +68,10 @@ class _SessionAttention:
         self._lengths = np.array([len(path) for path in trie.paths]) - self._opening
         self._capacity = int(self._lengths.max()) + max_new_tokens
         self._device = device
-        self._shared: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._own: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # each layer's keys and values, of the opening [key heads, opening, width] and of the rows
+        # [rows, key heads, capacity, width]
+        self._shared: dict[int, list[torch.Tensor]] = {}
+        self._own: dict[int, list[torch.Tensor]] = {}
 
     def positions(self) -> np.ndarray:
         """Return int [rows], the position of each row's next token."""
@@ -93,27 +96,13 @@ class _SessionAttention:
             tokens += rest[first:last].tolist()
         columns = torch.from_numpy(read.column(np.array(tokens, np.int64))).to(self._device)
         for layer, parts in attention.seen.items():
-            for shared, own, part in zip(*self._layer(layer, parts), parts, strict=True):
+            if layer not in self._own:
+                count = len(self._lengths)
+                self._shared[layer] = [p.new_empty(len(p), self._opening, p.shape[2]) for p in parts]
+                self._own[layer] = [p.new_zeros(count, len(p), self._capacity, p.shape[2]) for p in parts]
+            for shared, own, part in zip(self._shared[layer], self._own[layer], parts, strict=True):
                 shared[:, opening] = part[:, read.column(opening)]
                 own[rows, :, slots] = part[:, columns].transpose(0, 1)
-
-    def _layer(
-        self, layer: int, like: tuple[torch.Tensor, torch.Tensor]
-    ) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-        """The layer's keys and values of the opening [key heads, opening, width] and of the rows
-        [rows, key heads, capacity, width]."""
-        if layer not in self._own:
-            key, value = like
-            rows = len(self._lengths)
-            self._shared[layer] = (
-                key.new_empty(len(key), self._opening, key.shape[2]),
-                value.new_empty(len(value), self._opening, value.shape[2]),
-            )
-            self._own[layer] = (
-                key.new_zeros(rows, len(key), self._capacity, key.shape[2]),
-                value.new_zeros(rows, len(value), self._capacity, value.shape[2]),
-            )
-        return self._shared[layer], self._own[layer]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Continue with these rows only, in this order."""
@@ -125,33 +114,22 @@ class _SessionAttention:
                         own[place, :, :used] = own[row, :, :used]
         self._lengths = self._lengths[list(rows)]
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        heads, rows, width = query.shape
-        key_heads = len(key)
-        shared_keys, shared_values = self._shared[layer]
-        own_keys, own_values = self._own[layer]
-        own_keys[range(rows), :, self._lengths] = key.transpose(0, 1)
-        own_values[range(rows), :, self._lengths] = value.transpose(0, 1)
+    def __call__(self, new: Heads) -> torch.Tensor:
+        heads, rows, width = new.query.shape
+        shared_keys, shared_values = self._shared[new.layer]
+        own_keys, own_values = self._own[new.layer]
+        own_keys[range(rows), :, self._lengths] = new.key.transpose(0, 1)
+        own_values[range(rows), :, self._lengths] = new.value.transpose(0, 1)
         used = int(self._lengths.max()) + 1
         own_keys, own_values = own_keys[:rows, :, :used], own_values[:rows, :, :used]
-        grouped = query.reshape(key_heads, -1, rows, width)
+        grouped = new.query.reshape(len(new.key), -1, rows, width)
         behind = grouped.flatten(1, 2).bmm(shared_keys.transpose(1, 2))
         # [rows, key heads, queries of a key head, keys]
         behind = behind.view(*grouped.shape[:3], self._opening).permute(2, 0, 1, 3)
         # keys times queries: in the other order, a CPU copies all keys first
         own = (own_keys @ grouped.permute(2, 0, 3, 1)).transpose(2, 3)
-        scores = torch.cat([behind, own], 3)
-        if softcap is not None:
-            scores = torch.tanh(scores / softcap) * softcap
-        scores.masked_fill_(self._hidden(used, window)[:, None, None], float("-inf"))
+        scores = new.capped(torch.cat([behind, own], 3))
+        scores.masked_fill_(self._hidden(used, new.window)[:, None, None], float("-inf"))
         weights = scores.softmax(-1)
         by_head = weights[..., : self._opening].permute(1, 2, 0, 3).flatten(1, 2)
         mixed = by_head.bmm(shared_values).unflatten(1, grouped.shape[1:3]).permute(2, 0, 1, 3)

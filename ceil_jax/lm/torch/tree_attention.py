@@ -10,9 +10,9 @@ of transformers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,29 +28,30 @@ Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
 
 
-class Attention(Protocol):
-    """The attention of a model while it is active; see `attending`."""
+class Heads(NamedTuple):
+    """The queries, keys and values of new tokens in one layer."""
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        """Return softmax(q kᵀ) v of the new tokens, [tokens, heads, width].
+    layer: int
+    """The number of the layer."""
+    query: torch.Tensor
+    """[heads, tokens, width], already scaled."""
+    key: torch.Tensor
+    """[key heads, tokens, width]."""
+    value: torch.Tensor
+    """[key heads, tokens, width]."""
+    window: int | None
+    """The layer's sliding window in tokens; None for none."""
+    softcap: float | None
+    """Scores s become softcap · tanh(s / softcap); None for none."""
 
-        Args:
-            layer: the number of the layer.
-            query: [heads, tokens, width], already scaled.
-            key: [key heads, tokens, width].
-            value: [key heads, tokens, width].
-            window: the layer's sliding window in tokens; None for none.
-            softcap: scores s become softcap · tanh(s / softcap); None for none.
-        """
-        ...
+    def capped(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return the scores under the softcap."""
+        return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
+
+
+Attention = Callable[[Heads], torch.Tensor]
+"""Returns softmax(q kᵀ) v of the new tokens, [tokens, heads, width]; the attention of a model while it is active, see
+`attending`."""
 
 
 class PassAttention:
@@ -79,28 +80,19 @@ class PassAttention:
             for layer, (keys, values) in self.seen.items()
         }
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        before = self._carried.get(layer)
+    def __call__(self, new: Heads) -> torch.Tensor:
+        query, key, value = new.query, new.key, new.value
+        before = self._carried.get(new.layer)
         if before is not None:
             key, value = torch.cat([before[0], key], 1), torch.cat([before[1], value], 1)
         key, value = key.contiguous(), value.contiguous()
-        self.seen[layer] = key, value
+        self.seen[new.layer] = key, value
         heads, length, width = query.shape
         mixed = query.new_empty(length, heads, value.shape[2])
-        for block in self._within(window):
+        for block in self._within(new.window):
             part = query[:, block.queries]
             keys, values = _columns(key, block.columns), _columns(value, block.columns)
-            scores = part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2))
-            if softcap is not None:
-                scores = torch.tanh(scores / softcap) * softcap
+            scores = new.capped(part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2)))
             by_query = scores.view(heads, part.shape[1], -1)
             by_query[..., block.first_hidden :].masked_fill_(block.hidden, float("-inf"))
             out = scores.softmax(-1).bmm(values)
@@ -184,8 +176,8 @@ def _attention(
 
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
     scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    window, softcap = rest.get("sliding_window"), rest.get("softcap")
-    return _active.attention(module.layer_idx, scaled, key[0], value[0], window, softcap)[None], None
+    new = Heads(module.layer_idx, scaled, key[0], value[0], rest.get("sliding_window"), rest.get("softcap"))
+    return _active.attention(new)[None], None
 
 
 def _mask(*arguments: Any, **settings: Any) -> Any:

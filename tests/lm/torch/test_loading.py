@@ -5,8 +5,8 @@ from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
+from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM
-from ceil_jax.lm.torch.speed import reading_speed
 
 
 def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
