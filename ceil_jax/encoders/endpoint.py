@@ -12,10 +12,9 @@ from jaxtyping import Float
 from ceil_jax.encoders.text_encoder import check_texts
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
-from ceil_jax.lm.openai.answers import find_model, in_order
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.schema import Embeddings
+from ceil_jax.lm.openai.schema import Embeddings, in_order
 
 
 class EndpointEncoder:
@@ -33,7 +32,7 @@ class EndpointEncoder:
         address = parse_address(spec)
         self._client = Client(address.base, config)
         self._batch = 8 * config.batch
-        served = find_model(self._client, address.model)
+        served = self._client.served(address.model)
         self.name = served.name
         self._model = served.model
 

@@ -11,8 +11,7 @@ what becomes of a key, and the probe of a server before its first score.
 - `attempt`: one attempt at a request
 - `budget`: the requests and tokens that a run may spend on a server
 - `cleaning`: what a server sends, without the key and cut in length
-- `schema`: the fields of answers, with their types and ranges
-- `answers`: what answers say
+- `schema`: the fields of answers, with their types and ranges, and what they say
 - `alignment`: which tokens of an answer belong to a continuation
 - `probe`: whether a server's log-probabilities are what they should be
 """

@@ -77,9 +77,10 @@ class AttemptClient(httpx2.Client):
             self._budget.ask()
         response = asyncio.run_coroutine_threadsafe(self._whole(request, settings), self._loop).result()
         response.extensions[ATTEMPT] = retries + 1
-        if response.is_error:
-            if "retry-after" not in response.headers:
-                response.headers["retry-after-ms"] = str(1000 * self._back_off(retries))
+        if response.is_error and "retry-after" not in response.headers:
+            # drawn between half the back-off and all of it, so that clients do not return together
+            most = min(self._endpoint.back_off * 2**retries, LONGEST_WAIT)
+            response.headers["retry-after-ms"] = str(1000 * most * random.uniform(0.5, 1))
         elif response.is_success:
             response.extensions[ANSWER] = self._json_object(request, response.content)
         return response
@@ -103,9 +104,10 @@ class AttemptClient(httpx2.Client):
                 f"{request.url}: cannot connect ({error}); is the server running there?"
             ) from None
         kept = {name: response.headers[name] for name in _KEPT if name in response.headers}
-        headers = {name: one_line(without_key(value, self._key)) for name, value in kept.items()}
+        clean = {name: one_line(without_key(value, self._key)) for name, value in kept.items()}
+        headers = {name: value.encode("ascii", "replace").decode() for name, value in clean.items()}
         return httpx2.Response(
-            response.status_code, headers=_ascii(headers), content=body, request=request, extensions={}
+            response.status_code, headers=headers, content=body, request=request, extensions={}
         )
 
     def _json_object(self, request: httpx2.Request, body: bytes) -> dict[str, Any]:
@@ -123,10 +125,6 @@ class AttemptClient(httpx2.Client):
         if not isinstance(answer, dict) or "error" in answer:
             raise UserError(f"{request.url}: expected a JSON object, found {said(body, self._key)}")
         return answer
-
-    def _back_off(self, retries: int) -> float:
-        """Seconds to wait, drawn between half the back-off and all of it, so that clients do not return together."""
-        return min(self._endpoint.back_off * 2**retries, LONGEST_WAIT) * random.uniform(0.5, 1)
 
 
 async def _body(request: httpx2.Request, response: httpx2.Response) -> bytes:
@@ -159,10 +157,6 @@ def _finish(loop: asyncio.AbstractEventLoop, client: httpx2.AsyncClient) -> None
         loop.stop()
 
     asyncio.run_coroutine_threadsafe(close(), loop)
-
-
-def _ascii(headers: dict[str, str]) -> dict[str, str]:
-    return {name: value.encode("ascii", "replace").decode() for name, value in headers.items()}
 
 
 def said(body: bytes, key: str | None) -> str:

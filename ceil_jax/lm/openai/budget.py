@@ -24,11 +24,6 @@ class RequestBudget:
         self._where, self._max_requests, self._max_tokens = where, max_requests, max_tokens
         self._lock = threading.Lock()
 
-    @property
-    def limits_tokens(self) -> bool:
-        """Whether tokens have a limit, so that a server must state how many it read and wrote."""
-        return self._max_tokens is not None
-
     def ask(self) -> None:
         """Count one request that is about to be sent.
 
@@ -36,19 +31,12 @@ class RequestBudget:
             UserError: the budget is spent.
         """
         with self._lock:
-            spent = [
-                name
-                for name, used, most in (
-                    ("requests", self.requests, self._max_requests),
-                    ("tokens", self.tokens, self._max_tokens),
-                )
-                if most is not None and used >= most
-            ]
-            if spent:
-                raise UserError(
-                    f"{self._where}: the budget of {spent[0]} is spent ({self._total()}); finished work is kept: "
-                    f"raise --endpoint.max-{spent[0]} and run the same command again"
-                )
+            for name, used, most in self._counts():
+                if most is not None and used >= most:
+                    raise UserError(
+                        f"{self._where}: the budget of {name} is spent ({self}); finished work is kept: "
+                        f"raise --endpoint.max-{name} and run the same command again"
+                    )
             self.requests += 1
 
     def add(self, tokens: int) -> None:
@@ -57,14 +45,10 @@ class RequestBudget:
             self.tokens += tokens
 
     def __str__(self) -> str:
-        with self._lock:
-            return self._total()
-
-    def _total(self) -> str:
-        def of(most: int | None) -> str:
-            return "" if most is None else f" of {most:,}"
-
-        return (
-            f"{self.requests:,}{of(self._max_requests)} requests, "
-            f"{self.tokens:,}{of(self._max_tokens)} tokens"
+        limits = (
+            f"{used:,}{'' if most is None else f' of {most:,}'} {name}" for name, used, most in self._counts()
         )
+        return ", ".join(limits)
+
+    def _counts(self) -> list[tuple[str, int, int | None]]:
+        return [("requests", self.requests, self._max_requests), ("tokens", self.tokens, self._max_tokens)]

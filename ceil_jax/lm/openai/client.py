@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tqdm.auto import tqdm
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.budget import RequestBudget
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
 
@@ -17,10 +19,23 @@ try:
     import openai
 
     from ceil_jax.lm.openai.attempt import ANSWER, ATTEMPT, AttemptClient, said
-    from ceil_jax.lm.openai.cleaning import one_line, without_key
-    from ceil_jax.lm.openai.schema import AnyAnswer, Paid, checked
+    from ceil_jax.lm.openai.cleaning import HIDDEN, LONGEST, one_line, without_key
+    from ceil_jax.lm.openai.schema import AnyAnswer, Models, Paid, checked
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
+
+
+class Served(NamedTuple):
+    """A model that a server lists."""
+
+    model: str
+    """The name by which requests ask for it."""
+    name: str
+    """The model's name and what the server says of it (owner, root, context length), without the address: two
+    servers of the same model share results."""
+    context_length: int | None
+    """The context length in tokens; None where the server does not say."""
+
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -75,13 +90,44 @@ class Client:
         answer = checked(kind, found, self.base + path)
         if isinstance(answer, Paid):
             tokens = answer.usage.tokens() if answer.usage else 0
-            if not tokens and self.budget.limits_tokens:
+            if not tokens and self._config.max_tokens is not None:
                 raise UserError(
                     f"{self.base}{path} does not state its usage, so tokens cannot be counted; "
                     "use --endpoint.max-requests in place of --endpoint.max-tokens"
                 )
             self.budget.add(tokens)
         return answer
+
+    def served(self, model: str | None) -> Served:
+        """Return the model of that name among those that the server lists.
+
+        Args:
+            model: its name; None for the only one.
+
+        Raises:
+            UserError: there is no such model, or there are several and none is named; its name holds the key, is
+                longer than 200 characters or does not print, and so cannot be written.
+        """
+        known = {entry.id: entry for entry in self.get("/models", Models).data or ()}
+        if model is None and len(known) != 1:
+            names = ", ".join(one_line(name, 60) for name in sorted(known)[:8]) or "none"
+            raise UserError(f"{self.base} serves {names}; name one, as in {self.base}#model-name")
+        model = model or next(iter(known))
+        if model not in known:
+            near = difflib.get_close_matches(model, list(known)[:1000], n=8, cutoff=0.0)
+            raise unknown_name(
+                f"model of {self.base}", one_line(model), [one_line(name, 60) for name in near]
+            )
+        if HIDDEN in model or len(model) > LONGEST or not model.isprintable():
+            raise UserError(
+                f"{self.base}: the model {one_line(model, 60)!r} has a name that cannot be written: expected at most "
+                f"{LONGEST} printable characters without the key"
+            )
+        entry = known[model]
+        length, owner = entry.max_model_len, one_line(entry.owned_by or "endpoint", 60)
+        digits = hashlib.sha256(f"{model} {owner} {entry.root} {length}".encode()).hexdigest()[:8]
+        stated = isinstance(length, int) and not isinstance(length, bool) and 0 < length < 2**31
+        return Served(model, f"{model}@{owner}-{digits}", length if stated else None)
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
         """Return `work` of each item, in order, as many at a time as the configuration allows.
@@ -120,12 +166,11 @@ class Client:
             response = ask(url)
         except openai.APIStatusError as error:
             raise UserError(self._refusal(url, error.response)) from None
-        except openai.APITimeoutError:
-            failure = f"no whole answer within {self._config.timeout:g} s"
-            raise UserError(self._given_up(url, failure, self._config.attempts)) from None
         except openai.APIConnectionError as error:
             cause = one_line(without_key(str(error.__cause__ or type(error).__name__), self._key))
             failure = f"the connection failed ({cause})"
+            if isinstance(error, openai.APITimeoutError):
+                failure = f"no whole answer within {self._config.timeout:g} s"
             raise UserError(self._given_up(url, failure, self._config.attempts)) from None
         return response.extensions[ANSWER]
 

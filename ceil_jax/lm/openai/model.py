@@ -12,11 +12,10 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.base import BaseLM, Continuations, TokenScores
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
-from ceil_jax.lm.openai.answers import echoed_scores, find_model, in_order
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import probe
-from ceil_jax.lm.openai.schema import Chat, Choice, Completions, Tokenized
+from ceil_jax.lm.openai.schema import Chat, Choice, Completions, Tokenized, in_order
 from ceil_jax.lm.stopping import cut
 
 
@@ -40,7 +39,7 @@ class EndpointLM(BaseLM):
         address = parse_address(spec)
         self._client = Client(address.base, config)
         self._config = config
-        served = find_model(self._client, address.model)
+        served = self._client.served(address.model)
         self._model, self.name = served.model, served.name
         length = config.context_length or served.context_length
         if length is None:
@@ -127,10 +126,8 @@ class EndpointLM(BaseLM):
         # SGLang takes logprobs=0 for none; one alternative costs little
         body = {"echo": True, "logprobs": 1, "max_tokens": 0, "temperature": 0.0}
         answers = self._completions(texts, body, what)
-        return [
-            echoed_scores(choice, text, self._client.base)
-            for choice, text in zip(answers, texts, strict=True)
-        ]
+        pairs = zip(answers, texts, strict=True)
+        return [choice.scores(text, self._client.base) for choice, text in pairs]
 
     def _completions(self, prompts: Sequence[str], body: dict[str, Any], what: str) -> list[Choice]:
         """The server's choice for each prompt."""

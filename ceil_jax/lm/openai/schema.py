@@ -5,11 +5,13 @@ Other fields are ignored. Absent and null are the same where a default is None.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.openai.cleaning import one_line
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -42,6 +44,12 @@ class Paid(Answer):
     usage: Usage | None = None
 
 
+class Entry(Answer):
+    """An entry of an answer's list, which may state its place."""
+
+    index: Count | None = None
+
+
 class LogProbs(Answer):
     """The tokens of a text and their log-probabilities."""
 
@@ -49,12 +57,26 @@ class LogProbs(Answer):
     token_logprobs: list[LogProb | None] | None = None
 
 
-class Choice(Answer):
+class Choice(Entry):
     """A completion."""
 
-    index: Count | None = None
     text: str | None = None
     logprobs: LogProbs | None = None
+
+    def scores(self, sent: str, where: str) -> TokenScores:
+        """Return the log-probabilities of the tokens of a text that was sent with `echo`; empty if there are none.
+
+        Raises:
+            UserError: there are more or fewer log-probabilities than tokens.
+        """
+        found = self.logprobs or LogProbs()
+        tokens, log_probs = found.tokens or [], found.token_logprobs or []
+        if len(tokens) != len(log_probs):
+            raise UserError(f"{where}: {len(tokens)} tokens with {len(log_probs)} log-probabilities")
+        # a server may write a token although it was asked for none
+        if self.text not in (sent, "", None) and len(tokens) > 1:
+            tokens, log_probs = tokens[:-1], log_probs[:-1]
+        return TokenScores(list(tokens), list(log_probs))
 
 
 class Completions(Paid):
@@ -69,10 +91,9 @@ class Message(Answer):
     content: str
 
 
-class ChatChoice(Answer):
+class ChatChoice(Entry):
     """A completion of a chat."""
 
-    index: Count | None = None
     message: Message
 
 
@@ -82,10 +103,9 @@ class Chat(Paid):
     choices: list[ChatChoice] | None = None
 
 
-class Vector(Answer):
+class Vector(Entry):
     """An embedding."""
 
-    index: Count | None = None
     embedding: list[float]
 
 
@@ -117,6 +137,7 @@ class Tokenized(Answer):
 
 
 AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+AnyEntry = TypeVar("AnyEntry", bound=Entry)
 
 
 def checked(kind: type[AnyAnswer], answer: dict[str, Any], where: str) -> AnyAnswer:
@@ -139,3 +160,26 @@ def checked(kind: type[AnyAnswer], answer: dict[str, Any], where: str) -> AnyAns
         raise UserError(
             f"{where}: {place} is {found}; {first['msg'].lower()}; the server does not keep to the interface"
         ) from None
+
+
+def in_order(entries: Sequence[AnyEntry] | None, field: str, count: int, where: str) -> list[AnyEntry]:
+    """Return the entries of an answer in the order of their indices.
+
+    Args:
+        entries: the entries; None for none.
+        field: the field that holds them, for messages.
+        count: how many entries were asked for.
+        where: the address, for messages.
+
+    Raises:
+        UserError: the number of entries is another one, or an index is there twice or too high.
+    """
+    entries = entries or ()
+    places = [place if entry.index is None else entry.index for place, entry in enumerate(entries)]
+    if sorted(places) != list(range(count)):
+        raise UserError(
+            f"{where}: {len(entries)} {field} with indices {str(places[:20])[:60]} for {count} that were asked for; "
+            "the server does not keep to the interface"
+        )
+    by_place = dict(zip(places, entries, strict=True))
+    return [by_place[place] for place in range(count)]
