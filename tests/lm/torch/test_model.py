@@ -239,17 +239,18 @@ def test_nothing_asked_is_nothing_answered(lm):
 @pytest.mark.packages
 def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     lm = load_lm("gemma-3-270m", dtype="float32")
-    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(24) for w in ("dull", "a joy")]
+    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(20) for w in ("dull", "a joy")]
     prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
-    assert 512 < lm.count_tokens(["".join(reviews)])[0] < 700
-    assert lm.generate(prompts, 3) == [lm.generate([prompt], 3)[0] for prompt in prompts]
-    found = lm.log_likelihood(prompts, [" is good", " best"])
+    assert 512 < lm.count_tokens(["".join(reviews)])[0] < 600
+    written = lm.generate(prompts, 3)
+    found = lm.log_likelihood(prompts, written)
     network, fast = lm._model, lm._tokenizer
-    for prompt, answer, score in zip(prompts, [" is good", " best"], found, strict=True):
+    for prompt, answer, score in zip(prompts, written, found, strict=True):
         ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
         with torch.no_grad():
             logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[0, :-1]
         asked = torch.tensor(ids[start:])
+        assert logits.argmax(-1).tolist() == asked.tolist()
         expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
         assert score == pytest.approx(expected, abs=1e-3)
 
