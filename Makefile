@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test chaos lint format docs drawing notebooks lock clean
+.PHONY: demo test chaos gpu-check lint format docs drawing notebooks lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
@@ -13,6 +13,11 @@ test: .venv/dev.stamp
 # Kills, damage and flipped bits for nine minutes; CHAOS='--minutes 60 --seed 7' for more, or the same again.
 chaos: .venv/dev.stamp
 	PYTHONPATH=.:tests $(BIN)/python -m chaos $(CHAOS)
+
+# On a machine with a GPU: numerics, benchmarks and an experiment. CUDA=dev GPU='--device cpu --small' tries it without.
+CUDA ?= cuda
+gpu-check: .venv/dev.stamp .venv/$(CUDA).stamp
+	$(BIN)/python -m benchmarks.gpu_check $(GPU)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
