@@ -172,13 +172,10 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
 
 def base_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Drop the prefix that models with a head have, and give LayerNorm's parameters their current names."""
-    prefix = re.compile(r"^(bert|roberta|mpnet)\.")
-    old = {".gamma": ".weight", ".beta": ".bias"}
-    renamed = {}
-    for name, tensor in tensors.items():
-        name = prefix.sub("", name)
-        for ending, today in old.items():
-            if name.endswith("LayerNorm" + ending):
-                name = name.removesuffix(ending) + today
-        renamed[name] = tensor
-    return renamed
+    return {_base_name(name): tensor for name, tensor in tensors.items()}
+
+
+def _base_name(name: str) -> str:
+    name = re.sub(r"^(bert|roberta|mpnet)\.", "", name)
+    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+    return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)

@@ -124,11 +124,10 @@ def _steps(
     request: Request,
 ) -> tuple[list[Step], Stopped]:
     """Return the greedy steps, each among the examples that still fit, and why there are no more."""
-    # Python's own integers: a budget may be larger than numpy's
-    costs = [0] * len(shortlist)
-    remaining = request.token_budget
-    if remaining is not None and shortlist:
-        costs = _tokens([[example] for example in shortlist], request)
+    costs, remaining = [0] * len(shortlist), 0
+    if request.token_budget is not None and shortlist:
+        # Python's own integers: a budget may be larger than numpy's
+        costs, remaining = _tokens([[example] for example in shortlist], request), request.token_budget
     refused = False
     taken: list[Step] = []
     trade_off, threshold = request.settings.trade_off, request.settings.near_duplicate
@@ -139,14 +138,12 @@ def _steps(
 
     def fits(item: int) -> bool:
         nonlocal refused
-        fitting = remaining is None or costs[item] <= remaining
-        refused |= not fitting
-        return fitting
+        refused |= costs[item] > remaining
+        return costs[item] <= remaining
 
     for step in greedy_steps(vectors, relevance, trade_off, groups, fits, repeats):
         taken.append(step)
-        if remaining is not None:
-            remaining -= costs[step.item]
+        remaining -= costs[step.item]
         if len(taken) == request.k:
             return taken, "k"
     return taken, "token_budget" if refused else "exhausted"

@@ -305,7 +305,7 @@ def sentences(count):
 @pytest.mark.parametrize(("name", "dim"), [("all-MiniLM-L6-v2", 384), ("all-mpnet-base-v2", 768)])
 def test_packaged_encoders_equal_sentence_transformers(name, dim, tmp_path):
     # each length that texts are padded to is compiled, and mpnet's layers take their time; the longest are among 8
-    texts = sentences(200)[: 200 if dim == 384 else 8]
+    texts = sentences(60)[: 60 if dim == 384 else 8]
     encoder = load_encoder(name)
     vectors = encoder.encode(texts)
     assert vectors.shape == (len(texts), dim)

@@ -38,6 +38,13 @@ def server():
         process.stdin.close()
 
 
+def side_by_side(server, orders):
+    """What came of each order, a few at a time."""
+    for start in range(0, len(orders), 8):
+        children = [server(**order, wait=False)["pid"] for order in orders[start : start + 8]]
+        yield from [server(join=child) for child in children]
+
+
 def label(folder):
     """The one output of the examples of a saved selector, all of which must be there."""
     examples = CeilSelector.from_pretrained(folder).examples
@@ -49,10 +56,12 @@ def label(folder):
 def test_a_first_save_killed_at_any_event_is_no_obstacle_to_the_next(server, tmp_path):
     whole = tmp_path / "whole"
     events = server(folder=whole, label="new")["events"]
-    for kill in range(1, len(events) + 1):
-        folder = tmp_path / f"killed-{kill}"
-        assert server(folder=folder, label="new", kill=kill)["status"] == -signal.SIGKILL
-        check_target(folder)
+    orders = [
+        {"folder": tmp_path / f"killed-{i}", "label": "new", "kill": i} for i in range(1, len(events) + 1)
+    ]
+    for order, killed in zip(orders, side_by_side(server, orders), strict=True):
+        assert killed["status"] == -signal.SIGKILL
+        check_target(order["folder"])
     (whole / "letter").write_text("dear")
     check_target(whole)
     (whole / "selector.json").unlink()
@@ -68,10 +77,13 @@ def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(serve
     events = server(folder=whole, label="new")["events"]
     assert label(whole) == "new" and len(events) > 12
     pointer = next(i for i, event in enumerate(events, 1) if event == "os.rename .selector.json.new")
-    for kill in range(1, len(events) + 1):
-        folder = tmp_path / f"killed-{kill}"
-        shutil.copytree(first, folder)
-        killed = server(folder=folder, label="new", kill=kill)
+    orders = [
+        {"folder": tmp_path / f"killed-{i}", "label": "new", "kill": i} for i in range(1, len(events) + 1)
+    ]
+    for order in orders:
+        shutil.copytree(first, order["folder"])
+    for order, killed in zip(orders, side_by_side(server, orders), strict=True):
+        folder, kill = order["folder"], order["kill"]
         assert killed["status"] == -signal.SIGKILL and len(killed["events"]) == kill
         # the rename is the moment: it was killed before it happened
         assert label(folder) == ("old" if kill <= pointer else "new"), events[kill - 1]

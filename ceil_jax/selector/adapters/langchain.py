@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
 from ceil_jax.errors import UserError
-from ceil_jax.selector import CeilSelector, Selection
+from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.options import Options
 from ceil_jax.tasks.example import Example
 
@@ -67,12 +68,11 @@ class CeilExampleSelector(BaseExampleSelector):
             UserError: no query among the variables; an example with a brace, where braces are refused.
         """
         query = self._value(input_variables, self.input_key, "query")
-        return self._rows(self.selector.select(query, **self.options))
+        return [self._row(example) for example in self.selector.select(query, **self.options)]
 
     async def aselect_examples(self, input_variables: Mapping[str, Any]) -> list[dict[str, Any]]:
         """`select_examples`, choosing in a worker thread."""
-        query = self._value(input_variables, self.input_key, "query")
-        return self._rows(await self.selector.aselect(query, **self.options))
+        return await asyncio.to_thread(self.select_examples, input_variables)
 
     def _value(self, variables: Mapping[str, Any], key: str, what: str) -> Any:
         if key not in variables:
@@ -81,9 +81,6 @@ class CeilExampleSelector(BaseExampleSelector):
                 "say which keys are meant with input_key=… and output_key=…"
             )
         return variables[key]
-
-    def _rows(self, selection: Selection) -> list[dict[str, str]]:
-        return [self._row(example) for example in selection.examples]
 
     def _row(self, example: Example) -> dict[str, str]:
         row = {**example.fields, self.input_key: example.input, self.output_key: example.output}

@@ -30,7 +30,13 @@ def write_bank(view: View, folder: Path) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    _write_vectors(view, folder / VECTORS)
+    shape = (int(view.live.sum()), view.dim or 0)
+    with (folder / VECTORS).open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+        # block by block, so that a memory-mapped bank is never in memory as a whole
+        for block in view.live_blocks():
+            stream.write(np.ascontiguousarray(block, "<f4").data)
     _write_examples(list(view), folder / EXAMPLES)
 
 
@@ -40,18 +46,17 @@ def read_bank(folder: Path) -> tuple[list[Example], np.ndarray]:
     Raises:
         UserError: a file that cannot be read or does not hold what is expected.
     """
-    examples = _read_examples(folder / EXAMPLES)
-    return examples, _map(folder / VECTORS, len(examples))
-
-
-def _write_vectors(view: View, file: Path) -> None:
-    """Block by block, so that a memory-mapped bank is never in memory as a whole."""
-    shape = (int(view.live.sum()), view.dim or 0)
-    with file.open("wb") as stream:
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(stream, header)
-        for block in view.live_blocks():
-            stream.write(np.ascontiguousarray(block, "<f4").data)
+    examples, file = _read_examples(folder / EXAMPLES), folder / VECTORS
+    rows = len(examples)
+    try:
+        vectors = np.load(file, mmap_mode="r" if rows else None, allow_pickle=False)
+    except (OSError, ValueError, SyntaxError, EOFError, OverflowError, MemoryError, TypeError) as error:
+        raise UserError(f"cannot read {file}: {str(error)[:120]}; {AGAIN}") from None
+    if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:
+        raise UserError(
+            f"{file} holds {vectors.dtype} {vectors.shape} for {rows} examples; expected float32 ({rows}, D)"
+        )
+    return examples, np.asarray(vectors)
 
 
 def _write_examples(examples: Sequence[Example], file: Path) -> None:
@@ -99,15 +104,3 @@ def _read_examples(file: Path) -> list[Example]:
 def _present(fields: Mapping[str, str | None] | None) -> Mapping[str, str]:
     """A struct has all members in every row; those that a row lacks are null."""
     return MappingProxyType({name: value for name, value in (fields or {}).items() if value is not None})
-
-
-def _map(file: Path, rows: int) -> np.ndarray:
-    try:
-        vectors = np.load(file, mmap_mode="r" if rows else None, allow_pickle=False)
-    except (OSError, ValueError, SyntaxError, EOFError, OverflowError, MemoryError, TypeError) as error:
-        raise UserError(f"cannot read {file}: {str(error)[:120]}; {AGAIN}") from None
-    if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:
-        raise UserError(
-            f"{file} holds {vectors.dtype} {vectors.shape} for {rows} examples; expected float32 ({rows}, D)"
-        )
-    return np.asarray(vectors)

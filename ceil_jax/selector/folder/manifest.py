@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -160,9 +160,7 @@ def _manifest(record: Mapping[str, Any]) -> Manifest:
             for path, entry in record["files"].items()
         }
     encoders = {
-        kind: SavedEncoder(
-            **{field.name: _str(field.name, entry[field.name]) for field in fields(SavedEncoder)}
-        )
+        kind: SavedEncoder(**{name: _str(name, value) for name, value in entry.items()})
         for kind, entry in record["encoders"].items()
     }
     if "encoder" not in encoders or not set(encoders) <= {"encoder", "query_encoder"}:
