@@ -4,6 +4,9 @@ An order's "label" is every output of the selector that is saved, "saves" how of
 """
 
 import numpy as np
+import pandas  # noqa: F401  what a save imports is imported here, once
+import pyarrow.parquet  # noqa: F401
+import safetensors.numpy  # noqa: F401
 from selector_words import ROWS
 from watched import serve
 
@@ -12,6 +15,7 @@ from ceil_jax import CeilSelector, load_encoder
 tiny = load_encoder("tiny")
 # children compute nothing with JAX, whose threads a fork does not copy
 ENCODER = tiny.with_params({name: np.asarray(value) for name, value in tiny.params.items()})
+ENCODER.fingerprint  # noqa: B018  computed here, once
 VECTORS = np.random.default_rng(0).normal(size=(len(ROWS), tiny.dim))
 
 
