@@ -86,16 +86,13 @@ class Experiment:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
         if options.record is not None:
             keep(options.record, records_of(measured, self.name))
-        lm = measured[0].lm
-        shots = config.shots
-        title = f"{self.title} ({lm}, at most {shots} examples a prompt, encoder {config.encoder})"
+        about = f"{measured[0].lm}, at most {config.shots} examples a prompt, encoder {config.encoder}"
+        title = f"{self.title} ({about})"
         table = ExperimentTable(title, measured, failed)
         if self.more is not None:
             table = self.more(grid, table)
-        folder = (
-            config.out
-            / f"{self.name}-{digest([replace(config, out=Path()), replace(options, record=None)])[:8]}"
-        )
+        key = [replace(config, out=Path()), replace(options, record=None)]
+        folder = config.out / f"{self.name}-{digest(key)[:8]}"
         write(folder, self.name, table, self.draw(table))
         print(f"\n{table.markdown()}\nwritten: {folder}/{self.name}.md, .csv, .png, .pdf")
         if failed:

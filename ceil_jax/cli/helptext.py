@@ -1,6 +1,6 @@
 """Help texts of dataclass fields: each field's docstring as one paragraph, and the range of its numbers.
 
-tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `registry` makes a
+tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `asked_for_help` makes a
 registry for `tyro.cli` that joins the lines instead. `--help` shows the settings in COMMON, `--help-all` all.
 """
 
@@ -37,19 +37,10 @@ def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry
     """
     every = "--help-all" in arguments
     short = not every and any(argument in ("-h", "--help") for argument in arguments)
-    return ["--help" if argument == "--help-all" else argument for argument in arguments], registry(short)
-
-
-def registry(short: bool = False) -> ConstructorRegistry:
-    """Return a registry for `tyro.cli` with help texts as paragraphs.
-
-    Args:
-        short: leave the settings out that are not in COMMON; for printing help only, because tyro takes no
-            argument that it does not show.
-    """
-    made = ConstructorRegistry()
-    made.struct_rule(partial(_of_dataclass, short))
-    return made
+    registry = ConstructorRegistry()
+    # settings are left out for printing help only: tyro takes no argument that it does not show
+    registry.struct_rule(partial(_of_dataclass, short))
+    return ["--help" if argument == "--help-all" else argument for argument in arguments], registry
 
 
 def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | None:

@@ -105,8 +105,6 @@ class RunConfig:
         check_ranges(self)
 
 
-Scale = Literal["tiny", "small", "paper"]
-
 SCALES: dict[str, RunConfig] = {
     # about two minutes on 2 CPU cores: does it run?
     "tiny": RunConfig(

@@ -39,10 +39,10 @@ def export(run: Run, method: str, folder: Path, license: str = "") -> str:
     selector.card = replace(selector.card, license=license)
     selector.save_pretrained(folder)
     measured = ", ".join(f"{name} {value:.1f}" for name, value in selector.card.metrics.items())
+    measured = measured or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
-        f"{folder}: {selector.card.title}, {len(selector):,} examples; "
-        + (measured or "not evaluated: `ceil-jax compare` with the same flags measures it")
-        + f'\nin Python: CeilSelector.from_pretrained("{folder}").select("a query", k={run.config.shots})'
+        f"{folder}: {selector.card.title}, {len(selector):,} examples; {measured}\n"
+        f'in Python: CeilSelector.from_pretrained("{folder}").select("a query", k={run.config.shots})'
     )
 
 

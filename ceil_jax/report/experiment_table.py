@@ -98,20 +98,8 @@ class ExperimentTable:
             yield Crossed(members, minus, title)
 
     def _details(self) -> Table:
-        header = [
-            "task",
-            "row",
-            "column",
-            "n",
-            "seeds",
-            "metric",
-            "value",
-            "sd",
-            "95 % interval",
-            "#ICE",
-            "paper",
-        ]
-        header += [f"− {name}" for name in BASELINES.values()]
+        header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd"]
+        header += ["95 % interval", "#ICE", "paper", *(f"− {name}" for name in BASELINES.values())]
         return Table(header, [self._detail(one) for one in self.measured], "Every number")
 
     def _detail(self, one: Measured) -> list[Value]:

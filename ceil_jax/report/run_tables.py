@@ -145,14 +145,8 @@ def _labels(records: Sequence[Record]) -> list[str]:
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
         known = METHODS.get(record.method)
         label = known.label if known else record.method
-        labels.append(
-            ", ".join(
-                [
-                    f"{label} ({record.kept})" if record.kept else label,
-                    *(f"{name} {own[name]}" for name in varied),
-                ]
-            )
-        )
+        label += f" ({record.kept})" if record.kept else ""
+        labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
     return labels
 
 

@@ -75,11 +75,9 @@ def prospect(field: Field, candidate: Candidate) -> Interval:
         log_probs(data.scores(queries, CandidateSets(*sets), f"sets, order {order}")[0])
         for order, sets in enumerate([(near, subsets), _shuffled(near, subsets, rng)], 1)
     ]
-    seconds, tokens = (
-        sum(getattr(run.costs[f"scoring sets, order {order}"], name) for order in (1, 2))
-        for name in ("seconds", "tokens")
-    )
-    field.meter.spend(tokens, 2 * subsets.shape[0] * subsets.shape[1], seconds, tokens)
+    for order in (1, 2):
+        cost = run.costs[f"scoring sets, order {order}"]
+        field.meter.spend(cost.tokens, subsets.shape[0] * subsets.shape[1], cost.seconds, cost.tokens)
     gains = [
         np.take_along_axis(there, here.argmax(axis=1)[:, None], axis=1)[:, 0] - there[:, 0]
         for here, there in (scores, scores[::-1])

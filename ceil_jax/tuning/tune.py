@@ -85,18 +85,18 @@ class Search:
         self.plain = self._entrant(plain(self.config, self.task))
         if len(entrants) < 2:
             raise UserError("one candidate alone is no search; give more --methods, --ks or --trade-offs")
-        race = self.race = Race(np.stack([one.tokens for one in entrants]), rivals=len(entrants) + extra)
-        self._check_first(race)
+        self.race = Race(np.stack([one.tokens for one in entrants]), rivals=len(entrants) + extra)
+        self._check_first()
         log.info(
             "%d candidates, %d rows to race on, %d for the end, %d in the bank; %s",
             *(len(entrants), len(self.split.tuning), self._final, len(self.task.train), self.meter),
         )
-        hold(race, self._ask, self._left, self._tell)
+        hold(self.race, self._ask, self._left, self._tell)
         for one in self._prepared():
-            race.join(one.tokens)
+            self.race.join(one.tokens)
             entrants.append(one)
-            hold(race, self._ask, self._left, self._tell)
-        return self._finish(race)
+            hold(self.race, self._ask, self._left, self._tell)
+        return self._finish()
 
     def _entrant(self, candidate: Candidate) -> Entrant:
         found = next((one for one in self.entrants if one.candidate == candidate), None)
@@ -109,46 +109,43 @@ class Search:
             log.info("%d candidates give the prompts of others and are left out", len(entrants) - len(kept))
         return kept
 
-    def _reserve(self, race: Race, final: int) -> float:
+    def _reserve(self) -> float:
         """LM tokens that the final rows may take: zero examples, plain top-k, and two that are still in the race."""
-        dearest = max(race.mean_tokens(i) for i in race.racing)
+        dearest = max(self.race.mean_tokens(i) for i in self.race.racing)
         each = 2 * dearest + self.zero.tokens.mean() + self.plain.tokens.mean()
-        return 1.1 * final * float(each)
+        return 1.1 * self._final * float(each)
 
     def _left(self) -> float:
-        return self.meter.left() - self._reserve(self.race, self._final)
+        return self.meter.left() - self._reserve()
 
-    def _check_first(self, race: Race) -> None:
+    def _check_first(self) -> None:
         """See that the budget pays for a first round and for the end; fewer final rows, if need be."""
-        first = race.first_cost()
-        probe = float(self.zero.tokens[:_PROBE].sum())
-        self._need(probe + first, race)
+        first = self.race.first_cost()
+        self._need(first + float(self.zero.tokens[:_PROBE].sum()))
         try:
             self.field.score([self.zero], self.split.tuning, slice(0, _PROBE), "the LM's speed")
         except OutOfTime:
             raise UserError(
                 f"{self.limits.flags()}: the seconds were spent before the first round; give more"
             ) from None
-        self._need(first, race)
+        self._need(first)
 
-    def _need(self, tokens: float, race: Race) -> None:
-        left = self.meter.left()
+    def _need(self, tokens: float) -> None:
+        race, left, requests = self.race, self.meter.left(), self.meter.requests_left
         # at most half of the budget is for the end
-        most = min(left / 2, left - tokens), self.meter.requests_left / 2
-        while self._final > FEWEST and (
-            self._reserve(race, self._final) > most[0] or _FINALS * self._final > most[1]
-        ):
+        most = min(left / 2, left - tokens)
+        while self._final > FEWEST and (self._reserve() > most or _FINALS * self._final > requests / 2):
             self._final = max(FEWEST, int(0.9 * self._final))
-        needed = tokens + self._reserve(race, self._final)
-        if needed > left or self._first_requests(race) > self.meter.requests_left:
+        needed = tokens + self._reserve()
+        if needed > left or self._first_requests() > requests:
             raise UserError(
                 f"{self.limits.flags()}: the first round, {len(race.tokens)} candidates on {race.stops[0]} rows, and "
                 f"{self._final} final rows take {self._words(needed)}; give that much or more, or search fewer "
                 "--methods or --ks"
             )
 
-    def _first_requests(self, race: Race) -> int:
-        return race.stops[0] * len(race.tokens) + _FINALS * self._final
+    def _first_requests(self) -> int:
+        return self.race.stops[0] * len(self.race.tokens) + _FINALS * self._final
 
     def _words(self, needed: float) -> str:
         """Estimated tokens in units of the limits."""
@@ -157,7 +154,7 @@ class Search:
         if limits.seconds is not None and meter.seconds_per_token:
             parts.append(f"{meter.seconds + meter.seconds_per_token * needed:,.0f} seconds")
         if limits.requests is not None:
-            parts.append(f"{meter.requests + self._first_requests(self.race):,} prompts")
+            parts.append(f"{meter.requests + self._first_requests():,} prompts")
         if limits.price_per_million is not None:
             parts.append(
                 f"{(meter.tokens + meter.ratio * needed) * limits.price_per_million / 1e6:.2f} in money"
@@ -166,24 +163,16 @@ class Search:
 
     def _ask(self, step: Step) -> Mapping[int, np.ndarray]:
         # prompts are counted for a whole round: the best go on where not all can
-        paid = int(
-            min(
-                len(step.racers),
-                (self.meter.requests_left - _FINALS * self._final) // (step.stop - step.start),
-            )
-        )
+        requests = self.meter.requests_left - _FINALS * self._final
+        paid = min(len(step.racers), requests // (step.stop - step.start))
         best = [i for i in self.race.ranked(step.start) if i in step.racers]
-        racers = sorted(best[: max(0, paid)])
+        racers = sorted(best[: max(0, int(paid))])
         if len(racers) < min(2, len(step.racers)):
             return {}
         what = f"{len(racers)} candidates, rows {step.start + 1}–{step.stop}"
         try:
-            found = self.field.score(
-                [self.entrants[i] for i in racers],
-                self.split.tuning,
-                slice(step.start, step.stop),
-                what,
-            )
+            entrants, span = [self.entrants[i] for i in racers], slice(step.start, step.stop)
+            found = self.field.score(entrants, self.split.tuning, span, what)
         except OutOfTime:
             self.notes.append("The seconds were spent before the race was over.")
             return {}
@@ -256,7 +245,8 @@ class Search:
                 self.notes.append(f"{label}: {kept}.")
             yield entrant
 
-    def _finish(self, race: Race) -> Outcome:
+    def _finish(self) -> Outcome:
+        race = self.race
         best = [race.winner(), race.near(points=self.rows.tolerance / 100)[0]]
         roles = {"winner": self.entrants[best[0]], "cheapest within noise": self.entrants[best[1]]}
         roles |= {"plain top-k": self.plain, "": self.zero}

@@ -212,7 +212,7 @@ def test_json_quietly(capsys, tmp_path):
 
 
 def test_results_as_json(capsys):
-    assert main(["results", "experiments/results.jsonl", "--experiment", "table2", "--json"]) == 0
+    assert main(["results", "experiments/results.jsonl", "--experiment", "one_for_all", "--json"]) == 0
     tables = json.loads(capsys.readouterr().out)[0]["tables"]
     assert {"value"} <= set(tables[0]["rows"][0]["movie_reviews"]) or tables[0]["rows"][0][
         "movie_reviews"

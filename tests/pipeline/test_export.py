@@ -57,7 +57,7 @@ def test_the_card_has_the_runs_metrics(trained):
     assert f"| {100 * value:g} |" in (folder / "README.md").read_text()
 
 
-def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path):
+def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path, moved_for_trained):
     config = replace(SMALL, context="example", ceil=FAST, out=tmp_path / "runs")
     pipeline = open_run(config, TASK)
     export(pipeline, "ceil", tmp_path / "selector")

@@ -274,7 +274,7 @@ def test_a_tuned_trade_off_is_that_of_sets_within_the_budget(tmp_path, monkeypat
     assert (scored[1][1].subsets >= 0).all()
 
 
-def test_ceil_has_one_trade_off_which_records_hold(tmp_path):
+def test_ceil_has_one_trade_off_which_records_hold(tmp_path, moved_for_trained):
     # λ of every encoder as if it had been tuned
     tuned = {"base": 0.005, "epr": 0.01, "ceil": 0.1}
     config = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off="tuned"))

@@ -113,7 +113,7 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked, tmp_path):
             assert relevance == sorted(relevance)
 
 
-def test_every_retriever_can_see_the_skill(config, asked):
+def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
     pipeline = open_run(replace(config, text="skill"), TASK)
     for method in ("bm25", "topk", "mmr", "epr", "ceil_topk"):
         for i, picks in enumerate(pipeline.retrieve(method, TASK.validation)):
@@ -131,7 +131,7 @@ def test_every_retriever_can_see_the_skill(config, asked):
     assert pipeline.views.orders(METHODS["random"]) == []
 
 
-def test_training_on_skills_is_not_taken_for_training_on_inputs(config, asked):
+def test_training_on_skills_is_not_taken_for_training_on_inputs(config, asked, moved_for_trained):
     # EPR's candidates are found by the answers, so its scores are the same for both
     open_run(config, TASK).encoders("epr")
     open_run(replace(config, text="skill"), TASK).encoders("epr")

@@ -168,7 +168,7 @@ def test_where_nothing_helps_it_says_so(tmp_path):
     assert not any(one.certain for one in outcome.verdict.differences)
 
 
-def test_trained_methods_join_when_they_can_win(tmp_path, monkeypatch):
+def test_trained_methods_join_when_they_can_win(tmp_path, monkeypatch, moved_for_trained):
     space = Space(methods=("zero", "topk", "epr", "ceil"), ks=(3,))
     poor = search(tmp_path / "poor", space=space, tokens=30_000).run()
     assert any("EPR, K = 3 was not tried: it takes" in note for note in poor.notes)
