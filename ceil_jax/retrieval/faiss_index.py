@@ -83,6 +83,8 @@ class ApproximateIndex:
         Raises:
             ValueError: k is below 1.
         """
+        from ceil_jax.retrieval.index import merge_top_k
+
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
         queries = np.ascontiguousarray(queries, np.float32)
@@ -92,9 +94,5 @@ class ApproximateIndex:
         lost = indices < 0
         if exclude is not None:
             lost |= indices == np.asarray(exclude)[:, None]
-        scores, indices = np.where(lost, -np.inf, scores), np.where(lost, -1, indices)
-        order = np.lexsort((np.where(lost, np.iinfo(np.int64).max, indices), -scores))[:, :k]
-        return (
-            np.take_along_axis(scores, order, 1).astype(np.float32),
-            np.take_along_axis(indices, order, 1).astype(np.int32),
-        )
+        indices = np.where(lost, -1, indices).astype(np.int32)
+        return merge_top_k(np.where(lost, np.float32(-np.inf), scores), indices, k)
