@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ceil_jax.tasks.families.cogs_form import Call, parse_call
+from ceil_jax.tasks.families.cogs import Call, parse_call
 
 FUNCTION_WORDS = frozenset({"a", "the", "was", "to", "by", "that", "in", "on", "beside", "."})
 

@@ -171,12 +171,9 @@ class PromptBuilder:
         """
         places = prompt_order(relevance)
         kept = self.kept(query, chosen, relevance, fit)
-        while True:
-            shown = tuple(i for i in places if i in kept)
-            text = self.text(query, [chosen[i] for i in shown])
-            if not self._too_long(query, [chosen[i] for i in shown], text):
-                return Prompt(text, shown)
+        while (prompt := self._within(query, chosen, tuple(i for i in places if i in kept))) is None:
             kept = kept[:-1]
+        return prompt
 
     def reordered(
         self,
@@ -197,11 +194,9 @@ class PromptBuilder:
         """
         found = [prompt]
         for places in different_orders(len(prompt.order), most, generator)[1:]:
-            order = tuple(prompt.order[place] for place in places)
-            examples = [chosen[i] for i in order]
-            text = self.text(query, examples)
-            if not self._too_long(query, examples, text):
-                found.append(Prompt(text, order))
+            again = self._within(query, chosen, tuple(prompt.order[place] for place in places))
+            if again is not None:
+                found.append(again)
         return found
 
     def kept(
@@ -234,13 +229,16 @@ class PromptBuilder:
         """Return the prompt with these examples in this order, whether they fit or not."""
         return prompt_text(self.template, examples, query, self._opening)
 
-    def _too_long(self, query: Example, examples: Sequence[Example], text: str) -> bool:
-        """Whether the whole text has more tokens than the sum of its parts, which fits, and than the budget."""
+    def _within(self, query: Example, chosen: Sequence[Example], order: tuple[int, ...]) -> Prompt | None:
+        """The prompt in this order; None if the whole, unlike the sum of its parts, is over the budget."""
+        examples = [chosen[i] for i in order]
+        text = self.text(query, examples)
         # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget is counted
         parts = self._length(self.template.query(query)) + sum(self._length(self._piece(e)) for e in examples)
-        if not examples or parts + len(examples) <= self.budget:
-            return False
-        return self._length(text) > self.budget + self._length(self._opening)
+        nearly = bool(examples) and parts + len(examples) > self.budget
+        if nearly and self._length(text) > self.budget + self._length(self._opening):
+            return None
+        return Prompt(text, order)
 
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:

@@ -10,7 +10,7 @@ import re
 
 from ceil_jax.retrieval.registry import Describe
 from ceil_jax.skills.sketches import sql_bare, sql_tables
-from ceil_jax.tasks.families.cogs_form import Call, parse_call
+from ceil_jax.tasks.families.cogs import Call, parse_call
 
 _SETS = {
     "INTERSECT": "take the intersection of two selections",

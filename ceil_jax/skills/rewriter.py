@@ -95,12 +95,9 @@ def _demonstrations(content: Any, source: str) -> list[Demonstration]:
     if not isinstance(content, list) or not content:
         raise UserError(f'{source}: expected a list of {{"input": …, "skill": …}}, at least one')
     schemas = any(isinstance(entry, dict) and "schema" in entry for entry in content)
+    names = ("input", "skill", "schema") if schemas else ("input", "skill")
     return [
-        Demonstration(
-            _field(entry, "input", f"{source}, entry {place}"),
-            _field(entry, "skill", f"{source}, entry {place}"),
-            _field(entry, "schema", f"{source}, entry {place}") if schemas else "",
-        )
+        Demonstration(*(_field(entry, name, f"{source}, entry {place}") for name in names))
         for place, entry in enumerate(content, 1)
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ceil_jax.retrieval.registry import Sketch
-from ceil_jax.tasks.families.cogs_form import Call, parse_call
+from ceil_jax.tasks.families.cogs import Call, parse_call
 
 SQL_WORDS = frozenset(
     [

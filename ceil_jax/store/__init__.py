@@ -10,7 +10,7 @@ same stage share it. What a stage computes is no business of this room.
 - `rows`: `Rows` and `Cost`, the rows of a stage and what they cost; `Chunk` and `Engine`, how they are made
 - `journal`: append-only JSON lines, each with a checksum
 - `shards`: `Shard`, rows that several jobs make apart from each other, and their merging
-- `locking`: one process at a time in a folder; a full or unwritable disk as one line
+- `locking`: one process at a time in a folder; files that appear whole; a full or unwritable disk as one line
 - `hashing`: hashes of values, files and folders
 - `keys`: what a configuration contributes to a stage's key: the fields that differ from a frozen baseline
 - `cached`: whether the files of a folder that was made once are still the same

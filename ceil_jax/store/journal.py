@@ -30,9 +30,10 @@ class Journal:
         path: the file; it need not exist yet.
         key: the field by which lines are known.
         accept: which lines belong here; all by default.
+        quiet: say nothing of lines that are not read, as where another process may be writing.
     """
 
-    def __init__(self, path: Path, key: str, accept: Accept = _any_line) -> None:
+    def __init__(self, path: Path, key: str, accept: Accept = _any_line, *, quiet: bool = False) -> None:
         self.path, self.key = path, key
         self.lines: dict[Hashable, dict[str, Any]] = {}
         self._kept: list[bytes] | None = None
@@ -46,9 +47,9 @@ class Journal:
             elif line[key] not in self.lines:
                 self.lines[line[key]] = line
                 kept.append(raw)
-        if damaged:
+        if damaged and not quiet:
             log.warning("%s: %d damaged or half-written chunk(s); computing them again", path, damaged)
-        if foreign:
+        if foreign and not quiet:
             log.warning(
                 "%s: %d chunk(s) of another stage or of another length; computing them again", path, foreign
             )
@@ -84,11 +85,7 @@ def read_lines(path: Path, key: str, accept: Accept = _any_line) -> dict[Hashabl
         key: the field by which lines are known.
         accept: which lines belong here; all by default.
     """
-    found: dict[Hashable, dict[str, Any]] = {}
-    for _, line in _raw_lines(path):
-        if line is not None and key in line and accept(line):
-            found.setdefault(line[key], line)
-    return found
+    return Journal(path, key, accept, quiet=True).lines
 
 
 def _raw_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:

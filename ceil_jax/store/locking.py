@@ -1,4 +1,4 @@
-"""One process at a time in a folder; a disk that is full or cannot be written, as one line."""
+"""One process at a time in a folder; files that appear whole; a disk that is full or unwritable, as one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from filelock import FileLock, Timeout
 
@@ -50,22 +51,16 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
             (folder / name).touch()
         except (OSError, ValueError) as error:
             raise _cannot_write(folder, error) from error
-        with _locked(folder / name):
+        lock = FileLock(folder / name)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            log.warning("another process is working in %s; waiting for it", folder)
+            lock.acquire()
+        try:
             yield
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    lock = FileLock(file)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log.warning("another process is working in %s; waiting for it", file.parent)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        finally:
+            lock.release()
 
 
 @contextmanager
@@ -114,3 +109,20 @@ def check_room(folder: Path, size: int) -> None:
     if hasattr(os, "posix_fallocate"):  # macOS has none
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)
+
+
+@contextmanager
+def appearing(target: Path, part: str = ".part") -> Iterator[IO[bytes]]:
+    """Yield a file beside its place; flush it to the disk and rename it into place when the block ends.
+
+    Args:
+        target: the place; its folder is made if need be.
+        part: the suffix while it is written; another one for each process that may write at the same time.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(target.name + part)
+    with beside.open("wb") as out:
+        yield out
+        out.flush()
+        os.fsync(out.fileno())
+    beside.replace(target)

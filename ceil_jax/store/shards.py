@@ -52,12 +52,7 @@ def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard
         UserError: the text has another form, or this is no task of a SLURM array.
     """
     if text == "slurm":
-        names = (
-            "SLURM_ARRAY_TASK_ID",
-            "SLURM_ARRAY_TASK_MIN",
-            "SLURM_ARRAY_TASK_MAX",
-            "SLURM_ARRAY_TASK_COUNT",
-        )
+        names = [f"SLURM_ARRAY_TASK_{part}" for part in ("ID", "MIN", "MAX", "COUNT")]
         if not all(environment.get(name, "").isdecimal() for name in names):
             raise UserError("--shard slurm: not in a SLURM array (sbatch --array=1-16); or give --shard i/n")
         place, first, last, count = (int(environment[name]) for name in names)

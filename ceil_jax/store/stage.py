@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -30,6 +29,7 @@ from tqdm.auto import tqdm
 
 from ceil_jax.store.hashing import digest, file_sha256, text_digest
 from ceil_jax.store.journal import Accept, Journal, read_lines
+from ceil_jax.store.locking import appearing
 from ceil_jax.store.rows import Chunk, Engine, Rows, chunk_length, measured, timed_chunk
 from ceil_jax.store.shards import Shard, merged
 
@@ -132,14 +132,8 @@ class Stage:
             content: all of it.
             part: the suffix while it is written; another one for each process that may write at the same time.
         """
-        target = self.folder / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(target.name + part)
-        with beside.open("wb") as out:
+        with appearing(self.folder / file, part) as out:
             out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(target)
 
     def save(self, file: str, array: np.ndarray) -> None:
         """Write an array as `.npy`, whole or not at all.
@@ -148,13 +142,8 @@ class Stage:
             file: its path in the stage's folder.
             array: of any shape and dtype that needs no pickle.
         """
-        target = self.folder / file
-        beside = target.with_name(target.name + ".part")
-        with beside.open("wb") as out:
+        with appearing(self.folder / file) as out:
             np.save(out, array)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(target)
 
     def load(self, file: str) -> np.ndarray:
         """Return an array that `save` wrote, memory-mapped."""

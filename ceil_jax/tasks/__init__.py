@@ -8,7 +8,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `registry`: `TASKS`, all entries by name, and `task_spec`
 - `load`: `load_task`, a named task; `own_file`: `load_file`, a task of the user's own file
 - `files`, `hub`: rows from local files and from the Hugging Face hub, and rows to examples
-- `formats`, `limits`: JSON lines, JSON, CSV and parquet, and how much of them is read
+- `formats`: JSON lines, JSON, CSV and parquet, and how much of them is read
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `words`: BERT's words of a text, by which a bank is de-duplicated; which queries stand in it, and which ask the same
 - `draws`: what is drawn by a seed, and the random generator of a text

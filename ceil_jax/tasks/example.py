@@ -182,8 +182,5 @@ class Task:
     def asked(self) -> str:
         """How many queries are asked, and of how many if that is not all of them."""
         n = len(self.validation)
-        return (
-            f"{n:,} of {self.available:,} held-out queries"
-            if n < self.available
-            else f"{n:,} held-out queries"
-        )
+        of = f" of {self.available:,}" if n < self.available else ""
+        return f"{n:,}{of} held-out queries"

@@ -1,4 +1,7 @@
-"""The formats of data files: JSON lines, JSON, CSV and parquet, each read to rows with the line they stood on."""
+"""The formats of data files: JSON lines, JSON, CSV and parquet, each read to rows with the line they stood on.
+
+How much is read has limits: a bomb, or a file that is no data set, ends in one line and not in a full memory.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,23 @@ import csv
 import gzip
 import io
 import json
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.limits import DATA_MB, check_cells, check_line, check_size, limit
 from ceil_jax.tasks.spec import FieldError, Row
+
+DATA_MB = ("CEIL_JAX_MAX_DATA_MB", 1_000)
+"""A file's content in MB, unpacked: the variable that raises it, and the default."""
+
+CELL = ("CEIL_JAX_MAX_CELL", 200_000)
+"""The characters of one field; an LM's context holds a fraction of it."""
+
+LINE_CELLS = 100
+"""A line may be as long as so many of the largest fields."""
 
 
 def _file_bytes(path: Path) -> bytes:
@@ -21,14 +34,14 @@ def _file_bytes(path: Path) -> bytes:
     Raises:
         UserError: it cannot be read, or is larger than the limit.
     """
-    most = limit(DATA_MB) * 1_000_000
+    most = _limit(DATA_MB) * 1_000_000
     try:
-        check_size(str(path), path.stat().st_size)
+        _check_size(str(path), path.stat().st_size)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             content = stream.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {error}") from None
-    check_size(str(path), len(content))
+    _check_size(str(path), len(content))
     return content
 
 
@@ -68,7 +81,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
                 raise UserError(f"{path}, line {line}: {len(cells)} cells, the header has {len(header)}")
             else:
                 row = dict(zip(header, cells, strict=True))
-                check_cells(f"{path}, line {line}", row)
+                _check_cells(f"{path}, line {line}", row)
                 yield line, row
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
@@ -82,15 +95,15 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
     try:
         with pq.ParquetFile(path) as file:
             groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
-            check_size(str(path), sum(group.total_byte_size for group in groups))
+            _check_size(str(path), sum(group.total_byte_size for group in groups))
             number = size = 0
             # few rows at a time: a dictionary of one long text makes a small file of many large rows
             for batch in file.iter_batches(batch_size=64):
                 size += batch.nbytes
-                check_size(str(path), size)
+                _check_size(str(path), size)
                 for row in batch.to_pylist():
                     number += 1
-                    check_cells(f"{path}, row {number}", row)
+                    _check_cells(f"{path}, row {number}", row)
                     yield number, row
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
@@ -99,7 +112,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
 def _lines(path: Path, *, limited: bool) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(_file_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if limited:
-            check_line(f"{path}, line {number}", len(line))
+            _check_line(f"{path}, line {number}", len(line))
         try:
             yield number, line.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError as error:
@@ -122,7 +135,7 @@ def _parse(path: Path, line: int, content: str) -> object:
 def _row(where: str, value: object) -> Row:
     if not isinstance(value, dict):
         raise UserError(f"{where}: expected an object of columns, found {type(value).__name__}")
-    check_cells(where, value)
+    _check_cells(where, value)
     for name, field in value.items():
         if not _writable(name) or not _writable(field):
             error = FieldError(
@@ -141,3 +154,77 @@ def _writable(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _limit(which: tuple[str, int]) -> int:
+    """Return a limit: what the environment says, else the default.
+
+    Raises:
+        UserError: the variable is no number above 0.
+    """
+    variable, default = which
+    text = os.environ.get(variable, str(default))
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UserError(f"{variable} is {text!r}: expected a whole number above 0")
+    return int(text)
+
+
+def _check_size(where: str, size: int) -> None:
+    """Refuse content that is too large.
+
+    Args:
+        where: the file.
+        size: bytes, unpacked; at least so many.
+
+    Raises:
+        UserError: more than the limit; the message says how to raise it.
+    """
+    most = _limit(DATA_MB)
+    if size > most * 1_000_000:
+        raise UserError(f"{where} holds more than {most:,} MB; set {DATA_MB[0]} to read it all the same")
+
+
+def _check_line(where: str, size: int) -> None:
+    """Refuse a line that is too long.
+
+    Args:
+        where: the file and line.
+        size: bytes.
+
+    Raises:
+        UserError: more than the limit; the message says how to raise it.
+    """
+    most = LINE_CELLS * _limit(CELL)
+    if size > most:
+        raise UserError(
+            f"{where}: {size:,} bytes, expected at most {most:,}; is this a file of rows? If so, raise "
+            f"{CELL[0]} (now {_limit(CELL):,}), {LINE_CELLS} times which a line may have"
+        )
+
+
+def _check_cells(where: str, row: Mapping[str, Any]) -> None:
+    """Refuse a row with a text that is too long, also inside a list or an object.
+
+    Args:
+        where: the file and line.
+        row: column -> value.
+
+    Raises:
+        UserError: more than the limit; the message says how to raise it.
+    """
+    most = _limit(CELL)
+    for name, value in row.items():
+        found = _longest(value)
+        if found > most:
+            raise UserError(
+                f"{where}, field {name!r}: {found:,} characters, expected at most {most:,}; cut it, drop the column, "
+                f"or set {CELL[0]} to read it all the same"
+            )
+
+
+def _longest(value: object) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, Mapping):
+        return max(map(_longest, value.values()), default=0)
+    return max(map(_longest, value), default=0) if isinstance(value, (list, tuple)) else 0

@@ -17,7 +17,7 @@ from ceil_jax.tasks.registry import task_spec
 from ceil_jax.tasks.spec import Row, TaskSpec
 from ceil_jax.tasks.words import first_of_each, overlap
 
-__all__ = ["check_limits", "load_file", "load_task"]
+__all__ = ["load_file", "load_task"]
 
 log = logging.getLogger(__name__)
 

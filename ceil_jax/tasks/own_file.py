@@ -143,12 +143,12 @@ def _hold_out(
     if len(distinct) < 2:
         raise UserError(f"{path}: all rows have one input; at least 2 different ones make a bank and a query")
     held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
-    bank = [example for example, key in zip(examples, words, strict=True) if key not in held]
-    queries = [
-        replace(example, id=example.id.replace("train", "validation", 1))
-        for example, key in zip(examples, words, strict=True)
-        if key in held
-    ]
+    bank, queries = [], []
+    for example, key in zip(examples, words, strict=True):
+        if key in held:
+            queries.append(replace(example, id=example.id.replace("train", "validation", 1)))
+        else:
+            bank.append(example)
     return bank, queries
 
 
@@ -170,8 +170,6 @@ def _bank(
 
 
 def _left_out(count: int, one: str, many: str, what: str) -> str:
-    return (
-        f"1 row {one} {what} and was left out"
-        if count == 1
-        else f"{count:,} rows {many} {what} and were left out"
-    )
+    if count == 1:
+        return f"1 row {one} {what} and was left out"
+    return f"{count:,} rows {many} {what} and were left out"

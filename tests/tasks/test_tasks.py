@@ -11,7 +11,7 @@ from cogs_original import logical_form
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, task_spec
 from ceil_jax.tasks.families import scan, sentiment
-from ceil_jax.tasks.families.cogs_form import function_call, parse_call
+from ceil_jax.tasks.families.cogs import function_call, parse_call
 from ceil_jax.tasks.families.parsing import numbered_steps, shell_pairs
 from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line, stored_schema
 from ceil_jax.tasks.load import load_task

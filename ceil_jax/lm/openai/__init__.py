@@ -8,8 +8,7 @@ what becomes of a key, and the probe of a server before its first score.
 - `config`: `EndpointConfig`, how a server is asked, and its key
 - `address`: `http://host:8000/v1#model-name`
 - `client`: requests to one server
-- `attempt`: one attempt at a request
-- `budget`: the requests and tokens that a run may spend on a server
+- `attempt`: one attempt at a request, and the requests and tokens that a run may spend on a server
 - `cleaning`: what a server sends, without the key and cut in length
 - `schema`: the fields of answers, with their types and ranges, and what they say
 - `alignment`: which tokens of an answer belong to a continuation

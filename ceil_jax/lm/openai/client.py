@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, TypeVar
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.lm.openai.budget import RequestBudget
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
 
 try:
     import httpx2
     import openai
 
-    from ceil_jax.lm.openai.attempt import ANSWER, ATTEMPT, AttemptClient, said
+    from ceil_jax.lm.openai.attempt import ANSWER, ATTEMPT, AttemptClient, RequestBudget, said
     from ceil_jax.lm.openai.cleaning import HIDDEN, LONGEST, one_line, without_key
     from ceil_jax.lm.openai.schema import AnyAnswer, Models, Paid, checked
 except ModuleNotFoundError as missing:

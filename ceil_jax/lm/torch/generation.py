@@ -24,12 +24,16 @@ class Writer:
         tokenizer: decodes tokens.
         prompt: token ids, at least one.
         limit: the most tokens to take.
+        draw: the random generator for sampled tokens.
         stop: strings that end the text.
     """
 
-    def __init__(self, tokenizer: Any, prompt: list[int], limit: int, stop: Sequence[str]):
+    def __init__(
+        self, tokenizer: Any, prompt: list[int], limit: int, draw: np.random.Generator, stop: Sequence[str]
+    ):
         self.prompt = prompt
         self.limit = limit
+        self.draw = draw
         self.done = limit <= 0
         self._tokenizer = tokenizer
         self._stop = stop
@@ -62,7 +66,6 @@ class Writer:
 def write_all(
     session: Session,
     writers: Sequence[Writer],
-    generators: Sequence[np.random.Generator],
     ends: Collection[int],
     temperature: float,
 ) -> None:
@@ -71,7 +74,6 @@ def write_all(
     Args:
         session: a row for each writer, with its prompt read.
         writers: none of them done.
-        generators: the random generator of each text.
         ends: the tokens that end a text.
         temperature: 0 takes the most likely token; above 0, tokens are sampled.
     """
@@ -79,7 +81,7 @@ def write_all(
     while True:
         check_interrupted()
         if temperature:
-            uniform = [generators[row].random() for row in alive]
+            uniform = [writers[row].draw.random() for row in alive]
             chosen = _sampled(session.predicted / temperature, uniform).tolist()
         else:
             chosen = session.predicted.argmax(-1).tolist()

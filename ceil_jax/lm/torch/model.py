@@ -73,17 +73,15 @@ class TorchLM(BaseLM):
         ids = self._pairs.prompts(prompts)
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(limit, self.context_length - len(row)) for row in ids]
-        writers = [Writer(self._tokenizer, row, most, stop) for row, most in zip(ids, limits, strict=True)]
-        generators = [prompt_generator(prompt, seed) for prompt, seed in zip(prompts, seeds, strict=True)]
+        generators = map(prompt_generator, prompts, seeds)
+        writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
         ends = _end_tokens(self._model, self._tokenizer)
-        rows = [row for row, writer in enumerate(writers) if not writer.done]
-        budget = CACHED * self._reader.budget
-        for batch in by_token_budget([len(ids[row]) + limits[row] for row in rows], budget):
-            some = [rows[place] for place in batch]
-            session = self._session([ids[row] for row in some], max(limits[row] for row in some))
-            write_all(
-                session, [writers[row] for row in some], [generators[row] for row in some], ends, temperature
-            )
+        going = [writer for writer in writers if not writer.done]
+        lengths = [len(writer.prompt) + writer.limit for writer in going]
+        for batch in by_token_budget(lengths, CACHED * self._reader.budget):
+            some = [going[place] for place in batch]
+            session = self._session([one.prompt for one in some], max(one.limit for one in some))
+            write_all(session, some, ends, temperature)
             self.tokens_read += session.read
         return [writer.text() for writer in writers]
 

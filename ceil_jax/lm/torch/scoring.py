@@ -7,9 +7,9 @@ padded, and logits are computed only where a token is scored.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +20,6 @@ from ceil_jax.lm.torch.tree_attention import Layers, PassAttention, attending
 
 LOGITS_AT_ONCE = 2**25
 """The most logits kept at one time: 128 MiB in float32."""
-
-T = TypeVar("T")
 
 
 class TreeReader:
@@ -51,28 +49,23 @@ class TreeReader:
         """
         scores = [np.zeros(0)] * len(rows)
         asked = [row for row, tokens in enumerate(rows) if tokens.scored]
-        cores = self._cores()
+        alone = self.model.device.type != "cpu" or _depends_on_length(self.model.config)
+        cores = 1 if alone else torch.get_num_threads()
         parts = shares([rows[row].ids[:-1] for row in asked], cores, self.budget // 2)
-        done = self._side_by_side(lambda part: self._each([rows[asked[place]] for place in part]), parts)
+        done = self._side_by_side([[rows[asked[place]] for place in part] for part in parts])
         for part, (found, _) in zip(parts, done, strict=True):
             for place, log_probs in zip(part, found, strict=True):
                 scores[asked[place]] = log_probs
         return scores, sum(read for _, read in done)
 
-    def _cores(self) -> int:
-        """The number of shares that may be read side by side."""
-        if self.model.device.type != "cpu" or _depends_on_length(self.model.config):
-            return 1
-        return torch.get_num_threads()
-
-    def _side_by_side(self, work: Callable[[list[int]], T], parts: Sequence[list[int]]) -> list[T]:
-        """The results of `work` on each part, in order, each with its share of the cores."""
+    def _side_by_side(self, parts: Sequence[list[PairTokens]]) -> list[tuple[list[np.ndarray], int]]:
+        """What `_each` gives of each part, in order, each with its share of the cores."""
         if len(parts) < 2:
-            return [work(part) for part in parts]
+            return [self._each(part) for part in parts]
         cores = torch.get_num_threads()
         try:
             with ThreadPoolExecutor(len(parts), "lm", torch.set_num_threads, (cores // len(parts),)) as pool:
-                return list(pool.map(work, parts))
+                return list(pool.map(self._each, parts))
         finally:
             torch.set_num_threads(cores)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, label, table2, text, texts
 
@@ -30,12 +32,13 @@ def _hellaswag(id: str, row: Row) -> Example:
     return Example(id, text(row, "ctx"), endings[label(row, "label", 4)], endings)
 
 
+def _entry(name: str, **others: Any) -> TaskSpec:
+    return TaskSpec(name, Template("{input} {output}"), "accuracy", per_token=True, **others)
+
+
 TASKS = (
-    TaskSpec(
+    _entry(
         name="cmsqa",
-        template=Template("{input} {output}"),
-        metric="accuracy",
-        per_token=True,
         example=_commonsense_qa,
         columns=("question", "choices", "answerKey"),
         folder="commonsense_qa",
@@ -43,11 +46,8 @@ TASKS = (
         paper=table2(42.51, 36.12, 36.12, 35.54, 35.38, 37.26, 36.77, 37.18),
         note="the paper's template; the released code writes `Q: …` tab `A: …`",
     ),
-    TaskSpec(
+    _entry(
         name="swag",
-        template=Template("{input} {output}"),
-        metric="accuracy",
-        per_token=True,
         example=_swag,
         columns=("startphrase", "ending0", "ending1", "ending2", "ending3", "label"),
         folder="swag",
@@ -55,11 +55,8 @@ TASKS = (
         paper=table2(41.16, 42.20, 41.60, 41.69, 40.28, 40.69, 42.61, 43.20),
         note='what the paper calls "HellaSwag": its sizes and its example are SWAG\'s',
     ),
-    TaskSpec(
+    _entry(
         name="hellaswag",
-        template=Template("{input} {output}"),
-        metric="accuracy",
-        per_token=True,
         example=_hellaswag,
         columns=("ctx", "endings", "label"),
         folder="hellaswag",

@@ -1,9 +1,21 @@
-"""COGS (Kim & Linzen 2020): sentences to logical forms, tested on new combinations of known words."""
+"""COGS (Kim & Linzen 2020): sentences to logical forms, tested on new combinations of known words.
+
+Its logical forms are written as compact function calls.
+
+    * cookie ( x _ 4 ) ; lend . agent ( x _ 2 , Emma ) AND lend . theme ( x _ 2 , x _ 4 )
+    lend(agent=Emma,theme=*cookie)
+
+`*` marks a definite noun and `nmod.in` a modifier, as in the original. A variable's number is its word's
+position in the sentence, so the sentence gives the numbers back. The unspoken subject of an `xcomp` ("wanted
+to eat") is its governor's agent and is not repeated.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
+
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.families.cogs_form import function_call
 from ceil_jax.tasks.spec import FieldError, Row, TaskSpec, text
 
 SUBSTITUTION = (
@@ -29,6 +41,115 @@ ALTERNATION = (
 combination of familiar primitives and grammatical roles", primitive structural alternation (P.A.) is "verb
 argument structure alternation"."""
 
+_TERM = re.compile(r"(?P<head>\S+)(?: \. (?P<role>[\w .]+?))? \( (?P<args>[^()]+) \)")
+
+
+@dataclass
+class Call:
+    """A noun, name or verb with its arguments in the order of the logical form."""
+
+    word: str
+    definite: bool = False
+    arguments: list[tuple[str, Call]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        inside = ",".join(f"{role}={call}" for role, call in self.arguments)
+        return f"{'*' * self.definite}{self.word}" + (f"({inside})" if inside else "")
+
+
+def function_call(logical_form: str) -> str:
+    """Return the compact form of a logical form.
+
+    Raises:
+        ValueError: this is not a logical form of COGS.
+    """
+    if logical_form.startswith("LAMBDA"):
+        return _primitive_call(logical_form)
+    if " " not in logical_form:
+        return logical_form  # a name alone
+    calls: dict[str, Call] = {}
+    inner: set[str] = set()  # variables that stand inside another call
+    terms = re.split(r" ; | AND ", logical_form)
+    for term in terms:
+        definite = term.startswith("* ")
+        match = _TERM.fullmatch(term.removeprefix("* "))
+        if match is None:
+            raise ValueError(f"not a term of a COGS logical form: {term!r}")
+        variable, *others = match["args"].split(" , ")
+        call = calls.setdefault(variable, Call(match["head"]))
+        call.definite |= definite
+        for other in others:
+            inner.add(other)
+            target = calls.setdefault(other, Call(other))  # a variable's word comes with its own term
+            call.arguments.append((match["role"].replace(" ", ""), target))
+        call.word = match["head"]
+    roots = [call for variable, call in calls.items() if variable not in inner]
+    if len(roots) != 1:
+        raise ValueError(f"{len(roots)} predicates are outermost in {logical_form!r}, expected one")
+    _drop_controlled(roots[0])
+    return str(roots[0])
+
+
+def _drop_controlled(call: Call) -> None:
+    """Remove the agents of xcomps, which are those of their governors."""
+    agent = dict(call.arguments).get("agent")
+    for role, inner in call.arguments:
+        if role == "xcomp":
+            if dict(inner.arguments).get("agent") is not agent:
+                raise ValueError(f"the subject of {inner.word!r} is not that of {call.word!r}")
+            inner.arguments = [(name, value) for name, value in inner.arguments if name != "agent"]
+        _drop_controlled(inner)
+
+
+def parse_call(compact: str) -> Call:
+    """Return a compact form as a tree.
+
+    Raises:
+        ValueError: brackets or commas are out of place.
+    """
+    tokens = re.findall(r"[(),=]|[^\s(),=]+", compact)
+    place = 0
+
+    def take(expected: str | None = None) -> str:
+        nonlocal place
+        token = tokens[place] if place < len(tokens) else ""
+        if (expected and token != expected) or (not expected and (not token or token in "(),=")):
+            raise ValueError(f"expected {expected or 'a word'}, found {token or 'the end'!r} in {compact!r}")
+        place += 1
+        return token
+
+    def call() -> Call:
+        word = take()
+        parsed = Call(word.removeprefix("*"), word.startswith("*"))
+        if place < len(tokens) and tokens[place] == "(":
+            separator = "("
+            while separator != ")":
+                take(separator)
+                role = take()
+                take("=")
+                parsed.arguments.append((role, call()))
+                separator = "," if place < len(tokens) and tokens[place] == "," else ")"
+            take(")")
+        return parsed
+
+    whole = call()
+    if place != len(tokens):
+        raise ValueError(f"{compact!r} goes on after its last bracket")
+    return whole
+
+
+def _primitive_call(lambda_form: str) -> str:
+    """`LAMBDA a . LAMBDA e . cry . agent ( e , a )` -> `cry(agent=a)`; `LAMBDA a . box ( a )` -> `box(a)`."""
+    matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
+    found = [match for match in matches if match is not None]
+    if len(found) != len(matches):
+        raise ValueError(f"not a COGS primitive: {lambda_form!r}")
+    inside = ",".join(
+        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"]
+        for match in found
+    )
+    return f"{found[0]['head']}({inside})"
+
 
 def _cogs(id: str, row: Row) -> Example:
     try:
@@ -51,7 +172,7 @@ def _entry(suffix: str, cases: tuple[str, ...]) -> TaskSpec:
         bank_size=2_000,
         max_new_tokens=200,
         language="cogs",
-        note="the answer is the compact function call of `cogs_form`; the bank is 2,000 of train",
+        note="the answer is the compact function call of `cogs`; the bank is 2,000 of train",
     )
 
 

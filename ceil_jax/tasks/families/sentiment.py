@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import tarfile
 from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
 
 from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
@@ -17,8 +19,6 @@ RATING_CUTS = (-2.0, -0.6, 0.6, 2.0)
 
 SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
 """The paper's Table 7 shows "very positive"; the released code has these words; we do as the code."""
-
-TEMPLATE = Template("{text} It is {output}")
 
 
 def rating_class(rating: float) -> int:
@@ -42,39 +42,33 @@ def movie_reviews() -> dict[str, list[Row]]:
     return {"train": train, "validation": validation}
 
 
-def _movie_review(id: str, row: Row) -> Example:
-    sentence = text(row, "text")
-    return Example(
-        id, sentence, MOVIE_WORDS[rating_class(row["rating"])], MOVIE_WORDS, fields={"text": sentence}
-    )
+def _entry(name: str, words: tuple[str, ...], grade: Callable[[Row], int], **others: Any) -> TaskSpec:
+    """Return an entry; `grade` gives the number of a row's word."""
 
+    def example(id: str, row: Row) -> Example:
+        sentence = text(row, "text")
+        return Example(id, sentence, words[grade(row)], words, fields={"text": sentence})
 
-def _sst5(id: str, row: Row) -> Example:
-    sentence = text(row, "text")
-    return Example(id, sentence, SST5_WORDS[label(row, "label", 5)], SST5_WORDS, fields={"text": sentence})
+    return TaskSpec(name, Template("{text} It is {output}"), "accuracy", example, choices=words, **others)
 
 
 TASKS = (
-    TaskSpec(
-        name="sst5",
-        template=TEMPLATE,
-        metric="accuracy",
-        example=_sst5,
+    _entry(
+        "sst5",
+        SST5_WORDS,
+        lambda row: label(row, "label", 5),
         columns=("text", "label"),
         folder="sst5",
         hub=Hub("SetFit/sst5", revision="e51bdcd8cd3a30da231967c1a249ba59361279a3"),
-        choices=SST5_WORDS,
         paper=table2(31.43, 36.06, 37.06, 37.06, 37.24, 36.78, 42.82, 47.05),
     ),
-    TaskSpec(
-        name="movie_reviews",
-        template=TEMPLATE,
-        metric="accuracy",
-        example=_movie_review,
+    _entry(
+        "movie_reviews",
+        MOVIE_WORDS,
+        lambda row: rating_class(row["rating"]),
         columns=("text", "rating"),
         embedded=movie_reviews,
         sizes=(9542, 1061),
-        choices=MOVIE_WORDS,
         note="sentences SST was made from, with other ratings and cuts: not comparable with SST-5",
     ),
 )

@@ -143,9 +143,7 @@ def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
         schemas = declared_schemas(folder) | schemas
         databases = database_files(folder) | databases
 
-    @functools.cache
-    def read_schema(file: Path) -> str:
-        return stored_schema(file)
+    read_schema = functools.cache(stored_schema)
 
     def add(row: Row) -> Row:
         name = text(row, "db_id")
