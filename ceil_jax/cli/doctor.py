@@ -103,10 +103,11 @@ def _extras() -> Iterator[Finding]:
     """Yield a finding for each extra of the installed package, except those that only bundle other extras."""
     wanted: dict[str, list[str]] = {}
     for requirement in _requirements():
-        package = re.match(r"[\w.-]+", requirement)
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
-        if package and extra and extra[1] != "dev":
-            wanted.setdefault(extra[1], []).append(package[0] + _with_plugin(requirement))
+        named = re.match(r"([\w.-]+)(?:\[(cuda\d+)\])?.*\bextra == ['\"]([\w-]+)['\"]", requirement)
+        if named and named[3] != "dev":
+            # jax[cuda13] is there if its plugin is
+            name = f"{named[1]}-{named[2]}-plugin" if named[2] else named[1]
+            wanted.setdefault(named[3], []).append(name)
     for bundle, names in wanted.items():
         absent = [name for name in names if not _version(name)]
         if "ceil-jax" not in names:
@@ -119,12 +120,6 @@ def _requirements() -> list[str]:
         return metadata.requires("ceil-jax") or []
     except metadata.PackageNotFoundError:
         return []
-
-
-def _with_plugin(requirement: str) -> str:
-    """Return the suffix that turns `jax` into the name of its CUDA plugin; empty for other requirements."""
-    plugin = re.match(r"jax\[(cuda\d+)\]", requirement)
-    return f"-{plugin[1]}-plugin" if plugin else ""
 
 
 def _devices(name: str, probe: subprocess.Popen[str]) -> Finding:
