@@ -56,9 +56,10 @@ class PairTokenizer:
         _keep_white_space_in_offsets(self._backend)
         self._first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, special tokens not counted."""
-        return [len(e) for e in self._backend.encode_batch(list(texts), add_special_tokens=False)]
+    def count(self, texts: Sequence[str]) -> np.ndarray:
+        """Return int [N], the number of tokens of each text, special tokens not counted."""
+        found = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return np.array([len(encoding) for encoding in found], dtype=np.int64)
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, at least one each, for generation."""

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from ceil_jax.store.hashing import digest, file_sha256
+from ceil_jax.store.locking import appearing
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +69,8 @@ def remember(folder: Path, place: Path) -> None:
         OSError: it cannot be written.
     """
     files = {name: [*state, file_sha256(folder / name)] for name, state in _state(folder).items()}
-    beside = _memo(place).with_suffix(f".part-{os.getpid()}")
-    beside.write_text(json.dumps({"files": files, "checksum": digest(files)}))
-    beside.replace(_memo(place))
+    with appearing(_memo(place), f".part-{os.getpid()}") as out:
+        out.write(json.dumps({"files": files, "checksum": digest(files)}).encode())
 
 
 def _memo(folder: Path) -> Path:

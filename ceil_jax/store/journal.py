@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ceil_jax.store.locking import appearing
+
 log = logging.getLogger(__name__)
 
 Accept = Callable[[Mapping[str, Any]], bool]
@@ -63,9 +65,8 @@ class Journal:
             lines: JSON objects with the journal's key among their fields.
         """
         if self._kept is not None:
-            beside = self.path.with_name(self.path.name + ".part")
-            beside.write_bytes(b"".join(self._kept))
-            beside.replace(self.path)
+            with appearing(self.path) as out:
+                out.writelines(self._kept)
             self._kept = None
         bodies = [json.dumps(line, separators=(",", ":")) for line in lines]
         with self.path.open("ab") as out:

@@ -84,11 +84,7 @@ def outline(
         raise UserError(f"cannot read the tokenizer of {source}: {_reason(error)}") from None
     with torch.device("meta"):
         parameters = AutoModelForCausalLM.from_config(config).num_parameters()
-
-    def count(texts: Sequence[str]) -> np.ndarray:
-        return np.array(tokenizer.count(texts), dtype=np.int64)
-
-    return _full_name(name, precision), context_length(config), parameters, count
+    return _full_name(name, precision), context_length(config), parameters, tokenizer.count
 
 
 def _full_name(name: str, precision: torch.dtype) -> str:

@@ -53,7 +53,7 @@ class TorchLM(BaseLM):
         )
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
-        return np.array(self._pairs.count(texts), dtype=np.int64)
+        return self._pairs.count(texts)
 
     def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
         pairs = self._pairs.pairs(asked.prompts, asked.texts)
