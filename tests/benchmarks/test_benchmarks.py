@@ -25,8 +25,9 @@ def test_ours_agrees_with_the_peers(subject):
 
 
 @pytest.mark.packages
-def test_encoding():
-    (case,) = harness.load_cases("encoding", SMALL)
+@pytest.mark.parametrize("subject", ["encoding", "epr_step"])
+def test_an_encoder_agrees_with_the_peers(subject):
+    (case,) = harness.load_cases(subject, SMALL)
     assert case.agree({name: run() for name, run in case.contenders.items()})
 
 
