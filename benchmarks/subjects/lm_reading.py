@@ -1,0 +1,103 @@
+"""Reading prompts: the share of the machine's products that is reached, beside llama.cpp if xllamacpp is installed.
+
+16 prompts of 8 film reviews each, and the log-probability of an answer of one token. The prompts share nothing, so
+that prefixes are no help; `lm_choice` and `lm_subsets` measure what sharing gives. "its products alone" computes the
+products of the LM's linear layers with as many tokens, and nothing else: the time of a reader without overhead.
+llama.cpp reads the packaged file, whose weights have four bits, as it is, and rounds activations to eight; ours reads
+the same weights as float32 or bfloat16.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import lm_workloads
+from benchmarks.harness import OURS, Case, Disagreement, Settings
+from benchmarks.peers.padded_lm import PaddedLM
+from ceil_jax.lm import load_lm
+from ceil_jax.lm.torch.gguf import converted
+from ceil_jax.tasks.assets import fetch
+
+MODELS = (
+    ("SmolLM2-135M-Instruct", "float32"),
+    ("SmolLM2-135M-Instruct", "bfloat16"),
+    ("gemma-3-270m", "bfloat16"),
+)
+PROMPTS, SHOTS, CHUNK = 16, 8, 512
+PRODUCTS = "its products alone"
+LLAMA = "llama.cpp"
+
+TOLERANCE = 0.3
+"""In nats, the mean over the prompts of the distance to llama.cpp."""
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    device = "cuda" if settings.device == "gpu" else "cpu"
+    count = 2 if settings.small else PROMPTS
+    for name, dtype in MODELS[1:2] if settings.small else MODELS:
+        lm = load_lm(name, dtype=dtype, device=device)
+        plain = PaddedLM(str(converted(name)), getattr(torch, dtype), device)
+        task, builder = lm_workloads.reviews(lm)
+        queries = task.validation[:count]
+        shown = np.random.default_rng(0).permutation(len(task.train))[: count * SHOTS].reshape(count, SHOTS)
+        prompts = [
+            builder.build(query, [task.train[i] for i in row], list(range(SHOTS))).text
+            for query, row in zip(queries, shown, strict=True)
+        ]
+        answers = [task.template.continuation(query, query.output) for query in queries]
+        read = int(lm.count_tokens(prompts).sum())
+        contenders: dict[str, Callable[[], Any]] = {
+            OURS: partial(lm.log_likelihood, prompts, answers),
+            "padded, all logits": partial(plain.log_likelihood, prompts, answers),
+            PRODUCTS: partial(products, linear_weights(plain), read),
+        }
+        if importlib.util.find_spec("xllamacpp") and device == "cpu":
+            from benchmarks.peers.llama_cpp import LlamaCpp
+
+            contenders[LLAMA] = partial(LlamaCpp(fetch(name)).log_likelihood, prompts, answers)
+        yield Case(
+            f"{count} prompts of {SHOTS} examples, {name}, {dtype}",
+            contenders,
+            partial(same_scores, dtype),
+            work={"tokens": read, "FLOP": lm_workloads.operations(plain, read)},
+        )
+
+
+def linear_weights(lm: PaddedLM) -> list[torch.Tensor]:
+    """The weights of all layers, without those of the logits."""
+    head = lm.model.get_output_embeddings()
+    linear = (part for part in lm.model.modules() if isinstance(part, torch.nn.Linear) and part is not head)
+    return [part.weight for part in linear]
+
+
+@torch.inference_mode()
+def products(weights: Sequence[torch.Tensor], tokens: int) -> None:
+    """Multiply as many rows by every weight."""
+    rows = {
+        width: torch.ones(CHUNK, width, dtype=weights[0].dtype, device=weights[0].device)
+        for width in {weight.shape[1] for weight in weights}
+    }
+    for start in range(0, tokens, CHUNK):
+        for weight in weights:
+            torch.nn.functional.linear(rows[weight.shape[1]][: tokens - start], weight)
+    if weights[0].is_cuda:
+        torch.cuda.synchronize()
+
+
+def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
+    """The plain reader's log-probabilities are ours; llama.cpp's are near."""
+    said = lm_workloads.same_scores(
+        dtype, {name: found for name, found in results.items() if name not in (PRODUCTS, LLAMA)}
+    )
+    if LLAMA in results:
+        apart = float(np.nanmean(np.abs(results[LLAMA] - results[OURS])))
+        if not apart <= TOLERANCE:
+            raise Disagreement(f"log P is {apart:.2g} nats from llama.cpp's on average")
+        said += f"; llama.cpp's {apart:.2g} nats from ours on average"
+    return said
