@@ -90,7 +90,7 @@ def _torch(texts: list[str], rows: np.ndarray, device: str) -> Any:
         model.zero_grad()
         asked = batch_to_device(model.preprocess([texts[row] for row in one.reshape(-1)]), model.device)
         vectors = model(asked)["sentence_embedding"]
-        queries, positives, negatives = vectors[2 * one.shape[1] :], *vectors.split(one.shape[1])[:2]
+        positives, negatives, queries = vectors.split(one.shape[1])
         cosines = queries @ torch.cat([positives, negatives]).T / TEMPERATURE
         loss = torch.nn.functional.cross_entropy(cosines, torch.arange(len(queries), device=model.device))
         loss.backward()
