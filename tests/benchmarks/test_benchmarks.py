@@ -16,7 +16,9 @@ from benchmarks.subjects import greedy_map, k_dpp, nearest, training_step
 SMALL = Settings(small=True, rounds=1)
 
 
-@pytest.mark.parametrize("subject", ["greedy_map", "k_dpp", "lifted_map", "nearest", "selection", "training_step"])
+@pytest.mark.parametrize(
+    "subject", ["greedy_map", "k_dpp", "lifted_map", "nearest", "selection", "training_step"]
+)
 def test_ours_agrees_with_the_peers(subject):
     for case in harness.load_cases(subject, SMALL):
         results = {name: harness.finished(run()) for name, run in case.contenders.items()}

@@ -7,17 +7,16 @@ content-3/           the current version: examples.parquet, vectors.npy, encoder
 README.md            the model card; not read
 ```
 
-A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the older versions. Whoever
-loads gets the old selector or the new one, whole, whatever happens in between: a load whose version is removed begins
-again with the new one.
+A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the older versions that
+nobody is reading. Whoever loads gets the old selector or the new one, whole, whatever happens in between.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,11 @@ from ceil_jax.store.locking import held
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
+
+try:
+    import fcntl
+except ImportError:  # on Windows a file that is open cannot be removed, which protects readers as well
+    fcntl = None  # type: ignore[assignment]
 
 CARD = "README.md"
 LOCK = ".lock"
@@ -136,9 +140,10 @@ def load(folder: Path, verify: bool, allow_import: Collection[str]) -> Loaded:
     while True:
         manifest = read_manifest(folder / MANIFEST)
         try:
-            return _load(folder / manifest.content, manifest, verify, allow_import)
-        except (UserError, OSError):
-            # unless another process saved meanwhile, and removed this version
+            with _reading(folder / manifest.content):
+                return _load(folder / manifest.content, manifest, verify, allow_import)
+        except UserError:
+            # another process may have saved and swept between the first line and the lock
             if read_manifest(folder / MANIFEST).content == manifest.content:
                 raise
 
@@ -146,8 +151,6 @@ def load(folder: Path, verify: bool, allow_import: Collection[str]) -> Loaded:
 def _load(folder: Path, manifest: Manifest, verify: bool, allow_import: Collection[str]) -> Loaded:
     from ceil_jax.encoders.registry import load_encoder
 
-    if not folder.is_dir():
-        raise UserError(f"{folder} is missing; {AGAIN}")
     check_files(manifest, folder, contents=verify)
     encoders = {}
     for kind, expected in manifest.encoders.items():
@@ -207,11 +210,51 @@ def _fsync(path: Path) -> None:
 
 
 def _sweep(folder: Path, current: Path) -> None:
-    """Remove the versions that are not current."""
+    """Remove the versions that are not current and that nobody is reading."""
     for path in [*_versions(folder), *(folder / name for name in _FORMAT_1)]:
-        if path.is_dir() and path != current:
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.is_file():
+        if path != current and path.exists():
             # the save is done: what cannot be removed now is removed by the next one
+            with suppress(OSError), _locked(path, shared=False) as alone:
+                if alone and path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif alone:
+                    path.unlink()
+
+
+@contextmanager
+def _reading(content: Path) -> Iterator[None]:
+    """Keep a version from being swept while it is read, or those who load would never end where others save often."""
+    try:
+        with _locked(content, shared=True):
+            yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{content} is missing; {AGAIN}") from None
+
+
+@contextmanager
+def _locked(path: Path, shared: bool) -> Iterator[bool]:
+    """Lock a file or folder that is never written to; False if others hold it and it was not to be shared.
+
+    An advisory lock on the folder itself needs no permission to write, so that a folder which may only be read can
+    be loaded; file systems without such locks go without.
+    """
+    if fcntl is None:
+        yield True
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        try:
+            yield True
+        finally:
+            # not by closing alone: a child forked meanwhile has the descriptor open too
             with suppress(OSError):
-                path.unlink()
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
