@@ -37,7 +37,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         # a neighbourhood each, whose items are alike
         nearest = np.argsort(-(queries @ items.T), axis=1)[:, :n]
         features = items[nearest]
-        relevances = np.asarray(jax.vmap(relevance)(queries, features))
+        relevances = np.asarray(jax.vmap(relevance)(jnp.asarray(queries), jnp.asarray(features)))
         kernels = np.stack([_kernel(*one) for one in zip(features, relevances, strict=True)])
         lifted = jax.jit(jax.vmap(partial(greedy_map_from_features, k=k, trade_off=TRADE_OFF)))
         yield Case(
