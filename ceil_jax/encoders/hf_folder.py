@@ -5,6 +5,7 @@ Weights are safetensors only; no code that comes with a checkpoint is run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -181,6 +182,8 @@ def _prompt(folder: Path) -> str:
 
 
 def _tokenizer(folder: Path, vocab_size: int) -> Any:
+    # transformers would say that torch, which encoders do not need, is missing
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import AutoTokenizer
 
     files = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
