@@ -65,7 +65,7 @@ def compare(
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    The flag --scale tiny (the default, a quick check), small or paper sets the defaults of all other flags; all
+    The flag --scale tiny (the default, a quick check), demo, small or paper sets the defaults of all other flags; all
     flags are shown by --help-all, and with --quiet only warnings are logged. Stages and report-TASK-*/report.html
     are written into the folder runs (--out); the next run reuses the stages.
 
