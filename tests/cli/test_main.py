@@ -150,7 +150,7 @@ def test_an_unknown_metric_ends_before_the_lm_answers(capsys, tmp_path, monkeypa
 def test_an_unknown_scale_names_the_known_ones(capsys):
     assert said(capsys, "compare", "--scale", "smal") == (
         2,
-        "ceil-jax: unknown scale 'smal'; did you mean 'small'? Known: paper, small, tiny.",
+        "ceil-jax: unknown scale 'smal'; did you mean 'small'? Known: demo, paper, small, tiny.",
     )
 
 
