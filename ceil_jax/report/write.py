@@ -103,8 +103,11 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
         megabytes=megabytes,
     )
     with disk_errors(out.parent):
-        # another process may be writing the same page
-        Stage(out.parent).write(out.name, page.encode(), part=f".{os.getpid()}")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        # another process may be writing the same page; what a killed one leaves is hidden
+        beside = out.with_name(f".{out.name}.{os.getpid()}")
+        beside.write_text(page, "utf-8")
+        beside.replace(out)
     return out
 
 
