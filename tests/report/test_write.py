@@ -244,3 +244,19 @@ def test_a_page_that_cannot_be_written_is_one_line(runs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
         report([runs], tmp_path / "file" / "page.html")
+
+
+def test_a_page_that_is_killed_leaves_a_hidden_file_only(runs, tmp_path, monkeypatch):
+    seen = tmp_path / "pages"
+    seen.mkdir()
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as at_the_end:
+        at_the_end.setattr("pathlib.Path.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            report([runs], seen / "report.html")
+    assert [file.name for file in seen.iterdir() if not file.name.startswith(".")] == []
+    report([runs], seen / "report.html")
+    assert [file.name for file in seen.iterdir() if not file.name.startswith(".")] == ["report.html"]
