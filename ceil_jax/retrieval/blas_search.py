@@ -1,19 +1,16 @@
 """Exact nearest items by dot product on a CPU, with the product by numpy's BLAS.
 
-`index.top_k` uses it where there is one CPU device. One query reads the bank once, without a copy and without XLA's
-selection over all scores; many queries run at the speed of the BLAS.
+`index.top_k` uses it where there is one CPU device. The bank is read once for up to `QUERY_BATCH` queries, and a
+score is looked at once: those that beat a query's k-th best so far are put aside, and sorted when there are many.
 """
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from jaxtyping import Float, Int
 
-QUERY_BATCH = 192
-"""Queries in one product."""
+QUERY_BATCH = 1536
+"""Queries in one product, below 2 ** 16."""
 
 SCORES_AT_ONCE = 6 * 2**20
 """Scores of one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system each time. Few
@@ -34,41 +31,67 @@ def top_k_by_blas(
         items: [n, d]; may be memory-mapped.
         k: number of items for each query.
         exclude: int [q], one item that a query must not get, −1 for none.
-        item_block: least number of rows that are read and multiplied at a time.
+        item_block: most rows that are converted to float32 at a time, where they are of another type.
 
     Returns:
         Scores, float32 [q, k], and indices, int32 [q, k]; −inf and −1 in empty places.
     """
-    rows_at_once = max(item_block, SCORES_AT_ONCE // min(len(queries), QUERY_BATCH))
+    rows_at_once = SCORES_AT_ONCE // min(len(queries), QUERY_BATCH)
     if items.dtype != np.float32:  # a block is copied
-        rows_at_once = item_block
-    scores = np.full((len(queries), k), -np.inf, np.float32)
-    indices = np.full((len(queries), k), -1, np.int32)
-
-    def merge(row: int, new: Float[np.ndarray, " m"], start: int) -> None:
-        if 0 <= exclude[row] - start < len(new):
-            new[exclude[row] - start] = -np.inf
-        places = _largest(new, k, float(scores[row, -1]))
-        # a stable sort keeps equal scores in the order of indices
-        candidates = np.concatenate([scores[row], new[places]])
-        order = np.argsort(-candidates, kind="stable")[:k]
-        indices[row] = np.concatenate([indices[row], places + start])[order]
-        scores[row] = candidates[order]
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start in range(0, len(items), rows_at_once):
-            block = np.asarray(items[start : start + rows_at_once], np.float32)
-            for first in range(0, len(queries), QUERY_BATCH):
-                product = queries[first : first + QUERY_BATCH] @ block.T
-                rows = range(first, first + len(product))
-                list(pool.map(merge, rows, product, [start] * len(product)))
-    return scores, indices
+        rows_at_once = min(item_block, rows_at_once)
+    batches = [slice(first, first + QUERY_BATCH) for first in range(0, len(queries), QUERY_BATCH)]
+    best = [_Best(queries[batch], exclude[batch], k) for batch in batches]
+    for start in range(0, len(items), rows_at_once):
+        block = np.asarray(items[start : start + rows_at_once], np.float32)
+        for part in best:
+            part.look(block, start)
+    scores, indices = zip(*(part.sort() for part in best), strict=True)
+    return np.concatenate(scores), np.concatenate(indices)
 
 
-def _largest(scores: Float[np.ndarray, " m"], k: int, above: float) -> Int[np.ndarray, " c"]:
-    """Places, ascending, of scores above a bound, with all of the k largest among them."""
-    places = np.flatnonzero(scores > above)
-    if len(places) <= 4 * k:
-        return places
-    near = scores[places]
-    return places[near >= np.partition(near, len(near) - k)[len(near) - k]]
+class _Best:
+    """The k best items so far of some queries, sorted, and candidates that are not sorted in yet.
+
+    Args:
+        queries: [b, d].
+        exclude: int [b], one item that a query must not get, −1 for none.
+        k: number of items for each query.
+    """
+
+    def __init__(self, queries: Float[np.ndarray, "b d"], exclude: Int[np.ndarray, " b"], k: int) -> None:
+        self._queries, self._exclude = queries, exclude
+        self._scores = np.full((len(queries), k), -np.inf, np.float32)
+        self._indices = np.full((len(queries), k), -1, np.int32)
+        self._bound = self._scores[:, -1:]
+        """At least k items of a query, with lower indices than all to come, score this or more."""
+        self._candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        """Rows, scores and indices, ascending by row and index in each."""
+
+    def look(self, block: Float[np.ndarray, "m d"], start: int) -> None:
+        """Put aside those of the next items, `start` and on, that may be among the k best of a query."""
+        scores = self._queries @ block.T
+        own = np.flatnonzero((self._exclude >= start) & (self._exclude < start + len(block)))
+        scores[own, self._exclude[own] - start] = -np.inf
+        near, k = scores > self._bound, self._scores.shape[1]
+        if np.count_nonzero(near) > 4 * self._scores.size:
+            best = np.partition(scores, -k, axis=1)[:, -k, None]
+            near &= scores >= best
+            self._bound = np.maximum(self._bound, best)
+        places = np.flatnonzero(near)
+        rows, items = np.divmod(places, len(block))
+        self._candidates.append((rows, scores.ravel()[places], items + start))
+        if sum(len(rows) for rows, *_ in self._candidates) > 2 * self._scores.size:
+            self.sort()
+
+    def sort(self) -> tuple[Float[np.ndarray, "b k"], Int[np.ndarray, "b k"]]:
+        """The k best so far, best first; of equals the one with the lower index."""
+        count, k = self._scores.shape
+        held = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
+        rows, scores, indices = map(np.concatenate, zip(held, *self._candidates, strict=True))
+        rows = rows.astype(np.uint16)  # which numpy sorts in linear time
+        order = np.lexsort((-scores, rows))  # stable, and a row's candidates are in the order of indices
+        first = np.searchsorted(rows, np.arange(count), sorter=order)
+        order = order[first[:, None] + np.arange(k)]
+        self._scores, self._indices, self._candidates = scores[order], indices[order].astype(np.int32), []
+        self._bound = self._scores[:, -1:]
+        return self._scores, self._indices

@@ -14,8 +14,8 @@ Q, N, D, K = 7, 300, 4, 5
 def way(request, monkeypatch):
     """The tests have several devices; with one CPU device the search goes through numpy."""
     monkeypatch.setattr(index, "_one_cpu", lambda: request.param == "by BLAS")
-    # no larger blocks than the tests ask for
-    monkeypatch.setattr(blas_search, "SCORES_AT_ONCE", 0)
+    # several blocks, each with more items than candidates are put aside
+    monkeypatch.setattr(blas_search, "SCORES_AT_ONCE", 128 * Q)
     return request.param
 
 
