@@ -23,7 +23,7 @@ class Method(NamedTuple):
     answers: Literal["lm", "majority"] = "lm"
     """Who answers: the LM, or the most common output of the bank, which needs no LM."""
     against: tuple[str, ...] = ()
-    """The rows that a comparison subtracts from this one."""
+    """The rows that tables subtract from this one."""
 
     @property
     def needs(self) -> Needs:
@@ -35,12 +35,12 @@ _ROWS = {
     "majority": Method("zero", None, "most common output", "majority"),
     "zero": Method("zero", None, "zero examples"),
     "random": Method("random", None, "random"),
-    "bm25": Method("bm25", None, "BM25"),
+    "bm25": Method("bm25", None, "BM25", against=("topk",)),
     "topk": Method("dense", "base", "dense top-k", against=("zero",)),
-    "mmr": Method("mmr", "base", "MMR"),
+    "mmr": Method("mmr", "base", "MMR", against=("topk",)),
     "dpp": Method("dpp", "base", "DPP-MAP", against=("topk",)),
-    "tst": Method("dense", "tst", "TST"),
-    "tst_map": Method("dpp", "tst", "TST + MAP"),
+    "tst": Method("dense", "tst", "TST", against=("topk",)),
+    "tst_map": Method("dpp", "tst", "TST + MAP", against=("tst",)),
     "epr": Method("dense", "epr", "EPR", against=("topk",)),
     "epr_map": Method("dpp", "epr", "EPR + MAP"),
     "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
@@ -56,7 +56,7 @@ class Methods(Mapping[str, Method]):
         if name in _ROWS:
             return _ROWS[name]
         _, needs, label = self._others()[name]
-        return Method(name, "base" if needs.encoder else None, label)
+        return Method(name, "base" if needs.encoder else None, label, against=("topk",))
 
     def __iter__(self) -> Iterator[str]:
         return iter((*_ROWS, *self._others()))

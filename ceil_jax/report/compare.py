@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
+from ceil_jax.pipeline.methods import TRAINED, Method
 from ceil_jax.pipeline.records import Evaluation
 from ceil_jax.pipeline.run import Run
-from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table
+from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table, pairs
 from ceil_jax.report.runs import Difference
 from ceil_jax.report.table import Number, Table, Value, signed
 from ceil_jax.store.rows import Cost
@@ -122,15 +122,15 @@ def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
     """
     evaluations = {method: pipeline.evaluate(method) for method in methods}
     rows = method_rows([evaluation.record for evaluation in evaluations.values()])
-    pairs = _pairs(rows)
+    compared = pairs(rows)
     return Comparison(
         pipeline.task.name,
         pipeline.task.asked,
         tuple(rows),
-        differences(pairs),
+        differences(compared),
         dict(pipeline.costs),
         evaluations,
-        _parts(rows, pairs),
+        _parts(rows, compared),
         "\n".join(_remarks(pipeline, [pipeline.method(method) for method in methods])),
     )
 
@@ -145,25 +145,13 @@ def _remarks(pipeline: Run, methods: Sequence[Method]) -> Iterator[str]:
         yield rewriting
 
 
-def _pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
-    """Return the methods whose differences are shown, those of the last rows of METHODS first."""
-    found = {row.method: row for row in rows}
-    there = [name for name in METHODS if name in found]
-    return [
-        (found[name], found[other])
-        for name in reversed(there)
-        for other in METHODS[name].against
-        if other in found
-    ]
-
-
-def _parts(rows: Sequence[MethodRow], pairs: Sequence[tuple[MethodRow, MethodRow]]) -> Table | None:
+def _parts(rows: Sequence[MethodRow], compared: Sequence[tuple[MethodRow, MethodRow]]) -> Table | None:
     """Return the scores and the differences on each part of the queries; None where there are no parts."""
     parts = rows[0].parts() if rows else {}
     body: list[list[Value]] = [
         [row.label, *(row.only(where).value for where in parts.values())] for row in rows
     ]
-    for one, other in pairs:
+    for one, other in compared:
         less = [one.only(where).minus(other.only(where)) for where in parts.values()]
         body.append([f"{one.label} − {other.label}", *map(signed, less)])
     return Table(["queries whose", *parts], body) if parts else None

@@ -15,9 +15,6 @@ from ceil_jax.report.runs import COST_COLUMNS, Difference, Runs
 from ceil_jax.report.table import Span, Table
 from ceil_jax.tasks import TASKS
 
-BASELINES = ("epr", "topk")
-"""The methods that every other method is compared with."""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MethodRow(Runs):
@@ -68,6 +65,31 @@ def method_table(rows: Sequence[MethodRow], more: Sequence[str] = ()) -> Table:
             for cells, row in zip(table.rows, rows, strict=True)
         ],
     )
+
+
+def pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
+    """Return the rows whose differences are shown, those of the last rows of METHODS first.
+
+    A run is compared with every run of the methods that its own is measured `against`, and with the first run of its
+    own method.
+
+    Args:
+        rows: one a run.
+    """
+    runs: dict[str, list[MethodRow]] = {}
+    for row in rows:
+        runs.setdefault(row.method, []).append(row)
+    known = [name for name in METHODS if name in runs]
+    found: list[tuple[MethodRow, MethodRow]] = []
+    for name in reversed(known):
+        found += [(row, runs[name][0]) for row in runs[name][1:]]
+        found += [
+            (row, base)
+            for other in METHODS[name].against
+            for base in runs.get(other, ())
+            for row in runs[name]
+        ]
+    return found
 
 
 def differences(pairs: Iterable[tuple[MethodRow, MethodRow]]) -> tuple[Difference, ...]:
@@ -121,19 +143,7 @@ def _table(found: Sequence[Record]) -> RunTable:
     )
     shown = {_paper_name(row.record) for row in rows}
     others = {name: value for name, value in paper.items() if name not in shown}
-    return RunTable(first.task, lead, tuple(rows), differences(_pairs(rows)), others)
-
-
-def _pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
-    """Return every run with every run of the BASELINES."""
-    return [
-        (row, base)
-        for method in BASELINES
-        for base in rows
-        if base.method == method
-        for row in rows
-        if row is not base and row.method not in BASELINES[: BASELINES.index(method)]
-    ]
+    return RunTable(first.task, lead, tuple(rows), differences(pairs(rows)), others)
 
 
 def _labels(records: Sequence[Record]) -> list[str]:

@@ -118,6 +118,10 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
     labels = [line.label for line in table.rows]
     assert labels[:2] == ["BM25", "dense top-k"]
     assert sorted(labels[2:]) == ["CEIL, ceil.loss info_nce", "CEIL, ceil.loss pairwise"]
+    # each less top-k, and the second less the first
+    compared = [(difference.better, difference.worse) for difference in table.differences]
+    topk = "dense top-k"
+    assert compared == [(labels[3], labels[2]), (labels[2], topk), (labels[3], topk), ("BM25", topk)]
 
 
 def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):
