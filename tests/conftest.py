@@ -43,9 +43,8 @@ def x64():
         yield
 
 
-@pytest.fixture
-def moved_for_trained(monkeypatch):
-    """Training only moves the weights a little: for tests of what is done with encoders once they are trained."""
+def move_for_training(monkeypatch):
+    """Let training only move the weights a little."""
     import numpy as np
 
     from ceil_jax.training.loop import Ending, Trained
@@ -59,6 +58,20 @@ def moved_for_trained(monkeypatch):
 
     monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
     monkeypatch.setattr("ceil_jax.training.ceil.fit", fit)
+
+
+@pytest.fixture(scope="module")
+def moved_for_trained_in_module():
+    """As `moved_for_trained`, for fixtures of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        move_for_training(patch)
+        yield
+
+
+@pytest.fixture
+def moved_for_trained(monkeypatch):
+    """Training only moves the weights a little: for tests of what is done with encoders once they are trained."""
+    move_for_training(monkeypatch)
 
 
 @pytest.fixture(scope="session")

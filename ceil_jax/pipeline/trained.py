@@ -95,7 +95,11 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
         assert summary is not None
         ending = Ending(**summary["ending"])
         if ending.kept == "start":
-            log.warning("training %s: the start ranks held-out sets better, beyond noise; it is kept", name)
+            log.warning(
+                "training %s: it ranks held-out sets no better than the start, beyond noise; the start is kept "
+                "(more training queries would tell)",
+                name,
+            )
         loaded = [
             models.trained(stage.folder / part, start, name if i == 0 else f"{name} {part}")
             for i, part in enumerate(lesson.parts)
@@ -287,7 +291,7 @@ class Trainer:
             "signal": signal,
             "encoder": encoder.cached_as,
             # the number of instances is in the scores' key
-            "steps": "chunked by length, averaged",
+            "steps": "chunked by length, averaged if better",
             "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }

@@ -33,8 +33,9 @@ Measures = Mapping[str, Float[np.ndarray, " q"]]
 _LEAST, _MOST = 100, 1000
 """Held-out queries of a training with at least 4 × 100 queries. Each evaluation encodes all of their candidates."""
 
-_BEYOND_NOISE = 2.0
-"""Standard errors by which other weights have to be better than the averaged ones."""
+_LEARNT, _LUCK = 1.0, 2.0
+"""Standard errors by which the averaged weights have to be better than the start, and the best checkpoint, which is
+the best of several by some luck, better than either."""
 
 _EVALUATIONS = 8
 """Held-out evaluations, and checkpoints, of a run, besides the one before the first step."""
@@ -90,7 +91,7 @@ def fit(
     A stopped run continues from its last checkpoint and ends with the same weights, because batches and dropout keys
     depend on the seed and the step alone. The released code warms up over 1,300 steps whatever the length of the run,
     so that short runs never leave the warm-up; we scale it. Weights are averaged over the last quarter of the steps
-    (Izmailov et al., UAI 2018); `ending` says when other weights are returned.
+    (Izmailov et al., UAI 2018); `ending` says when others are returned.
 
     A step spans all devices of all processes, each of which holds all parameters; `gradient` decides which part of it
     is split over them (`devices.over_devices`), so that a batch's loss and gradient are those of one device.
@@ -200,10 +201,17 @@ def means(measures: Measures) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in measures.items()}
 
 
-def better_beyond_noise(one: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
-    """Return whether `one` is better than `other` by more than two standard errors, paired over the queries.
+def better_beyond_noise(
+    one: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"], errors: float = _LUCK
+) -> bool:
+    """Return whether `one` is better than `other` by more than some standard errors, paired over the queries.
 
     A single query gives no standard error, so that nothing is better beyond noise there.
+
+    Args:
+        one: a measure of each query.
+        other: the same measure of the same queries.
+        errors: the number of standard errors.
 
     >>> better_beyond_noise(np.array([0.5, 0.7, 0.6]), np.array([0.1, 0.2, 0.2]))
     True
@@ -211,7 +219,7 @@ def better_beyond_noise(one: Float[np.ndarray, " q"], other: Float[np.ndarray, "
     gain = np.asarray(one, np.float64) - other
     if len(gain) < 2:
         return False
-    return bool(gain.mean() > _BEYOND_NOISE * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def ending(
@@ -219,8 +227,10 @@ def ending(
 ) -> tuple[Any, Ending]:
     """Return the weights that training ends with, and how they were chosen.
 
-    They are the averaged weights. The best of several noisy numbers is partly luck, so the checkpoint with the best
-    one, or the starting weights, take their place only where they are better beyond noise (`better_beyond_noise`).
+    They are the averaged weights where these rank held-out sets better than the start does by more than one standard
+    error (as Breiman et al., 1984, choose the simplest tree), and the start otherwise: a training too short to learn
+    from moves the weights all the same. The best of several noisy numbers is partly luck, so the checkpoint with the
+    best one takes their place only where it is better by two standard errors.
 
     Args:
         average: weights averaged over the end of training.
@@ -231,9 +241,9 @@ def ending(
     """
     found = {"average": held_out(average)[QUALITY], "start": held_out(start)[QUALITY]}
     found["best"] = found["start"] if best is None else held_out(best)[QUALITY]
-    kept, weights = "average", average
-    for name, other in (("best", best), ("start", start)):
-        if other is not None and better_beyond_noise(found[name], found[kept]):
+    kept, weights = "start", start
+    for name, other, errors in (("average", average, _LEARNT), ("best", best, _LUCK)):
+        if better_beyond_noise(found[name], found[kept], errors):
             kept, weights = name, other
     quality = means(found)
     log.info(

@@ -15,7 +15,7 @@ FAST = replace(SMALL.ceil, initial="base", epochs=4, learning_rate=0.05, train_c
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, moved_for_trained_in_module):
     """A run of CEIL whose query and context encoders both learned, exported before and after it was measured."""
     root = tmp_path_factory.mktemp("export")
     pipeline = open_run(replace(SMALL, ceil=FAST, out=root / "runs"), TASK)
