@@ -291,7 +291,7 @@ class Trainer:
             "signal": signal,
             "encoder": encoder.cached_as,
             # the number of instances is in the scores' key
-            "steps": "chunked by length, averaged if better",
+            "steps": "chunked by length, a quarter held out, averaged if better",
             "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }

@@ -31,7 +31,8 @@ Measures = Mapping[str, Float[np.ndarray, " q"]]
 """Held-out measures by name, among them QUALITY: one value for each held-out query."""
 
 _LEAST, _MOST = 100, 1000
-"""Held-out queries of a training with at least 4 × 100 queries. Each evaluation encodes all of their candidates."""
+"""Held-out queries of a training with at least 4 × 100 queries. Each evaluation encodes all of their candidates, and
+fewer tell little about what was learnt."""
 
 _LEARNT, _LUCK = 1.0, 2.0
 """Standard errors by which the averaged weights have to be better than the start, and the best checkpoint, which is
@@ -258,8 +259,8 @@ def ending(
 
 
 def held_out_count(count: int) -> int:
-    """Return how many of `count` queries are held out: a tenth, at least 100 of 400 or more, at most 1,000."""
-    return min(max(_LEAST if count >= 4 * _LEAST else 1, count // 10), _MOST)
+    """Return how many of `count` queries are held out: a quarter, up to 100, or a tenth, up to 1,000."""
+    return min(max(1, min(_LEAST, count // 4), count // 10), _MOST)
 
 
 def split_held_out(count: int, seed: int, seen: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
