@@ -96,8 +96,8 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
         ending = Ending(**summary["ending"])
         if ending.kept == "start":
             log.warning(
-                "training %s: it ranks held-out sets no better than the start, beyond noise; the start is kept "
-                "(more training queries would tell)",
+                "training %s: it ranked held-out sets no better than the start, which is kept (more training queries "
+                "may help)",
                 name,
             )
         loaded = [
@@ -291,7 +291,7 @@ class Trainer:
             "signal": signal,
             "encoder": encoder.cached_as,
             # the number of instances is in the scores' key
-            "steps": "chunked by length, a quarter held out, averaged if better",
+            "steps": "chunked by length, a quarter held out, average or start",
             "config": differing(config, BASELINE, without=("instances",)),
             "seed": self.config.seed,
         }

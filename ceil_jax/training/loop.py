@@ -34,9 +34,9 @@ _LEAST, _MOST = 100, 1000
 """Held-out queries of a training with at least 4 × 100 queries. Each evaluation encodes all of their candidates, and
 fewer tell little about what was learnt."""
 
-_LEARNT, _LUCK = 1.0, 2.0
-"""Standard errors by which the averaged weights have to be better than the start, and the best checkpoint, which is
-the best of several by some luck, better than either."""
+_BEYOND_NOISE = 2.0
+"""Standard errors by which the best checkpoint has to be better than other weights: the best of several noisy numbers
+is partly luck."""
 
 _EVALUATIONS = 8
 """Held-out evaluations, and checkpoints, of a run, besides the one before the first step."""
@@ -202,17 +202,10 @@ def means(measures: Measures) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in measures.items()}
 
 
-def better_beyond_noise(
-    one: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"], errors: float = _LUCK
-) -> bool:
-    """Return whether `one` is better than `other` by more than some standard errors, paired over the queries.
+def better_beyond_noise(one: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
+    """Return whether `one` is better than `other` by more than two standard errors, paired over the queries.
 
     A single query gives no standard error, so that nothing is better beyond noise there.
-
-    Args:
-        one: a measure of each query.
-        other: the same measure of the same queries.
-        errors: the number of standard errors.
 
     >>> better_beyond_noise(np.array([0.5, 0.7, 0.6]), np.array([0.1, 0.2, 0.2]))
     True
@@ -220,7 +213,7 @@ def better_beyond_noise(
     gain = np.asarray(one, np.float64) - other
     if len(gain) < 2:
         return False
-    return bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return bool(gain.mean() > _BEYOND_NOISE * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def ending(
@@ -228,10 +221,9 @@ def ending(
 ) -> tuple[Any, Ending]:
     """Return the weights that training ends with, and how they were chosen.
 
-    They are the averaged weights where these rank held-out sets better than the start does by more than one standard
-    error (as Breiman et al., 1984, choose the simplest tree), and the start otherwise: a training too short to learn
-    from moves the weights all the same. The best of several noisy numbers is partly luck, so the checkpoint with the
-    best one takes their place only where it is better by two standard errors.
+    They are the averaged weights or the start, whichever ranks held-out sets better: a training too short to learn
+    from moves the weights all the same. The checkpoint that ranked them best, partly by luck, takes their place only
+    where it is better beyond noise (`better_beyond_noise`).
 
     Args:
         average: weights averaged over the end of training.
@@ -242,11 +234,10 @@ def ending(
     """
     found = {"average": held_out(average)[QUALITY], "start": held_out(start)[QUALITY]}
     found["best"] = found["start"] if best is None else held_out(best)[QUALITY]
-    kept, weights = "start", start
-    for name, other, errors in (("average", average, _LEARNT), ("best", best, _LUCK)):
-        if better_beyond_noise(found[name], found[kept], errors):
-            kept, weights = name, other
     quality = means(found)
+    kept, weights = ("average", average) if quality["average"] > quality["start"] else ("start", start)
+    if best is not None and better_beyond_noise(found["best"], found[kept]):
+        kept, weights = "best", best
     log.info(
         "%s: held-out τ of the start %.3f, of the best checkpoint %.3f, of the averaged weights %.3f (%d queries); "
         "kept: %s",
