@@ -40,7 +40,7 @@ from ceil_jax.tuning.candidates import NOTHING, candidates, plain
 from ceil_jax.tuning.field import Field
 from ceil_jax.tuning.options import Space
 
-TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "commonsense_qa", "geoquery", "mtop")
+TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "cmsqa", "geoquery", "web_questions")
 """Seven real tasks, and the embedded one first."""
 
 TOLERANCE = 0.02

@@ -7,6 +7,7 @@ import tune_tasks
 from films import film
 
 from ceil_jax import Task, Template
+from ceil_jax.tasks import registry
 
 FILMS = [film("train", i) for i in range(140)]
 TINY = ["--lm", "tiny", "--encoder", "tiny", "--pool", "60", "--bank-limit", "80", "--ks", "2", "8"]
@@ -25,6 +26,10 @@ def options(tmp_path, monkeypatch):
         "--record",
         str(tmp_path / "r.jsonl"),
     ]
+
+
+def test_its_tasks_exist():
+    assert set(tune_tasks.TASKS) <= set(registry.TASKS)
 
 
 def test_a_task_is_recorded_once_and_seeds_cost_nothing(options, tmp_path, capsys, monkeypatch):
