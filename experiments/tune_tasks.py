@@ -40,7 +40,7 @@ from ceil_jax.tuning.candidates import NOTHING, candidates, plain
 from ceil_jax.tuning.field import Field
 from ceil_jax.tuning.options import Space
 
-TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "cmsqa", "geoquery", "web_questions")
+TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "cmsqa", "geoquery", "webqs")
 """Seven real tasks, and the embedded one first."""
 
 TOLERANCE = 0.02
