@@ -20,6 +20,7 @@ import argparse
 import json
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -217,12 +218,29 @@ def main(argv: list[str] | None = None) -> None:
         rows.append(known)
         print(f"{name}: " + ", ".join(f"{column} {known[column]:+.1f}" for column in COLUMNS), flush=True)
     if rows:
-        body = [
-            [one["task"], *(Number(one[column]) for column in COLUMNS), round(one["tokens"])] for one in rows
+        print("\n" + summary(rows).text())
+
+
+def summary(records: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of tasks: points of the metric, tokens of the race, and of a prompt of two of the choices."""
+    named = {"tokens a prompt, recommended": "tokens_a_prompt", "top-k": "top_k_tokens_a_prompt"}
+    cells = [
+        [
+            *(one[column] for column in COLUMNS),
+            one["tokens"],
+            *(float(np.mean([seed[column] for seed in one["seeds"]])) for column in named.values()),
         ]
-        mean = [Number(float(np.mean([one[column] for one in rows]))) for column in COLUMNS]
-        body.append(["mean", *mean, round(float(np.mean([one["tokens"] for one in rows])))])
-        print("\n" + Table(["task", *(c.replace("_", " ") for c in COLUMNS), "LM tokens"], body).text())
+        for one in records
+    ]
+    body = [
+        [name, *map(Number, row[: len(COLUMNS)]), *map(round, row[len(COLUMNS) :])]
+        for name, row in zip(
+            [*(one["task"] for one in records), "mean"],
+            [*cells, np.mean(cells, axis=0).tolist()],
+            strict=True,
+        )
+    ]
+    return Table(["task", *(c.replace("_", " ") for c in COLUMNS), "LM tokens", *named], body)
 
 
 if __name__ == "__main__":
