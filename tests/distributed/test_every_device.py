@@ -28,7 +28,7 @@ from ceil_jax.training.loop import Ending, Trained
 from ceil_jax.training.samplers import uniform_sets
 
 BANK = [Example(f"train-{i}", f"a {('dull', 'bright')[i % 2]} film {i % 7} of {i}", "x") for i in range(40)]
-QUERIES = BANK[:12]
+QUERIES = BANK[:14]
 ROWS = np.arange(10)
 """Ten of the 11 training instances: a batch that neither 4 nor 8 devices divide; EPR encodes 30 texts for it."""
 COUNTS = [1, 2, 4, 8]
@@ -87,9 +87,9 @@ def everything(monkeypatch, devices):
     monkeypatch.setattr(jax, "local_devices", lambda: some)
     encoder = words_encoder()
     vectors = unit_rows(encoder.encode([example.input for example in BANK], batch_size=8))
-    _, nearest = top_k(vectors[:12], vectors, 8, np.arange(12))
-    chosen = greedy_map_shortlists(vectors[:12], vectors, nearest, 4, 0.05)
-    scores = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    _, nearest = top_k(vectors[:14], vectors, 8, np.arange(14))
+    chosen = greedy_map_shortlists(vectors[:14], vectors, nearest, 4, 0.05)
+    scores = np.random.default_rng(0).normal(size=(14, 4)).astype(np.float32)
     singles = TrainingData(QUERIES, BANK, epr_candidates(QUERIES, BANK, 4), scores)
     sets = TrainingData(QUERIES, BANK, uniform_sets(QUERIES, nearest, 4, 3, seed=0), scores)
     trainings = {
