@@ -43,7 +43,7 @@ _ROWS = {
     "tst_map": Method("dpp", "tst", "TST + MAP", against=("tst",)),
     "epr": Method("dense", "epr", "EPR", against=("topk",)),
     "epr_map": Method("dpp", "epr", "EPR + MAP"),
-    "ceil_topk": Method("dense", "ceil", "CEIL top-k"),
+    "ceil_topk": Method("dense", "ceil", "CEIL top-k", against=("epr",)),
     "ceil": Method("dpp", "ceil", "CEIL", against=("epr", "epr_map", "topk")),
 }
 """The paper's rows. Every other retriever is a row under its own name, with the untrained encoder if it needs one."""

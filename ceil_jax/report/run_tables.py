@@ -70,8 +70,8 @@ def method_table(rows: Sequence[MethodRow], more: Sequence[str] = ()) -> Table:
 def pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
     """Return the rows whose differences are shown, those of the last rows of METHODS first.
 
-    A run is compared with every run of the methods that its own is measured `against`, and with the first run of its
-    own method.
+    A run is compared with every run of the methods that its own is measured `against` (top-k, where the method's
+    module is not imported), and with the first run of its own method.
 
     Args:
         rows: one a run.
@@ -81,14 +81,10 @@ def pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
         runs.setdefault(row.method, []).append(row)
     known = [name for name in METHODS if name in runs]
     found: list[tuple[MethodRow, MethodRow]] = []
-    for name in reversed(known):
+    for name in [*(name for name in runs if name not in METHODS), *reversed(known)]:
+        against = METHODS[name].against if name in METHODS else ("topk",)
         found += [(row, runs[name][0]) for row in runs[name][1:]]
-        found += [
-            (row, base)
-            for other in METHODS[name].against
-            for base in runs.get(other, ())
-            for row in runs[name]
-        ]
+        found += [(row, base) for other in against for base in runs.get(other, ()) for row in runs[name]]
     return found
 
 
