@@ -61,11 +61,11 @@ class View:
 
     def vectors(self, rows: Sequence[int]) -> np.ndarray:
         """Return the vectors of some rows, float32 [n, D]."""
-        ends = np.cumsum([len(block) for block in self.blocks])
-        found = np.empty((len(rows), self.dim or 0), np.float32)
-        for place, row in enumerate(rows):
-            block = int(np.searchsorted(ends, row, side="right"))
-            found[place] = self.blocks[block][row - ends[block]]
+        starts = np.cumsum([0, *map(len, self.blocks)])
+        wanted, found = np.asarray(rows, np.intp), np.empty((len(rows), self.dim or 0), np.float32)
+        for block, start in zip(self.blocks, starts, strict=False):
+            here = (wanted >= start) & (wanted < start + len(block))
+            found[here] = block[wanted[here] - start]
         return found
 
     @cached_property
