@@ -1,4 +1,4 @@
-"""Percentile-bootstrap intervals over examples (Efron 1979).
+"""Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there are several.
 
 `scipy.stats.bootstrap` draws the same resamples from a seed but adds them up in another order, so that its intervals
 differ in the last digits; it has no statistic of sums over tasks or seeds either.
@@ -20,7 +20,8 @@ _AT_ONCE = 12_000_000
 """Examples of resamples held at a time; it bounds the memory to a few hundred MB."""
 
 Statistic = Callable[[np.ndarray, int | np.ndarray], np.ndarray]
-"""(sums over N examples [..., s], N) -> one number each [...]. N may differ between the sums: int [...]."""
+"""(sums over N examples [..., s], N) -> one number each [...], or one for each seed [..., S]. N may differ between
+the sums: int [...]."""
 
 
 class Interval(NamedTuple):
@@ -99,8 +100,9 @@ def _resampled(
         raise ValueError("no values to bootstrap")
     count = len(values)
     values = values.reshape(count, -1)
-    here = float(statistic(values.sum(axis=0), count))
-    if not np.ptp(values, axis=0).any():
+    each = np.asarray(statistic(values.sum(axis=0), count))
+    here = float(each.mean())
+    if not np.ptp(values, axis=0).any() and not np.ptp(each):
         return here, np.array([here])
     rng = np.random.default_rng(seed)
     batch = max(1, _AT_ONCE // count)
@@ -110,7 +112,16 @@ def _resampled(
         drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
         times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
         found.append(statistic(times @ values, count))
-    return here, np.concatenate(found)
+    return here, _over_drawn_seeds(np.concatenate(found), rng)
+
+
+def _over_drawn_seeds(found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the mean over as many seeds as there are, drawn with replacement for each resample: [R, S] or [R]."""
+    if found.ndim == 1:
+        return found
+    seeds = found.shape[1]
+    times = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=len(found))
+    return (times * found).sum(axis=1) / seeds
 
 
 def _percentile(here: float, found: np.ndarray) -> Interval:
@@ -128,7 +139,7 @@ def averaged_interval(samples: Sequence[Sample]) -> Interval:
     """
     drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
     here = float(np.mean([value for value, _ in drawn]))
-    # a task that never varies is one number, whatever is resampled
+    # a task on which nothing varies is one number, whatever is resampled
     return _percentile(here, np.mean([np.broadcast_to(found, RESAMPLES) for _, found in drawn], axis=0))
 
 
@@ -141,7 +152,10 @@ class Sample(NamedTuple):
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
-    """Return the mean over seeds of a statistic, as a sample. All seeds see the same resamples.
+    """Return a statistic of each seed, as a sample: examples are resampled, the same for all seeds, and then seeds.
+
+    With few seeds such a hierarchical bootstrap is too narrow: resamples of S seeds vary by (S − 1) / S of the
+    variance between seeds.
 
     Args:
         statistics: float [S, N, s], for S seeds and N examples.
@@ -150,9 +164,7 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
     seeds, count, _ = statistics.shape
     return Sample(
         statistics.transpose(1, 0, 2).reshape(count, -1),
-        lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), np.asarray(n)[..., None]).mean(
-            axis=-1
-        ),
+        lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), np.asarray(n)[..., None]),
     )
 
 
@@ -180,10 +192,16 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
 
     Args:
         ours: N examples.
-        theirs: the same N examples.
+        theirs: the same N examples; where both have several seeds, the same seeds.
     """
     cut = ours.values.shape[1]
-    return Sample(
-        np.concatenate([ours.values, theirs.values], axis=1),
-        lambda sums, n: ours.statistic(sums[..., :cut], n) - theirs.statistic(sums[..., cut:], n),
-    )
+
+    def difference(sums: np.ndarray, n: int | np.ndarray) -> np.ndarray:
+        higher, lower = ours.statistic(sums[..., :cut], n), theirs.statistic(sums[..., cut:], n)
+        if (
+            np.ndim(lower) and 1 != np.shape(lower)[-1] != np.shape(higher)[-1] != 1
+        ):  # other seeds: not in pairs
+            lower = lower.mean(axis=-1, keepdims=True)
+        return higher - lower
+
+    return Sample(np.concatenate([ours.values, theirs.values], axis=1), difference)

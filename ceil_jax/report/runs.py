@@ -115,7 +115,7 @@ class Runs:
 
     @cached_property
     def interval(self) -> Interval:
-        """The mean over seeds, with the 95 % interval of that mean over resampled questions."""
+        """The mean over seeds, with the 95 % interval of that mean over resampled questions and seeds."""
         return metric_interval(self._by_query, self._questions).percent()
 
     def minus(self, other: Runs) -> Interval:

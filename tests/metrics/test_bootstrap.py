@@ -90,3 +90,35 @@ def test_questions_are_resampled_with_all_of_their_examples():
 def test_different_questions_are_resampled_as_they_were():
     sample = Sample(np.array([[1.0], [0.0]]), mean)
     assert by_question(sample, np.array([4, 2])) is by_question(sample, None) is sample
+
+
+def test_seeds_are_resampled_too():
+    rng = np.random.default_rng(4)
+    rates = np.array([0.2, 0.5, 0.8])  # training is a lottery, each of whose prizes is known well
+    seeds = (rng.random((3, 400)) < rates[:, None]).astype(float)[..., None]
+    found = bootstrap_interval(*over_seeds(seeds, mean))
+    assert found.mean == pytest.approx(seeds.mean())
+    # one of 27 draws holds the worst seed alone, and one the best
+    assert found.low == pytest.approx(0.2, abs=0.06)
+    assert found.high == pytest.approx(0.8, abs=0.06)
+    alone = bootstrap_interval(*over_seeds(seeds[:1], mean))
+    assert alone == bootstrap_interval(seeds[0])
+
+
+def test_differences_are_paired_by_seed_and_example():
+    values = np.random.default_rng(5).integers(0, 2, size=(3, 50, 1)).astype(float)
+    ours, theirs = over_seeds(values, mean), over_seeds(values * [[[0]], [[1]], [[1]]], mean)
+    assert bootstrap_interval(*paired(ours, ours)) == (0, 0, 0)
+    assert (
+        bootstrap_interval(*paired(ours, theirs)).low == 0
+    )  # the two seeds that do not differ may be drawn alone
+    one, two = over_seeds(values[:1], mean), over_seeds(values[:2], mean)
+    for other in (one, two):
+        expected = ours.values.mean() - other.values.mean()
+        for pair, sign in (((ours, other), 1), ((other, ours), -1)):
+            assert bootstrap_interval(*paired(*pair)).mean == pytest.approx(sign * expected)
+
+
+def test_seeds_on_which_no_example_differs_still_differ():
+    found = bootstrap_interval(*over_seeds(np.stack([np.zeros((9, 1)), np.ones((9, 1))]), mean))
+    assert (found.mean, found.low, found.high) == (0.5, 0, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import bootstrap_interval
+from ceil_jax.metrics.bootstrap import bootstrap_interval, mean, over_seeds, paired
 from ceil_jax.pipeline import results_file
 from ceil_jax.pipeline.results_file import read_results, record_of
 from ceil_jax.report.experiment_table import published
@@ -69,7 +69,11 @@ def test_values_means_differences_and_costs(file):
     assert "# table2 (small-lm, 8 examples a prompt, encoder an-encoder)" in text
     assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
     assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
-    differences = bootstrap_interval(np.array([0, 0.5, 0.5, 0])).percent()
+    epr, ceil = (
+        over_seeds(np.array([one["statistics"] for one in LINES[seeds]]), mean)
+        for seeds in (slice(2), slice(2, 4))
+    )
+    differences = bootstrap_interval(*paired(ceil, epr)).percent()
     less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
     assert "| EPR |" not in less and "nothing" not in text
