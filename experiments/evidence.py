@@ -3,7 +3,8 @@
     python experiments/evidence.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
 CEIL is trained with `--ceil.train-context`; "CEIL, both encoders" also trains the encoder of the examples, as in the
-paper. EPR + MAP is what CEIL's inference gives without CEIL's training. docs/results.md has the settings that were run.
+paper. EPR + MAP is what CEIL's inference gives without CEIL's training. The settings that were run are in
+docs/results.md.
 """
 
 import sys
