@@ -1,4 +1,4 @@
-"""Real prompts for the language model: film reviews, SmolLM2-135M, and the two ways to read them."""
+"""Real prompts for language models, film reviews, and the two ways to read them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.lm.torch.gguf import converted
 from ceil_jax.tasks.load import load_task
 
-LM = "SmolLM2-135M-Instruct"
-DTYPES = ("float32", "bfloat16")
+MODELS = (
+    ("SmolLM2-135M-Instruct", "float32"),
+    ("SmolLM2-135M-Instruct", "bfloat16"),
+    ("gemma-3-270m", "bfloat16"),
+)
+SMALL_MODELS = MODELS[:2]
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 """In nats, for an answer. In bfloat16 both are rounded, and not alike."""
 
 
-def pair(dtype: str, settings: Settings) -> tuple[LanguageModel, PaddedLM]:
+def models(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Names and dtypes of the models."""
+    return SMALL_MODELS if settings.small else MODELS
+
+
+def pair(name: str, dtype: str, settings: Settings) -> tuple[LanguageModel, PaddedLM]:
     """Ours and the peer, with the same weights in the same dtype on the same device."""
     device = "cuda" if settings.device == "gpu" else "cpu"
-    return load_lm(LM, dtype=dtype, device=device), PaddedLM(
-        str(converted(LM)), getattr(torch, dtype), device
-    )
+    peer = PaddedLM(str(converted(name)), getattr(torch, dtype), device)
+    return load_lm(name, dtype=dtype, device=device), peer
 
 
 def reviews(lm: LanguageModel) -> tuple[Any, PromptBuilder]:

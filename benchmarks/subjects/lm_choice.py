@@ -16,8 +16,8 @@ PROMPTS = 8
 
 def cases(settings: Settings) -> Iterator[Case]:
     rng = np.random.default_rng(0)
-    for dtype in lm_workloads.DTYPES:
-        ours, peer = lm_workloads.pair(dtype, settings)
+    for name, dtype in lm_workloads.models(settings):
+        ours, peer = lm_workloads.pair(name, dtype, settings)
         task, builder = lm_workloads.reviews(ours)
         for shots in (2,) if settings.small else (8, 16):
             queries = task.validation[: 2 if settings.small else PROMPTS]
@@ -32,7 +32,7 @@ def cases(settings: Settings) -> Iterator[Case]:
                     for query in queries
                 ]
                 yield Case(
-                    f"5 {kind}, {shots} examples, {dtype}",
+                    f"5 {kind}, {shots} examples, {name}, {dtype}",
                     {
                         OURS: partial(_scores, ours, prompts, choices),
                         "one pass per option": partial(_scores, peer, prompts, choices),

@@ -20,15 +20,8 @@ import torch
 from benchmarks import lm_workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers.padded_lm import PaddedLM
-from ceil_jax.lm import load_lm
-from ceil_jax.lm.torch.gguf import converted
 from ceil_jax.tasks.assets import fetch
 
-MODELS = (
-    ("SmolLM2-135M-Instruct", "float32"),
-    ("SmolLM2-135M-Instruct", "bfloat16"),
-    ("gemma-3-270m", "bfloat16"),
-)
 PROMPTS, SHOTS, CHUNK = 16, 8, 512
 PRODUCTS = "its products alone"
 LLAMA = "llama.cpp"
@@ -38,11 +31,9 @@ TOLERANCE = 0.3
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    device = "cuda" if settings.device == "gpu" else "cpu"
     count = 2 if settings.small else PROMPTS
-    for name, dtype in MODELS[1:2] if settings.small else MODELS:
-        lm = load_lm(name, dtype=dtype, device=device)
-        plain = PaddedLM(str(converted(name)), getattr(torch, dtype), device)
+    for name, dtype in lm_workloads.models(settings):
+        lm, plain = lm_workloads.pair(name, dtype, settings)
         task, builder = lm_workloads.reviews(lm)
         queries = task.validation[:count]
         shown = np.random.default_rng(0).permutation(len(task.train))[: count * SHOTS].reshape(count, SHOTS)
@@ -57,7 +48,7 @@ def cases(settings: Settings) -> Iterator[Case]:
             "padded, all logits": partial(plain.log_likelihood, prompts, answers),
             PRODUCTS: partial(products, linear_weights(plain), read),
         }
-        if importlib.util.find_spec("xllamacpp") and device == "cpu":
+        if importlib.util.find_spec("xllamacpp") and settings.device == "cpu":
             from benchmarks.peers.llama_cpp import LlamaCpp
 
             contenders[LLAMA] = partial(LlamaCpp(fetch(name)).log_likelihood, prompts, answers)

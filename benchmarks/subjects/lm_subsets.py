@@ -21,8 +21,8 @@ SUBSETS, SIZE, SHORTLIST = 50, 16, 100
 
 def cases(settings: Settings) -> Iterator[Case]:
     count, size = (4, 3) if settings.small else (SUBSETS, SIZE)
-    for dtype in lm_workloads.DTYPES:
-        ours, peer = lm_workloads.pair(dtype, settings)
+    for name, dtype in lm_workloads.models(settings):
+        ours, peer = lm_workloads.pair(name, dtype, settings)
         task, builder = lm_workloads.reviews(ours)
         query = task.validation[0]
         shortlist = np.arange(SHORTLIST, dtype=np.int32)[None]
@@ -35,7 +35,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         # the last token of an answer is scored and not read
         read = len(Trie([row.ids[:-1] for row in peer.tokens.pairs(prompts, answers)]))
         yield Case(
-            f"{count} subsets of {size}, {dtype}",
+            f"{count} subsets of {size}, {name}, {dtype}",
             {
                 OURS: partial(ours.log_likelihood, prompts, answers),
                 "padded, all logits": partial(peer.log_likelihood, prompts, answers),
