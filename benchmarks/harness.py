@@ -41,6 +41,9 @@ jax.monitoring.register_event_duration_secs_listener(_on_event)
 SETTLE = 0.3
 """Seconds before each run, for BLAS threads of the one before still spin a while and take a core."""
 
+ROUND = 0.2
+"""Seconds of a round: shorter calls are repeated, because the first one after the pause is slow for reasons of its own."""
+
 OURS = "ceil_jax"
 """The name of our own contender in every case."""
 
@@ -125,7 +128,8 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
     """Run every contender once and compare, then `rounds` rounds of each in turn.
 
     The first run also compiles and fills caches. Each round goes through all contenders, so that whatever
-    else slows the machine meets all of them alike, and ratios are taken within a round.
+    else slows the machine meets all of them alike, and ratios are taken within a round. A round is one call, or the
+    median of as many as fit into `ROUND`.
 
     Raises:
         Disagreement: the results differ; nothing is timed.
@@ -145,9 +149,7 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
         for _ in range(settings.rounds):
             for name, run in case.contenders.items():
                 time.sleep(SETTLE)
-                start = time.perf_counter()
-                finished(run())
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(call_seconds(run, 0 if settings.small else ROUND))
     finally:
         gc.enable()
     again = len(_compiled) - before
@@ -158,6 +160,16 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
         timings[name] = Timing(times, None if name == OURS else statistics.median(ratios), peak)
     missed = _missed(case, timings) + ([f"{again} compilations during the rounds"] if again else [])
     return Measured(case.name, agreement, timings, compilations, missed, case.work)
+
+
+def call_seconds(run: Contender, at_least: float) -> float:
+    """The median seconds of a call, of as many calls as take `at_least` seconds together."""
+    calls: list[float] = []
+    while not calls or sum(calls) < at_least:
+        start = time.perf_counter()
+        finished(run())
+        calls.append(time.perf_counter() - start)
+    return statistics.median(calls)
 
 
 def finished(result: Any) -> Any:

@@ -43,17 +43,27 @@ def test_the_harness_reports_ratios_targets_and_every_round(tmp_path):
         at_most=0.0,
         work={"calls": 1},
     )
-    measured = harness.measure("none", case, Settings(rounds=3))
+    measured = harness.measure("none", case, Settings(rounds=3, small=True))
     assert calls == ["ours", "peer"] * (1 + 3)
     assert len(measured.timings["peer"].seconds) == 3
     assert measured.timings[OURS].ratio is None
     assert len(measured.missed) == 2
     assert "calls/s" in harness.table(measured)
-    file = harness.write(tmp_path, "none", {"cores": 1}, Settings(rounds=3), [measured])
+    file = harness.write(tmp_path, "none", {"cores": 1}, Settings(rounds=3, small=True), [measured])
     assert (
         json.loads(file.read_text())["cases"][0]["timings"]["peer"]["seconds"]
         == measured.timings["peer"].seconds
     )
+
+
+def test_short_calls_are_repeated_and_the_first_is_not_the_round(monkeypatch):
+    ticks = iter([0.0, 9.0, 9.0, 10.0, 10.0, 11.0, 11.0, 13.0, 13.0, 14.0])
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: next(ticks))
+    assert harness.call_seconds(lambda: None, at_least=13.5) == 1.0  # of 9, 1, 1, 2 and 1
+    monkeypatch.undo()
+    calls = []
+    harness.call_seconds(lambda: calls.append(1), at_least=0)
+    assert len(calls) == 1
 
 
 def test_nothing_is_timed_after_a_disagreement():
