@@ -42,7 +42,7 @@ SETTLE = 0.3
 """Seconds before each run, for BLAS threads of the one before still spin a while and take a core."""
 
 ROUND = 0.2
-"""Seconds of a round: shorter calls are repeated, because the first one after the pause is slow for reasons of its own."""
+"""Seconds of a round: shorter calls are repeated, because the first one after the pause is slow."""
 
 OURS = "ceil_jax"
 """The name of our own contender in every case."""
