@@ -192,15 +192,14 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
 
     Args:
         ours: N examples.
-        theirs: the same N examples; where both have several seeds, the same seeds.
+        theirs: the same N examples. Where both have as many seeds, these are paired too.
     """
     cut = ours.values.shape[1]
 
     def difference(sums: np.ndarray, n: int | np.ndarray) -> np.ndarray:
         higher, lower = ours.statistic(sums[..., :cut], n), theirs.statistic(sums[..., cut:], n)
-        if (
-            np.ndim(lower) and 1 != np.shape(lower)[-1] != np.shape(higher)[-1] != 1
-        ):  # other seeds: not in pairs
+        seeds = {np.shape(one)[-1] for one in (higher, lower) if np.ndim(one)}
+        if len(seeds - {1}) > 1:  # several of both, but not in pairs
             lower = lower.mean(axis=-1, keepdims=True)
         return higher - lower
 
