@@ -259,7 +259,8 @@ class Trainer:
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
-        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen}
+        ends = {"ends": "half-way"} if config.train_context == "frozen" else {}
+        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **ends}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
         lesson = Lesson("CEIL", key, parts, train, config, len(scored.instances), self.config.seed)
         query, *context = self._learn(lesson)

@@ -113,7 +113,10 @@ def train_ceil(
 ) -> Trained:
     """Train log det L'_S to order each query's candidate sets S as their scores do.
 
-    Where examples are frozen, log det S_S never changes: it is computed once, and a step encodes queries only.
+    Where examples are frozen, log det S_S never changes: it is computed once, and a step encodes queries only. A
+    query is no example of its own sets, so that training moves it away from examples that read like it. It therefore
+    ends half-way between the start and what was learnt (Wortsman et al., CVPR 2022) unless that ranks held-out sets
+    worse beyond noise: a query's copy is then found again (docs/recipe.md).
     Otherwise a step draws a few of each query's sets and also encodes their examples, each once, however many sets
     hold it.
 
@@ -175,6 +178,7 @@ def train_ceil(
         learning_rate=config.learning_rate,
         seed=seed,
         what="training CEIL",
+        stay_near=config.train_context == "frozen",
     )
 
 

@@ -211,3 +211,16 @@ def test_encoders_of_queries_and_examples_in_each_others_place_are_seen(tmp_path
     query, context = trained_ceil(tmp_path, kind)
     tau, chosen = rise(context, query)
     assert tau < TAU_RISES and chosen < CHOSEN_RISES
+
+
+def test_only_queries_that_leave_their_examples_behind_are_kept_near(tmp_path, monkeypatch):
+    right, near = ceil.fit, {}
+    for kind in ("frozen", "shared", "both"):
+
+        def fit(*arguments, kind=kind, **settings):
+            near[kind] = settings["stay_near"]
+            return right(*arguments, **{**settings, "epochs": 1})
+
+        monkeypatch.setattr(ceil, "fit", fit)
+        trained_ceil(tmp_path / kind, kind)
+    assert near == {"frozen": True, "shared": False, "both": False}
