@@ -57,14 +57,6 @@ def test_table3_trains_on_the_standard_split_as_the_paper_does(script):
     assert len(rows) == 6
 
 
-def test_the_evidence_has_ceil_with_one_encoder_and_with_both(script):
-    evidence = script("evidence")
-    found = {entry.row: entry.cell for entry in evidence.entries(SMALL, ExperimentOptions())}
-    assert found["CEIL"].config.ceil.train_context == "frozen"
-    assert found["CEIL, both encoders"].config.ceil.train_context == "both"
-    assert {"random", "BM25", "dense top-k", "DPP-MAP", "EPR", "EPR + MAP"} < set(found)
-
-
 def test_table3_answers_with_other_lms_by_the_first_ones_retriever(script):
     options = ExperimentOptions(lms=("tiny", "other"))
     found = script("table3").entries(replace(SMALL, task="smcalflow_cs.0c"), options)
