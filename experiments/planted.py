@@ -239,8 +239,7 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
         trained = train_ceil(stage, encoder, vectors, data, config, options.seed)
     seconds = time.perf_counter() - began
     query = encoder.with_params(trained.params["query"])
-    kept = {"frozen": encoder, "shared": query}.get(options.train_context)
-    context = encoder.with_params(trained.params["context"]) if kept is None else kept
+    context = encoder.with_params(trained.params["context"]) if "context" in trained.params else query
     after = measured(query, context)
     held_out_before, held_out_after = trained.ending.learnt
     return {

@@ -259,13 +259,12 @@ class Trainer:
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
-        ends = {"ends": "half-way"} if config.train_context == "frozen" else {}
-        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **ends}
+        used = {"used": "for examples too"} if config.train_context == "frozen" else {}
+        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **used}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
         lesson = Lesson("CEIL", key, parts, train, config, len(scored.instances), self.config.seed)
         query, *context = self._learn(lesson)
-        frozen = encoder if config.train_context == "frozen" else query
-        return Encoders(query, context[0] if context else frozen)
+        return Encoders(query, context[0] if context else query)
 
     def learnt_from(self, source: str) -> np.ndarray:
         """Return the bank positions of the queries that `base`, `tst` or `epr` learnt from, not those held out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,9 @@ Params = Mapping[str, Any]
 
 _TEXTS = 64
 """Examples a forward and backward pass, where the encoder of examples learns."""
+
+_JUDGED = 128
+"""Held-out queries that are judged at a time: an example that sets of several of them hold is encoded once."""
 
 SETS_A_STEP = 4
 """Sets of a query in one step, where the encoder of examples learns: the cost of a step is the examples they hold."""
@@ -113,17 +116,16 @@ def train_ceil(
 ) -> Trained:
     """Train log det L'_S to order each query's candidate sets S as their scores do.
 
-    Where examples are frozen, log det S_S never changes: it is computed once, and a step encodes queries only. A
-    query is no example of its own sets, so that training moves it away from examples that read like it. It therefore
-    ends half-way between the start and what was learnt (Wortsman et al., CVPR 2022) unless that ranks held-out sets
-    worse beyond noise: a query's copy is then found again (docs/recipe.md).
-    Otherwise a step draws a few of each query's sets and also encodes their examples, each once, however many sets
-    hold it.
+    With `train_context` "frozen", examples have the vectors of the starting weights while training: log det S_S
+    never changes, it is computed once, and a step encodes queries only. Afterwards the trained encoder encodes
+    examples too, so that a query's copy in the bank is the nearest to it again (docs/recipe.md); what training ends
+    with is chosen by how that ranks held-out sets. Otherwise a step draws a few of each query's sets and also encodes
+    their examples, each once, however many sets hold it.
 
     Args:
         stage: where checkpoints are kept.
         encoder: the starting weights; it also gave `bank_vectors`.
-        bank_vectors: unit rows; the frozen examples.
+        bank_vectors: unit rows.
         data: queries, bank, candidate sets and their scores.
         config: settings, with λ as a number.
         seed: of the held-out split, the order of batches, and dropout.
@@ -136,17 +138,16 @@ def train_ceil(
     loss = ceil_loss(config.loss, config.loss_options, config.reduction)
     objective = partial(ceil_objective, loss=loss, **settings)
     context = "context" if config.train_context == "both" else "query"
-    examples: _Examples = (
-        _FrozenExamples(objective, bank_vectors, data.candidates)
-        if config.train_context == "frozen"
-        else _LearntExamples(objective, encoder, context, data)
-    )
+    learnt = _LearntExamples(objective, encoder, context, data)
+    examples: _Examples = learnt
+    if config.train_context == "frozen":
+        examples = _FrozenExamples(objective, bank_vectors, data.candidates)
     query_tokens = TokenTable(encoder, [query.input for query in data.queries])
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
     judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
 
-    def batch(rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, CEILBatch]:
+    def batch(examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, CEILBatch]:
         found, places, valid, log_dets = examples.of(rows, sets)
         scores = np.take_along_axis(data.scores[rows], sets, axis=1)
         return found, CEILBatch(query_tokens[rows], places, valid, log_dets, scores)
@@ -160,9 +161,9 @@ def train_ceil(
 
     predict = jit_whole(partial(_predicted, **settings))
 
-    def quality(params: Params) -> Measures:
-        blocks = [held_out[i : i + config.batch_size] for i in range(0, len(held_out), config.batch_size)]
-        batches = (batch(rows, all_sets(rows)) for rows in blocks)
+    def quality(examples: _Examples, params: Params) -> Measures:
+        blocks = [held_out[i : i + _JUDGED] for i in range(0, len(held_out), _JUDGED)]
+        batches = (batch(examples, rows, all_sets(rows)) for rows in blocks)
         ours = [np.asarray(predict(params, examples.vectors(params, found), rest)) for found, rest in batches]
         return ranking_quality(np.concatenate(ours)[:, judged], data.scores[held_out][:, judged])
 
@@ -170,15 +171,15 @@ def train_ceil(
         stage,
         {"query": encoder.params, context: encoder.params},
         lambda params, batch, key: examples.gradient(params, batch[0], batch[1], key),
-        lambda step, rows: batch(training[rows], drawn_sets(step, rows)),
-        quality,
+        lambda step, rows: batch(examples, training[rows], drawn_sets(step, rows)),
+        partial(quality, examples),
         instances=len(training),
         epochs=config.epochs,
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,
         seed=seed,
         what="training CEIL",
-        stay_near=config.train_context == "frozen",
+        as_used=partial(quality, learnt),
     )
 
 
@@ -206,6 +207,7 @@ class _Shown(NamedTuple):
     """log det S_S of every set, where it never changes."""
 
 
+@runtime_checkable
 class _Examples(Protocol):
     """The examples of a batch's sets, on the path from the encoder to the objective."""
 

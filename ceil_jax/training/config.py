@@ -61,8 +61,9 @@ class CEILConfig:
     initial: Literal["epr", "tst", "base"] = "epr"
     """The encoder that gives the starting weights and the shortlists."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
-    """How examples are encoded: frozen starting weights, the encoder of queries (shared), or a second encoder that
-    learns too (both)."""
+    """How training encodes examples: once, with the starting weights (frozen); by the encoder of queries as it
+    learns (shared); or by a second encoder that learns too (both). Afterwards the trained encoder of queries encodes
+    examples too, unless both learn."""
     loss: str = "pairwise"
     """A registered loss: pairwise (all pairs of sets are ranked), info_nce (the best set against the rest), or one
     added with register_loss."""

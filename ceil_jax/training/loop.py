@@ -50,8 +50,8 @@ class Ending(NamedTuple):
     """Which weights a training ended with, and how well each choice ranked held-out sets."""
 
     kept: str
-    """average (weights averaged over the end of training), half-way (the mean of these and the start), best (the
-    checkpoint that ranked held-out sets best) or start (the starting weights)."""
+    """average (weights averaged over the end of training), best (the checkpoint that ranked held-out sets best) or
+    start (the starting weights)."""
     quality: dict[str, float]
     """Mean held-out QUALITY of each choice."""
 
@@ -86,7 +86,7 @@ def fit(
     learning_rate: float,
     seed: int,
     what: str,
-    stay_near: bool = False,
+    as_used: Callable[[Params], Measures] | None = None,
 ) -> Trained:
     """Train with Adam: the learning rate rises linearly over 10 % of the steps, then falls linearly to 0.
 
@@ -110,8 +110,8 @@ def fit(
         learning_rate: peak of the schedule.
         seed: of the order of batches and of dropout.
         what: what messages call this training.
-        stay_near: whether to end half-way between the start and the averaged weights unless these are better beyond
-            noise; False by default.
+        as_used: as `held_out`, but measured as the weights will be used, which takes longer: what training ends with
+            is chosen by it. By default `held_out` itself.
 
     Raises:
         UserError: the loss is not finite.
@@ -171,8 +171,7 @@ def fit(
                 bar.update()
         from_start = max(kept.history, key=lambda row: row[QUALITY])["step"] == 0
         best = None if from_start else jax.device_put(kept.best()["params"], whole(global_mesh()))
-        half_way = jax.tree.map(lambda one, other: (one + other) / 2, start, average) if stay_near else None
-        chosen, how = ending(average, best, start, held_out, what, half_way)
+        chosen, how = ending(average, best, start, as_used or held_out, what)
         return Trained(chosen, kept.history, how)
 
 
@@ -226,14 +225,12 @@ def ending(
     start: Any,
     held_out: Callable[[Any], Measures],
     what: str,
-    half_way: Any | None = None,
 ) -> tuple[Any, Ending]:
     """Return the weights that training ends with, and how they were chosen.
 
     They are the averaged weights or the start, whichever ranks held-out sets better: a training too short to learn
     from moves the weights all the same. The checkpoint that ranked them best, partly by luck, takes their place only
-    where it is better beyond noise (`better_beyond_noise`). Weights half-way, where they are given, stand for the
-    averaged ones unless these are better beyond noise.
+    where it is better beyond noise (`better_beyond_noise`).
 
     Args:
         average: weights averaged over the end of training.
@@ -241,26 +238,20 @@ def ending(
         start: the starting weights.
         held_out: weights → measures of each held-out query.
         what: what messages call this training.
-        half_way: the mean of `start` and `average`; None for none.
     """
-    choices = {"start": start, "best": best, "average": average, "half-way": half_way}
+    choices = {"start": start, "best": best, "average": average}
     weights = {name: one for name, one in choices.items() if one is not None}
     found = {name: held_out(one)[QUALITY] for name, one in weights.items()}
     found.setdefault("best", found["start"])
     quality = means(found)
-    kept = "average"
-    if half_way is not None and not better_beyond_noise(found["average"], found["half-way"]):
-        kept = "half-way"
-    if quality[kept] <= quality["start"]:
-        kept = "start"
+    kept = "start" if quality["average"] <= quality["start"] else "average"
     if best is not None and better_beyond_noise(found["best"], found[kept]):
         kept = "best"
     log.info(
-        "%s: held-out τ of the start %.3f, of the best checkpoint %.3f, of the averaged weights %.3f%s (%d queries); "
+        "%s: held-out τ of the start %.3f, of the best checkpoint %.3f, of the averaged weights %.3f (%d queries); "
         "kept: %s",
         what,
         *(quality[name] for name in ("start", "best", "average")),
-        "" if half_way is None else f", half-way {quality['half-way']:.3f}",
         len(found["start"]),
         kept,
     )

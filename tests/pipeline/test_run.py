@@ -123,8 +123,7 @@ def test_whose_encoder_the_examples_have(finished, moved_for_trained, train_cont
     epr = pipeline.encoders("epr").query
     assert len({query.fingerprint, context.fingerprint, epr.fingerprint}) == different
     assert query.fingerprint != epr.fingerprint
-    assert (context.fingerprint == epr.fingerprint) == (train_context == "frozen")
-    assert (context.fingerprint == query.fingerprint) == (train_context == "shared")
+    assert (context.fingerprint == query.fingerprint) == (train_context != "both")
 
 
 def test_k_dpp_subsets_and_base_initialisation(finished):

@@ -13,7 +13,7 @@ from ceil_jax.training.loop import _rows, ending, fit, gradient_of, split_held_o
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
 
 
-def run(stage, *, loss=None, quality=None, epochs=4, stay_near=False):
+def run(stage, *, loss=None, quality=None, epochs=4, as_used=None):
     """Least squares: the parameters go towards TARGET."""
 
     def squares(params, batch, key):
@@ -34,7 +34,7 @@ def run(stage, *, loss=None, quality=None, epochs=4, stay_near=False):
         learning_rate=0.05,
         seed=0,
         what="training",
-        stay_near=stay_near,
+        as_used=as_used,
     )
 
 
@@ -87,34 +87,17 @@ def test_trained_weights_are_kept_only_where_they_rank_better(average, best, sta
     )
 
 
-@pytest.mark.parametrize(
-    ("half_way", "average", "start", "kept"),
-    [
-        # the average less half-way +0.03, with a standard error of 0.07
-        ([0.2, 0.3, 0.4], [0.3, 0.2, 0.5], [0.1, 0.2, 0.1], "half-way"),
-        ([0.2, 0.3, 0.4], [0.3, 0.4, 0.6], [0.1, 0.2, 0.1], "average"),
-        ([0.2, 0.3, 0.4], [0.2, 0.2, 0.3], [0.3, 0.4, 0.5], "start"),
-    ],
-)
-def test_half_way_is_far_enough_unless_the_average_is_better_beyond_noise(half_way, average, start, kept):
-    held_out = {"a": average, "h": half_way, "s": start}
-    weights, how = ending(
-        "a", None, "s", lambda name: {"kendall_tau": np.array(held_out[name])}, "training", "h"
-    )
-    assert (weights, how.kept) == (kept[0], kept)
-    assert how.quality["half-way"] == pytest.approx(0.3)
-
-
-def test_training_that_stays_near_ends_half_way_between_the_start_and_the_average(tmp_path):
-    def measured(params):
+def test_training_ends_with_what_is_best_as_it_will_be_used(tmp_path):
+    def moved(params):
         return {"kendall_tau": np.full(3, float(np.any(params["w"])))}
 
+    def unmoved(params):
+        return {"kendall_tau": 1 - moved(params)["kendall_tau"]}
+
     with Store(tmp_path).stage("t", {}) as stage:
-        far = run(stage, quality=measured)
-    with Store(tmp_path).stage("near", {}) as stage:
-        near = run(stage, quality=measured, stay_near=True)
-    assert near.ending.kept == "half-way"
-    np.testing.assert_allclose(near.params["w"], np.asarray(far.params["w"]) / 2, atol=1e-6)
+        trained = run(stage, quality=moved, as_used=unmoved)
+    assert [trained.history[at]["kendall_tau"] for at in (0, -1)] == [0, 1]
+    assert trained.ending.kept == "start" and not np.any(trained.params["w"])
 
 
 @pytest.mark.parametrize("stop", [1, 4, 7])
