@@ -46,7 +46,7 @@ class Kept(Generic[T]):
 
 
 class Encoders(NamedTuple):
-    """The encoder of queries and the encoder of examples: the same one unless CEIL froze the latter."""
+    """The encoder of queries and the encoder of examples: the same one unless CEIL trained both."""
 
     query: Encoder
     context: Encoder

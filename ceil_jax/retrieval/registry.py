@@ -194,7 +194,7 @@ def build_retriever(
         bank: the examples to choose from.
         encoder: embeds the bank, and the queries too unless `query_encoder` is given. Not needed by random, bm25 and
             target_sketch.
-        query_encoder: embeds the queries, as in CEIL with a frozen context encoder.
+        query_encoder: embeds the queries, as in CEIL where both encoders learn.
         trade_off: λ: of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
         shortlist: n, the number of nearest examples among which dpp and mmr choose.
         seed: seeds random, and decides between equal sketches or skills.
