@@ -25,7 +25,7 @@ from ceil_jax.store.rows import Cost, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
-from ceil_jax.training.candidates import ScoredSets, TrainingData, log_probs
+from ceil_jax.training.candidates import CandidateSets, ScoredSets, TrainingData, log_probs
 from ceil_jax.training.config import BASELINE, CEILConfig, EPRConfig
 from ceil_jax.training.loop import Ending, Trained, split_held_out
 
@@ -173,6 +173,8 @@ class Trainer:
         config.check_start({"epr": self.config.epr, "tst": self.config.tst})
         # a misspelt loss is refused before the LM scores anything
         ceil_loss(config.loss, config.loss_options, config.reduction)
+        if config.scores == "all" and config.initial != "epr":
+            config = replace(config, scores="sets")
         if config.trade_off != "tuned":
             return config
         chosen = self.data.trade_off(config.initial, lambda: self.first.encoders(config.initial))
@@ -252,17 +254,29 @@ class Trainer:
         bank, encoder = self.data.context, self.encoders(config.initial).context
         queries = self.data.seen(scored.instances)
         seen = np.isin(scored.positions, self.learnt_from(config.initial))
+        held_out = scored.positions[split_held_out(len(queries), self.config.seed, seen)[1]]
+        single = self.data.epr if config.scores == "all" else None
+        besides = np.flatnonzero(~np.isin(single.positions, held_out)) if single else np.array([], int)
+
+        def singles() -> TrainingData | None:
+            if single is None:
+                return None
+            asked = self.data.seen([single.instances[row] for row in besides])
+            candidates = CandidateSets(*(part[besides] for part in single.candidates))
+            return TrainingData(asked, bank, candidates, log_probs(single.rows)[besides])
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.models.embed(encoder, [example.input for example in bank]))
-            data = TrainingData(queries, bank, scored.candidates, log_probs(scored.rows), seen)
+            data = TrainingData(queries, bank, scored.candidates, log_probs(scored.rows), seen, singles())
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
         used = {"used": "for examples too"} if config.train_context == "frozen" else {}
-        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **used}
+        also = {"singles": single.stage} if single else {}
+        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **used, **also}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
-        lesson = Lesson("CEIL", key, parts, train, config, len(scored.instances), self.config.seed)
+        count = len(scored.instances) + len(besides)
+        lesson = Lesson("CEIL", key, parts, train, config, count, self.config.seed)
         query, *context = self._learn(lesson)
         return Encoders(query, context[0] if context else query)
 

@@ -126,7 +126,8 @@ def train_ceil(
         stage: where checkpoints are kept.
         encoder: the starting weights; it also gave `bank_vectors`.
         bank_vectors: unit rows.
-        data: queries, bank, candidate sets and their scores.
+        data: queries, bank, candidate sets and their scores. Each query of `data.singles` is one more training
+            query, whose single examples are ranked as the LM's scores rank them.
         config: settings, with λ as a number.
         seed: of the held-out split, the order of batches, and dropout.
 
@@ -138,14 +139,17 @@ def train_ceil(
     loss = ceil_loss(config.loss, config.loss_options, config.reduction)
     objective = partial(ceil_objective, loss=loss, **settings)
     context = "context" if config.train_context == "both" else "query"
+    training, held_out = split_held_out(len(data.queries), seed, data.seen)
+    # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
+    judged = slice(1 if data.scores.shape[1] > 2 else 0, data.scores.shape[1])
+    of_sets, data = len(data.queries), data.with_singles()
+    training = np.concatenate([training, np.arange(of_sets, len(data.queries))])
     learnt = _LearntExamples(objective, encoder, context, data)
     examples: _Examples = learnt
     if config.train_context == "frozen":
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
     query_tokens = TokenTable(encoder, [query.input for query in data.queries])
-    training, held_out = split_held_out(len(data.queries), seed, data.seen)
-    # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
-    judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
+    missing = (data.candidates.subsets < 0).all(axis=2)
 
     def batch(examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, CEILBatch]:
         found, places, valid, log_dets = examples.of(rows, sets)
@@ -157,6 +161,8 @@ def train_ceil(
 
     def drawn_sets(step: int, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
         shuffled = np.random.default_rng([seed, 3, step]).permuted(all_sets(rows), axis=1)
+        last = np.take_along_axis(missing[rows], shuffled, axis=1)
+        shuffled = np.take_along_axis(shuffled, np.argsort(last, axis=1, kind="stable"), axis=1)
         return np.sort(shuffled[:, : examples.sets_a_step], axis=1)
 
     predict = jit_whole(partial(_predicted, **settings))
