@@ -149,7 +149,7 @@ def train_ceil(
     if config.train_context == "frozen":
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
     query_tokens = TokenTable(encoder, [query.input for query in data.queries])
-    missing = (data.candidates.subsets < 0).all(axis=2)
+    missing = np.asarray((data.candidates.subsets < 0).all(axis=2))
 
     def batch(examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, CEILBatch]:
         found, places, valid, log_dets = examples.of(rows, sets)
@@ -161,6 +161,7 @@ def train_ceil(
 
     def drawn_sets(step: int, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
         shuffled = np.random.default_rng([seed, 3, step]).permuted(all_sets(rows), axis=1)
+        # sets that are not there come last
         last = np.take_along_axis(missing[rows], shuffled, axis=1)
         shuffled = np.take_along_axis(shuffled, np.argsort(last, axis=1, kind="stable"), axis=1)
         return np.sort(shuffled[:, : examples.sets_a_step], axis=1)
