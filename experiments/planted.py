@@ -8,7 +8,8 @@ The planted score of a set is the mean, or with `--planted max` the largest, sim
 the query's output, as the encoder sees them before training, plus Gaussian noise. `--noise 1` is noise as large as
 the score's spread within a query. `--signal singles` trains on scores of single examples, each with noise of its own:
 a set has the largest of its examples'.
-Training starts from the encoder itself, not from EPR.
+Training starts from the encoder itself, or with `--candidates N` from EPR, trained on planted scores of N single
+examples a query; `--signal all` then gives CEIL these scores too.
 
 A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
 held-out queries and on independent queries, the planted score of the sets that greedy MAP chooses for the independent
@@ -23,6 +24,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,11 @@ from ceil_jax.retrieval.index import top_k
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
-from ceil_jax.training.candidates import TrainingData
+from ceil_jax.training.candidates import CandidateSets, TrainingData, epr_candidates
 from ceil_jax.training.ceil import set_log_probs, train_ceil
-from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.contrastive import output_similarity
-from ceil_jax.training.loop import QUALITY
+from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.contrastive import output_similarity, train_epr
+from ceil_jax.training.loop import QUALITY, split_held_out
 from ceil_jax.training.losses import ranking_quality
 from ceil_jax.training.samplers import ceil_candidates, k_dpp_sets, uniform_sets
 
@@ -80,7 +82,13 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--planted", choices=("mean", "max"), default="mean", help="of a set's examples' similarities"
     )
     parser.add_argument(
-        "--signal", choices=("sets", "singles"), default="sets", help="what training is given scores of"
+        "--signal",
+        choices=("sets", "singles", "all"),
+        default="sets",
+        help="what training is given scores of; all: sets and the candidates of --candidates",
+    )
+    parser.add_argument(
+        "--candidates", type=int, default=0, help="start from EPR, trained on so many single examples a query"
     )
     parser.add_argument("--sampler", choices=("random", "k_dpp"), default=default.sampler)
     parser.add_argument("--learning-rate", type=float, default=default.learning_rate)
@@ -95,6 +103,23 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/planted.jsonl"))
     return parser.parse_args(argv)
+
+
+def config_of(options: argparse.Namespace) -> CEILConfig:
+    """Return CEIL's settings."""
+    own = (
+        "sampler",
+        "trade_off",
+        "train_context",
+        "loss",
+        "reduction",
+        "epochs",
+        "batch_size",
+        "learning_rate",
+    )
+    return CEILConfig(
+        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
+    )
 
 
 def planted_scores(
@@ -120,6 +145,31 @@ def scores_of_singles(similar: np.ndarray, subsets: np.ndarray, noise: float, se
     places = np.broadcast_to(np.arange(similar.shape[1])[None, :, None], (*similar.shape, 1))
     noisy, _ = planted_scores(similar, places, noise, seed)
     return np.take_along_axis(noisy[:, None], subsets, axis=2).max(axis=2)
+
+
+def singles_of(
+    options: argparse.Namespace,
+    queries: list[Example],
+    bank: Sequence[Example],
+    outputs: np.ndarray,
+    positions: np.ndarray,
+) -> TrainingData:
+    """Return EPR's candidates of training queries with their planted scores."""
+    candidates = epr_candidates(queries, bank, options.candidates)
+    similar = output_similarity(outputs[positions], outputs, candidates.shortlist)
+    scores, _ = planted_scores(similar, candidates.subsets, options.noise, options.seed + 1000)
+    return TrainingData(queries, bank, candidates, scores)
+
+
+def after_epr(data: TrainingData, singles: TrainingData | None, seed: int) -> TrainingData:
+    """Return CEIL's training data after EPR: EPR's held-out queries stay held out, and `singles` teach too if given."""
+    training, _ = split_held_out(len(data.queries), seed)
+    data = data._replace(seen=np.isin(np.arange(len(data.queries)), training))
+    if singles is None:
+        return data
+    kept = CandidateSets(*(part[training] for part in singles.candidates))
+    asked = [singles.queries[row] for row in training]
+    return data._replace(singles=TrainingData(asked, data.bank, kept, singles.scores[training]))
 
 
 def judged_sets(
@@ -160,6 +210,8 @@ def map_score(
 def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     """Train once and return what was measured."""
     encoder, bank, size = load_encoder(options.encoder), task.train, options.size
+    if options.signal == "all" and not options.candidates:
+        raise UserError("--signal all: --candidates says how many single examples of a query have scores")
     asked = options.queries + options.independent
     if asked > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
         raise UserError(
@@ -169,8 +221,16 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:asked]
     queries = [bank[i] for i in positions]
     texts = [one.input for one in bank]
-    vectors = unit_rows(encoder.encode(texts, progress=True))
     outputs = unit_rows(encoder.encode([one.output for one in bank], progress=True))
+    singles = None
+    if options.candidates:
+        own = positions[: options.queries]
+        singles = singles_of(options, queries[: options.queries], bank, outputs, own)
+        with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:
+            encoder = encoder.with_params(
+                train_epr(stage, encoder, singles, EPRConfig(), options.seed).params
+            )
+    vectors = unit_rows(encoder.encode(texts, progress=True))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)
     shortlist = np.asarray(nearest, np.int32)
     similar = output_similarity(outputs[positions], outputs, shortlist)
@@ -208,18 +268,7 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
         )
         return {**taus, "map_score": found}
 
-    config = CEILConfig(
-        subsets=options.sets,
-        size=size,
-        sampler=options.sampler,
-        trade_off=options.trade_off,
-        train_context=options.train_context,
-        loss=options.loss,
-        reduction=options.reduction,
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        learning_rate=options.learning_rate,
-    )
+    config = config_of(options)
     candidates = ceil_candidates(
         queries[first],
         bank,
@@ -233,6 +282,8 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     if options.signal == "singles":
         noisy = scores_of_singles(similar[first], candidates.subsets, *how[:2])
     data = TrainingData(queries[first], bank, candidates, noisy)
+    if singles is not None:
+        data = after_epr(data, singles if options.signal == "all" else None, options.seed)
     before = measured(encoder, encoder)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:
