@@ -162,7 +162,7 @@ def singles_of(
 
 
 def after_epr(data: TrainingData, singles: TrainingData | None, seed: int) -> TrainingData:
-    """Return CEIL's training data after EPR: EPR's held-out queries stay held out, and `singles` teach too if given."""
+    """Return CEIL's training data after EPR: EPR's held-out queries stay held out, and `singles` teach too."""
     training, _ = split_held_out(len(data.queries), seed)
     data = data._replace(seen=np.isin(np.arange(len(data.queries)), training))
     if singles is None:
