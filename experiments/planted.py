@@ -41,7 +41,7 @@ from ceil_jax.retrieval.index import top_k
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
-from ceil_jax.training.candidates import CandidateSets, TrainingData, epr_candidates
+from ceil_jax.training.candidates import TrainingData, epr_candidates
 from ceil_jax.training.ceil import set_log_probs, train_ceil
 from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.contrastive import output_similarity, train_epr
@@ -164,12 +164,8 @@ def singles_of(
 def after_epr(data: TrainingData, singles: TrainingData | None, seed: int) -> TrainingData:
     """Return CEIL's training data after EPR: EPR's held-out queries stay held out, and `singles` teach too."""
     training, _ = split_held_out(len(data.queries), seed)
-    data = data._replace(seen=np.isin(np.arange(len(data.queries)), training))
-    if singles is None:
-        return data
-    kept = CandidateSets(*(part[training] for part in singles.candidates))
-    asked = [singles.queries[row] for row in training]
-    return data._replace(singles=TrainingData(asked, data.bank, kept, singles.scores[training]))
+    seen = np.isin(np.arange(len(data.queries)), training)
+    return data._replace(seen=seen, singles=None if singles is None else singles.only(training))
 
 
 def judged_sets(

@@ -5,7 +5,7 @@ in `report/`. A run is put together from parts that are given to each other: `co
 
 - `config`: the settings of a run, the scales, the demo.
 - `methods`: the rows of a comparison: a retriever and the encoder that it compares with.
-- `models`: LMs and encoders by name, vectors kept on disk, the prompts of a task.
+- `models`: LMs and encoders by name, vectors and trained weights kept on disk, the prompts of a task.
 - `search`: the retrieval text of examples; nearest examples, candidate sets, a retriever's choice.
 - `training_data`: training queries, candidate sets and their scores; the tuned λ.
 - `trained`: the trainer of TST, EPR and CEIL.

@@ -10,10 +10,18 @@ from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Encoders, Models, RunModels, RunPrompts, embed_on_disk
+from ceil_jax.pipeline.models import (
+    Encoders,
+    Learn,
+    Models,
+    RunModels,
+    RunPrompts,
+    embed_on_disk,
+    learn_on_disk,
+)
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.search import Search, TextViews, choosing
-from ceil_jax.pipeline.trained import Learn, Trainer, learn_on_disk
+from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.skills.rewriter import Rewriter
 from ceil_jax.store.rows import Cost

@@ -1,7 +1,9 @@
-"""The models of runs: LMs and encoders by name, the vectors of texts, kept on disk, and the prompts of a task."""
+"""The models of runs: LMs and encoders by name, vectors and trained weights kept on disk, the prompts of a task."""
 
 from __future__ import annotations
 
+import logging
+import shutil
 import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
@@ -19,9 +21,16 @@ from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.retrieval.registry import Embed
 from ceil_jax.store.hashing import digest
+from ceil_jax.store.keys import warn_of_older_stages
+from ceil_jax.store.rows import Cost
+from ceil_jax.store.stage import Stage
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
+from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.loop import Ending, Trained
 from ceil_jax.training.tuning import PromptBudget
+
+log = logging.getLogger(__name__)
 
 KEPT = 8
 """Runs, and trained encoders, held in memory: a table has hundreds of them, and they are on disk."""
@@ -106,6 +115,81 @@ def embed_on_disk(store: Store, encoder: Encoder, texts: Sequence[str]) -> np.nd
             stage.save("vectors.npy", vectors[[place[text] for text in texts]])
             stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
         return np.array(stage.load("vectors.npy"))
+
+
+class Lesson(NamedTuple):
+    """One training: what it depends on, and the function that does it."""
+
+    name: str
+    """TST, EPR or CEIL."""
+    key: dict[str, Any]
+    """The key of its stage."""
+    parts: tuple[str, ...]
+    """The encoders that it leaves: one, or a query and a context encoder."""
+    train: Callable[[Stage], tuple[dict[str, Encoder], Trained]]
+    config: EPRConfig | CEILConfig
+    queries: int
+    """Training queries, without those held out."""
+    seed: int
+
+
+class Learned(NamedTuple):
+    """The result of a lesson."""
+
+    encoders: list[Encoder]
+    """One for each of the lesson's parts."""
+    history: list[dict[str, float]]
+    """One row for each evaluation: the step, the loss and the held-out ranking."""
+    cost: Cost
+    ending: Ending | None
+    """Which weights training ended with; None in a dry run."""
+
+
+Learn = Callable[[Lesson], Learned]
+"""Takes a lesson. A run trains and keeps the weights on disk (`learn_on_disk`); a dry run estimates."""
+
+
+def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> Learned:
+    """Train unless the weights are in the store, and load them.
+
+    Args:
+        store: keeps the weights.
+        models: loads them.
+        start: the name of the untrained encoder.
+        lesson: what to train.
+    """
+    name = lesson.name
+    with store.stage(name.lower(), lesson.key) as stage:
+        if stage.summary is None:
+            warn_of_older_stages(store.root, name.lower())
+            began = time.perf_counter()
+            encoders, trained = lesson.train(stage)
+            if stage.leads:
+                for part, encoder in encoders.items():
+                    # a process that was killed while it saved has left files that belong to no encoder
+                    shutil.rmtree(stage.folder / part, ignore_errors=True)
+                    encoder.save_pretrained(stage.folder / part)
+            files = [f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()]
+            # with that the checkpoints it was picked from are gone
+            found = {"history": trained.history, "ending": trained.ending._asdict()}
+            stage.finish(
+                {"seconds": time.perf_counter() - began, **found},
+                tuple(str(file.relative_to(stage.folder)) for file in files),
+            )
+        summary = stage.summary
+        assert summary is not None
+        ending = Ending(**summary["ending"])
+        if ending.kept == "start":
+            log.warning(
+                "training %s: it ranked held-out sets no better than the start, which is kept (more training queries "
+                "may help)",
+                name,
+            )
+        loaded = [
+            models.trained(stage.folder / part, start, name if i == 0 else f"{name} {part}")
+            for i, part in enumerate(lesson.parts)
+        ]
+        return Learned(loaded, summary["history"], Cost(summary["seconds"]), ending)
 
 
 class RunModels:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,95 +12,17 @@ from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.errors import unknown_name
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import TRAINED
-from ceil_jax.pipeline.models import Encoders, Models, RunModels
+from ceil_jax.pipeline.models import Encoders, Learn, Learned, Lesson, RunModels
 from ceil_jax.pipeline.training_data import Supervision, TaskSupervision
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.keys import LAYOUT, differing, warn_of_older_stages
+from ceil_jax.store.keys import LAYOUT, differing
 from ceil_jax.store.rows import Cost, Rows
 from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
-from ceil_jax.store.store import Store
-from ceil_jax.training.candidates import CandidateSets, ScoredSets, TrainingData, log_probs
+from ceil_jax.training.candidates import ScoredSets, TrainingData, log_probs
 from ceil_jax.training.config import BASELINE, CEILConfig, EPRConfig
-from ceil_jax.training.loop import Ending, Trained, split_held_out
-
-log = logging.getLogger(__name__)
-
-
-class Lesson(NamedTuple):
-    """One training: what it depends on, and the function that does it."""
-
-    name: str
-    """TST, EPR or CEIL."""
-    key: dict[str, Any]
-    """The key of its stage."""
-    parts: tuple[str, ...]
-    """The encoders that it leaves: one, or a query and a context encoder."""
-    train: Callable[[Stage], tuple[dict[str, Encoder], Trained]]
-    config: EPRConfig | CEILConfig
-    queries: int
-    """Training queries."""
-    seed: int
-
-
-class Learned(NamedTuple):
-    """The result of a lesson."""
-
-    encoders: list[Encoder]
-    """One for each of the lesson's parts."""
-    history: list[dict[str, float]]
-    """One row for each evaluation: the step, the loss and the held-out ranking."""
-    cost: Cost
-    ending: Ending | None
-    """Which weights training ended with; None in a dry run."""
-
-
-Learn = Callable[[Lesson], Learned]
-"""Takes a lesson. A run trains and keeps the weights on disk (`learn_on_disk`); a dry run estimates."""
-
-
-def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> Learned:
-    """Train unless the weights are in the store, and load them.
-
-    Args:
-        store: keeps the weights.
-        models: loads them.
-        start: the name of the untrained encoder.
-        lesson: what to train.
-    """
-    name = lesson.name
-    with store.stage(name.lower(), lesson.key) as stage:
-        if stage.summary is None:
-            warn_of_older_stages(store.root, name.lower())
-            began = time.perf_counter()
-            encoders, trained = lesson.train(stage)
-            if stage.leads:
-                for part, encoder in encoders.items():
-                    # a process that was killed while it saved has left files that belong to no encoder
-                    shutil.rmtree(stage.folder / part, ignore_errors=True)
-                    encoder.save_pretrained(stage.folder / part)
-            files = [f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()]
-            # with that the checkpoints it was picked from are gone
-            found = {"history": trained.history, "ending": trained.ending._asdict()}
-            stage.finish(
-                {"seconds": time.perf_counter() - began, **found},
-                tuple(str(file.relative_to(stage.folder)) for file in files),
-            )
-        summary = stage.summary
-        assert summary is not None
-        ending = Ending(**summary["ending"])
-        if ending.kept == "start":
-            log.warning(
-                "training %s: it ranked held-out sets no better than the start, which is kept (more training queries "
-                "may help)",
-                name,
-            )
-        loaded = [
-            models.trained(stage.folder / part, start, name if i == 0 else f"{name} {part}")
-            for i, part in enumerate(lesson.parts)
-        ]
-        return Learned(loaded, summary["history"], Cost(summary["seconds"]), ending)
+from ceil_jax.training.loop import Ending, Trained, held_out_count, split_held_out
 
 
 class Trainer:
@@ -232,8 +150,8 @@ class Trainer:
         """The encoders of queries and examples, one or two, trained on scores of single examples."""
         from ceil_jax.training.contrastive import train_epr
 
-        encoder, bank, two = self.models.base, self.data.context, config.train_context == "both"
-        data = TrainingData(self.data.seen(scored.instances), bank, scored.candidates, scores)
+        encoder, two = self.models.base, config.train_context == "both"
+        data = self._learning_from(scored, scores)
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             trained = train_epr(stage, encoder, data, config, self.config.seed, groups, name)
@@ -242,32 +160,33 @@ class Trainer:
 
         key = self._key(scored.stage, signal, encoder, config)
         left = ("query", "context") if two else ("encoder",)
-        lesson = Lesson(name, key, left, train, config, len(scored.instances), self.config.seed)
+        count = len(data.queries) - held_out_count(len(data.queries))
+        lesson = Lesson(name, key, left, train, config, count, self.config.seed)
         learned = self._learn(lesson)
         return Encoders(learned[0], learned[-1])
+
+    def _learning_from(self, scored: ScoredSets, scores: np.ndarray) -> TrainingData:
+        return TrainingData(self.data.seen(scored.instances), self.data.context, scored.candidates, scores)
 
     @cached_property
     def _ceil(self) -> Encoders:
         from ceil_jax.training.ceil import train_ceil
 
         scored, config = self.ceil_scores, self.ceil_config
-        bank, encoder = self.data.context, self.encoders(config.initial).context
-        queries = self.data.seen(scored.instances)
+        encoder = self.encoders(config.initial).context
         seen = np.isin(scored.positions, self.learnt_from(config.initial))
-        held_out = scored.positions[split_held_out(len(queries), self.config.seed, seen)[1]]
+        training, held_out = (
+            scored.positions[rows] for rows in split_held_out(len(seen), self.config.seed, seen)
+        )
         single = self.data.epr if config.scores == "all" else None
         besides = np.flatnonzero(~np.isin(single.positions, held_out)) if single else np.array([], int)
 
-        def singles() -> TrainingData | None:
-            if single is None:
-                return None
-            asked = self.data.seen([single.instances[row] for row in besides])
-            candidates = CandidateSets(*(part[besides] for part in single.candidates))
-            return TrainingData(asked, bank, candidates, log_probs(single.rows)[besides])
-
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
-            vectors = unit_rows(self.models.embed(encoder, [example.input for example in bank]))
-            data = TrainingData(queries, bank, scored.candidates, log_probs(scored.rows), seen, singles())
+            vectors = unit_rows(self.models.embed(encoder, [example.input for example in self.data.context]))
+            data = self._learning_from(scored, log_probs(scored.rows))._replace(seen=seen)
+            if single is not None:
+                of_epr = self._learning_from(single, log_probs(single.rows))
+                data = data._replace(singles=of_epr.only(besides))
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
@@ -275,8 +194,7 @@ class Trainer:
         also = {"singles": single.stage} if single else {}
         key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **used, **also}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
-        count = len(scored.instances) + len(besides)
-        lesson = Lesson("CEIL", key, parts, train, config, count, self.config.seed)
+        lesson = Lesson("CEIL", key, parts, train, config, len(training) + len(besides), self.config.seed)
         query, *context = self._learn(lesson)
         return Encoders(query, context[0] if context else query)
 

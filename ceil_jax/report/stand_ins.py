@@ -14,9 +14,8 @@ from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_lengt
 from ceil_jax.lm.counting import CountingLM, counting_lm
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Models, vectors_key
+from ceil_jax.pipeline.models import Learned, Lesson, Models, learn_on_disk, vectors_key
 from ceil_jax.pipeline.search import choosing
-from ceil_jax.pipeline.trained import Learned, Lesson, learn_on_disk
 from ceil_jax.retrieval.registry import Retrieved, retriever_named
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.keys import warn_of_older_stages
@@ -26,7 +25,7 @@ from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.ceil import SETS_A_STEP
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.loop import held_out_count, step_count
+from ceil_jax.training.loop import step_count
 
 WRITING = 4.0
 """A written token costs as many read ones: a guess, because a step writes one token a text."""
@@ -103,9 +102,8 @@ class StandIns:
         if isinstance(config, CEILConfig):
             frozen = config.train_context == "frozen"
             texts = 1 if frozen else 1 + min(config.shortlist, SETS_A_STEP * config.size)
-        instances = lesson.queries - held_out_count(lesson.queries)
-        work = texts * instances * config.epochs * self._work(0.75, TRAINING_LENGTHS)
-        steps = step_count(instances, config.epochs, config.batch_size)
+        work = texts * lesson.queries * config.epochs * self._work(0.75, TRAINING_LENGTHS)
+        steps = step_count(lesson.queries, config.epochs, config.batch_size)
         with self.store.stage(name.lower(), lesson.key) as stage:
             done = stage.summary is not None
             self.store.note(

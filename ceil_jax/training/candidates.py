@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int32
+from jaxtyping import Bool, Float, Int, Int32
 
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
@@ -86,6 +86,11 @@ class TrainingData(NamedTuple):
     """Queries that the starting weights were trained on, which are therefore not held out; none by default."""
     singles: TrainingData | None = None
     """Scored single examples that CEIL learns from besides the sets, of queries that are not held out."""
+
+    def only(self, rows: Int[np.ndarray, " r"]) -> TrainingData:
+        """Return some of the queries, with their candidate sets and scores."""
+        candidates = CandidateSets(*(part[rows] for part in self.candidates))
+        return TrainingData([self.queries[row] for row in rows], self.bank, candidates, self.scores[rows])
 
     def with_singles(self) -> TrainingData:
         """Return the queries with their sets, and after them the queries of `singles`, with sets of one.
