@@ -4,14 +4,16 @@
      "lm": …, "seed": 0, "n": 280, "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5,
      "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
 
-`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the
-95 % bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
+`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the 95
+% bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
 ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
 trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
 `fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number
-of examples that fitted into a prompt (#ICE in CEIL's Table 1). `texts` is the hash of queries and bank. `statistics`
-holds what the metric is computed from, one or several numbers per query, so that differences can be paired and
-averaged over tasks; `overlap` which queries stand in the bank, and which ask the same question.
+of examples that fitted into a prompt (#ICE in CEIL's Table 1). `recipe` holds the settings of the trainings behind
+the run where its encoder was trained for it, of `ceil` and of the `epr` that it started from. `texts` is the hash of
+queries and bank. `statistics` holds what the metric is computed from, one or several numbers per query, so that
+differences can be paired and averaged over tasks; `overlap` which queries stand in the bank, and which ask the same
+question.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.pipeline.methods import METHODS, TRAINED
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.locking import held
 from ceil_jax.store.rows import Cost
@@ -67,6 +70,7 @@ def line_of(record: Record) -> dict[str, Any]:
         **{name: round(getattr(record, name), 3) for name in ("value", "low", "high")},
         **({"trade_off": record.trade_off} if record.trade_off else {}),
         **({} if record.examples is None else {"examples": round(record.examples, 2)}),
+        **({"recipe": recipe} if (recipe := _recipe(record)) else {}),
         "tokens": record.cost.tokens,
         "seconds": round(record.cost.seconds, 1),
         "device": record.device,
@@ -78,12 +82,22 @@ def line_of(record: Record) -> dict[str, Any]:
     }
 
 
+def _recipe(record: Record) -> dict[str, Any]:
+    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`; none where nothing was trained."""
+    source = METHODS[record.method].encoder if record.method in METHODS else None
+    if source not in TRAINED or record.trained_by:
+        return {}
+    start = record.config.get(source, {}).get("initial")
+    return {name: record.config[name] for name in (source, start) if name in record.config}
+
+
 def record_of(line: Mapping[str, Any]) -> Record:
     """Return the record that a checked line holds."""
     return Record(
         **{name: line[name] for name in _SAME if name in line},
         name=f"run-{line['config']}",
-        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line},
+        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line}
+        | line.get("recipe", {}),
         texts=f"texts-{line['texts']}" if "texts" in line else "",
         queries=line["n"],
         cost=Cost(line["seconds"], line["tokens"]),

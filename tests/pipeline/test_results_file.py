@@ -74,6 +74,21 @@ def test_the_projects_own_results_are_read_without_loss():
         assert json.dumps(line_of(found), ensure_ascii=False) == text
 
 
+def test_a_line_says_which_recipe_trained_its_encoder(tmp_path):
+    settings = {"ceil": {"size": 3, "initial": "epr"}, "epr": {"epochs": 4}, "tst": {"epochs": 3}}
+    ceil = record("a", 1.0)
+    ceil = replace(ceil, config={**ceil.config, **settings})
+    recipes = [
+        line_of(replace(ceil, **changed)).get("recipe")
+        for changed in ({}, {"method": "epr_map"}, {"method": "dpp"}, {"trained_by": (("films", "an LM"),)})
+    ]
+    both = {name: settings[name] for name in ("ceil", "epr")}
+    assert recipes == [both, {"epr": settings["epr"]}, None, None]
+    keep(tmp_path / "results.jsonl", [ceil])
+    [found] = read_results(tmp_path / "results.jsonl")
+    assert line_of(found)["recipe"] == both
+
+
 @pytest.mark.parametrize("values", [[[0], [1], [1]], [[0.25], [0.5]], [[1, 2, 3], [4, 5, 6]]])
 def test_statistics_are_kept_without_loss(values, tmp_path):
     one = replace(record("a", 1.0, n=len(values), texts="t"), statistics=np.array(values, float))
