@@ -148,37 +148,23 @@ def train_ceil(
     examples: _Examples = learnt
     if config.train_context == "frozen":
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
-    query_tokens = TokenTable(encoder, [query.input for query in data.queries])
-    missing = np.asarray((data.candidates.subsets < 0).all(axis=2))
-
-    def batch(examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, CEILBatch]:
-        found, places, valid, log_dets = examples.of(rows, sets)
-        scores = np.take_along_axis(data.scores[rows], sets, axis=1)
-        return found, CEILBatch(query_tokens[rows], places, valid, log_dets, scores)
-
-    def all_sets(rows: np.ndarray) -> Int[np.ndarray, "b m"]:
-        return np.tile(np.arange(data.scores.shape[1]), (len(rows), 1))
-
-    def drawn_sets(step: int, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
-        shuffled = np.random.default_rng([seed, 3, step]).permuted(all_sets(rows), axis=1)
-        # sets that are not there come last
-        last = np.take_along_axis(missing[rows], shuffled, axis=1)
-        shuffled = np.take_along_axis(shuffled, np.argsort(last, axis=1, kind="stable"), axis=1)
-        return np.sort(shuffled[:, : examples.sets_a_step], axis=1)
-
-    predict = jit_whole(partial(_predicted, **settings))
+    sets, predict = _BatchedSets(encoder, data), jit_whole(partial(_predicted, **settings))
 
     def quality(examples: _Examples, params: Params) -> Measures:
         blocks = [held_out[i : i + _JUDGED] for i in range(0, len(held_out), _JUDGED)]
-        batches = (batch(examples, rows, all_sets(rows)) for rows in blocks)
+        batches = (sets.batch(examples, rows, sets.all(rows)) for rows in blocks)
         ours = [np.asarray(predict(params, examples.vectors(params, found), rest)) for found, rest in batches]
         return ranking_quality(np.concatenate(ours)[:, judged], data.scores[held_out][:, judged])
+
+    def batch(step: int, rows: np.ndarray) -> tuple[Any, CEILBatch]:
+        drawn = sets.drawn(training[rows], examples.sets_a_step, np.random.default_rng([seed, 3, step]))
+        return sets.batch(examples, training[rows], drawn)
 
     return fit(
         stage,
         {"query": encoder.params, context: encoder.params},
         lambda params, batch, key: examples.gradient(params, batch[0], batch[1], key),
-        lambda step, rows: batch(examples, training[rows], drawn_sets(step, rows)),
+        batch,
         partial(quality, examples),
         instances=len(training),
         epochs=config.epochs,
@@ -199,6 +185,35 @@ def _predicted(
 ) -> Array:
     queries = encode(params["query"], batch.queries, key=None)
     return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
+
+
+class _BatchedSets:
+    """The scored sets of all queries, of which batches are made."""
+
+    def __init__(self, encoder: Encoder, data: TrainingData) -> None:
+        self._tokens = TokenTable(encoder, [query.input for query in data.queries])
+        self._scores, self._missing = data.scores, np.all(data.candidates.subsets < 0, axis=2)
+
+    def all(self, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
+        """The numbers of all sets of these queries."""
+        return np.tile(np.arange(self._scores.shape[1]), (len(rows), 1))
+
+    def drawn(
+        self, rows: np.ndarray, count: int | None, generator: np.random.Generator
+    ) -> Int[np.ndarray, "b m"]:
+        """The numbers of `count` sets of each of these queries, all by default; sets that are not there come last."""
+        shuffled = generator.permuted(self.all(rows), axis=1)
+        last = np.take_along_axis(self._missing[rows], shuffled, axis=1)
+        shuffled = np.take_along_axis(shuffled, np.argsort(last, axis=1, kind="stable"), axis=1)
+        return np.sort(shuffled[:, :count], axis=1)
+
+    def batch(
+        self, examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]
+    ) -> tuple[Any, CEILBatch]:
+        """The examples of these sets of these queries, and the rest of the batch."""
+        found, places, valid, log_dets = examples.of(rows, sets)
+        scores = np.take_along_axis(self._scores[rows], sets, axis=1)
+        return found, CEILBatch(self._tokens[rows], places, valid, log_dets, scores)
 
 
 class _Shown(NamedTuple):
