@@ -9,7 +9,7 @@ the query's output, as the encoder sees them before training, plus Gaussian nois
 the score's spread within a query. `--signal singles` trains on scores of single examples, each with noise of its own:
 a set has the largest of its examples'.
 Training starts from the encoder itself, or with `--candidates N` from EPR, trained on planted scores of N single
-examples a query; `--signal all` then gives CEIL these scores too.
+examples a query.
 
 A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
 held-out queries and on independent queries, the planted score of the sets that greedy MAP chooses for the independent
@@ -83,9 +83,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--signal",
-        choices=("sets", "singles", "all"),
+        choices=("sets", "singles"),
         default="sets",
-        help="what training is given scores of; all: sets and the candidates of --candidates",
+        help="what training is given scores of",
     )
     parser.add_argument(
         "--candidates", type=int, default=0, help="start from EPR, trained on so many single examples a query"
@@ -161,13 +161,6 @@ def singles_of(
     return TrainingData(queries, bank, candidates, scores)
 
 
-def after_epr(data: TrainingData, singles: TrainingData | None, seed: int) -> TrainingData:
-    """Return CEIL's training data after EPR: EPR's held-out queries stay held out, and `singles` teach too."""
-    training, _ = split_held_out(len(data.queries), seed)
-    seen = np.isin(np.arange(len(data.queries)), training)
-    return data._replace(seen=seen, singles=None if singles is None else singles.only(training))
-
-
 def judged_sets(
     options: argparse.Namespace,
     queries: list[Example],
@@ -206,8 +199,6 @@ def map_score(
 def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     """Train once and return what was measured."""
     encoder, bank, size = load_encoder(options.encoder), task.train, options.size
-    if options.signal == "all" and not options.candidates:
-        raise UserError("--signal all: --candidates says how many single examples of a query have scores")
     asked = options.queries + options.independent
     if asked > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
         raise UserError(
@@ -279,7 +270,9 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
         noisy = scores_of_singles(similar[first], candidates.subsets, *how[:2])
     data = TrainingData(queries[first], bank, candidates, noisy)
     if singles is not None:
-        data = after_epr(data, singles if options.signal == "all" else None, options.seed)
+        # what EPR held out stays held out
+        training, _ = split_held_out(options.queries, options.seed)
+        data = data._replace(seen=np.isin(np.arange(options.queries), training))
     before = measured(encoder, encoder)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:

@@ -148,7 +148,6 @@ SCALES: dict[str, RunConfig] = {
             size=16,
             shortlist=100,
             trade_off="tuned",
-            scores="sets",
             epochs=30,
             batch_size=128,
             learning_rate=1e-5,

@@ -129,7 +129,7 @@ class Lesson(NamedTuple):
     train: Callable[[Stage], tuple[dict[str, Encoder], Trained]]
     config: EPRConfig | CEILConfig
     queries: int
-    """Training queries, without those held out."""
+    """Training queries."""
     seed: int
 
 

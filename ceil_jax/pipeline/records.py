@@ -46,9 +46,6 @@ ceil.trade_off ceil.train_context
 FIRST_SETTINGS = frozenset(_FIRST.split())
 """Settings of the first records. Later ones are left out at their defaults: a new setting renames no record."""
 
-CHANGED_DEFAULTS = {"ceil.scores": "sets"}
-"""The first defaults of later settings whose default has changed: they are left out where they have that value."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
@@ -223,7 +220,7 @@ def _without_new_defaults(given: dict[str, Any], defaults: dict[str, Any], group
         path = f"{group}{name}"
         if any(first.startswith(f"{path}.") for first in FIRST_SETTINGS):
             settings[name] = _without_new_defaults(value, defaults[name], f"{path}.")
-        elif path in FIRST_SETTINGS or value != CHANGED_DEFAULTS.get(path, defaults[name]):
+        elif path in FIRST_SETTINGS or value != defaults[name]:
             settings[name] = value
     return settings
 

@@ -22,7 +22,7 @@ from ceil_jax.store.shards import Shard
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import ScoredSets, TrainingData, log_probs
 from ceil_jax.training.config import BASELINE, CEILConfig, EPRConfig
-from ceil_jax.training.loop import Ending, Trained, held_out_count, split_held_out
+from ceil_jax.training.loop import Ending, Trained, split_held_out
 
 
 class Trainer:
@@ -91,8 +91,6 @@ class Trainer:
         config.check_start({"epr": self.config.epr, "tst": self.config.tst})
         # a misspelt loss is refused before the LM scores anything
         ceil_loss(config.loss, config.loss_options, config.reduction)
-        if config.scores == "all" and config.initial != "epr":
-            config = replace(config, scores="sets")
         if config.trade_off != "tuned":
             return config
         chosen = self.data.trade_off(config.initial, lambda: self.first.encoders(config.initial))
@@ -160,8 +158,7 @@ class Trainer:
 
         key = self._key(scored.stage, signal, encoder, config)
         left = ("query", "context") if two else ("encoder",)
-        count = len(data.queries) - held_out_count(len(data.queries))
-        lesson = Lesson(name, key, left, train, config, count, self.config.seed)
+        lesson = Lesson(name, key, left, train, config, len(scored.instances), self.config.seed)
         learned = self._learn(lesson)
         return Encoders(learned[0], learned[-1])
 
@@ -175,26 +172,17 @@ class Trainer:
         scored, config = self.ceil_scores, self.ceil_config
         encoder = self.encoders(config.initial).context
         seen = np.isin(scored.positions, self.learnt_from(config.initial))
-        training, held_out = (
-            scored.positions[rows] for rows in split_held_out(len(seen), self.config.seed, seen)
-        )
-        single = self.data.epr if config.scores == "all" else None
-        besides = np.flatnonzero(~np.isin(single.positions, held_out)) if single else np.array([], int)
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.models.embed(encoder, [example.input for example in self.data.context]))
             data = self._learning_from(scored, log_probs(scored.rows))._replace(seen=seen)
-            if single is not None:
-                of_epr = self._learning_from(single, log_probs(single.rows))
-                data = data._replace(singles=of_epr.only(besides))
             trained = train_ceil(stage, encoder, vectors, data, config, self.config.seed)
             return {name: encoder.with_params(params) for name, params in trained.params.items()}, trained
 
         used = {"used": "for examples too"} if config.train_context == "frozen" else {}
-        also = {"singles": single.stage} if single else {}
-        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **used, **also}
+        key = {**self._key(scored.stage, "log_prob", encoder, config), "seen": seen, **used}
         parts = ("query", "context") if config.train_context == "both" else ("query",)
-        lesson = Lesson("CEIL", key, parts, train, config, len(training) + len(besides), self.config.seed)
+        lesson = Lesson("CEIL", key, parts, train, config, len(scored.instances), self.config.seed)
         query, *context = self._learn(lesson)
         return Encoders(query, context[0] if context else query)
 

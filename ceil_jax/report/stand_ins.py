@@ -25,7 +25,7 @@ from ceil_jax.tasks.example import Example, Task
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.ceil import SETS_A_STEP
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.loop import step_count
+from ceil_jax.training.loop import held_out_count, step_count
 
 WRITING = 4.0
 """A written token costs as many read ones: a guess, because a step writes one token a text."""
@@ -102,8 +102,9 @@ class StandIns:
         if isinstance(config, CEILConfig):
             frozen = config.train_context == "frozen"
             texts = 1 if frozen else 1 + min(config.shortlist, SETS_A_STEP * config.size)
-        work = texts * lesson.queries * config.epochs * self._work(0.75, TRAINING_LENGTHS)
-        steps = step_count(lesson.queries, config.epochs, config.batch_size)
+        instances = lesson.queries - held_out_count(lesson.queries)
+        work = texts * instances * config.epochs * self._work(0.75, TRAINING_LENGTHS)
+        steps = step_count(instances, config.epochs, config.batch_size)
         with self.store.stage(name.lower(), lesson.key) as stage:
             done = stage.summary is not None
             self.store.note(

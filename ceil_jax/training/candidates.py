@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Int32
+from jaxtyping import Bool, Float, Int32
 
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
@@ -84,41 +84,6 @@ class TrainingData(NamedTuple):
     """Scores of the candidate sets: the LM's, or any other measure of how good they are."""
     seen: Bool[np.ndarray, " q"] | None = None
     """Queries that the starting weights were trained on, which are therefore not held out; none by default."""
-    singles: TrainingData | None = None
-    """Scored single examples that CEIL learns from besides the sets, of queries that are not held out."""
-
-    def only(self, rows: Int[np.ndarray, " r"]) -> TrainingData:
-        """Return some of the queries, with their candidate sets and scores."""
-        candidates = CandidateSets(*(part[rows] for part in self.candidates))
-        return TrainingData([self.queries[row] for row in rows], self.bank, candidates, self.scores[rows])
-
-    def with_singles(self) -> TrainingData:
-        """Return the queries with their sets, and after them the queries of `singles`, with sets of one.
-
-        Shortlists, sets and scores are filled up to one shape; sets that are not there have −1 at all places.
-        """
-        if self.singles is None:
-            return self
-        parts = self, self.singles
-        shortlists = _stacked([part.candidates.shortlist for part in parts], -1)
-        subsets = _stacked([part.candidates.subsets for part in parts], -1)
-        scores = _stacked([part.scores for part in parts], 0)
-        queries = [*self.queries, *self.singles.queries]
-        return TrainingData(queries, self.bank, CandidateSets(shortlists, subsets), scores)
-
-
-def _stacked(arrays: Sequence[np.ndarray], empty: int) -> np.ndarray:
-    """Lay arrays [Q, …] end to end, each filled up at the ends of its other axes to the largest."""
-    shape = np.max([array.shape[1:] for array in arrays], axis=0)
-    filled = [
-        np.pad(
-            array,
-            [(0, 0), *((0, most - n) for n, most in zip(array.shape[1:], shape, strict=True))],
-            constant_values=empty,
-        )
-        for array in arrays
-    ]
-    return np.concatenate(filled)
 
 
 def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: int) -> CandidateSets:

@@ -126,8 +126,7 @@ def train_ceil(
         stage: where checkpoints are kept.
         encoder: the starting weights; it also gave `bank_vectors`.
         bank_vectors: unit rows.
-        data: queries, bank, candidate sets and their scores. Each query of `data.singles` is one more training
-            query, whose single examples are ranked as the LM's scores rank them.
+        data: queries, bank, candidate sets and their scores.
         config: settings, with λ as a number.
         seed: of the held-out split, the order of batches, and dropout.
 
@@ -141,9 +140,7 @@ def train_ceil(
     context = "context" if config.train_context == "both" else "query"
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
-    judged = slice(1 if data.scores.shape[1] > 2 else 0, data.scores.shape[1])
-    of_sets, data = len(data.queries), data.with_singles()
-    training = np.concatenate([training, np.arange(of_sets, len(data.queries))])
+    judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
     learnt = _LearntExamples(objective, encoder, context, data)
     examples: _Examples = learnt
     if config.train_context == "frozen":
@@ -192,7 +189,7 @@ class _BatchedSets:
 
     def __init__(self, encoder: Encoder, data: TrainingData) -> None:
         self._tokens = TokenTable(encoder, [query.input for query in data.queries])
-        self._scores, self._missing = data.scores, np.all(data.candidates.subsets < 0, axis=2)
+        self._scores = data.scores
 
     def all(self, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
         """The numbers of all sets of these queries."""
@@ -201,11 +198,8 @@ class _BatchedSets:
     def drawn(
         self, rows: np.ndarray, count: int | None, generator: np.random.Generator
     ) -> Int[np.ndarray, "b m"]:
-        """The numbers of `count` sets of each of these queries, all by default; sets that are not there come last."""
-        shuffled = generator.permuted(self.all(rows), axis=1)
-        last = np.take_along_axis(self._missing[rows], shuffled, axis=1)
-        shuffled = np.take_along_axis(shuffled, np.argsort(last, axis=1, kind="stable"), axis=1)
-        return np.sort(shuffled[:, :count], axis=1)
+        """The numbers of `count` sets of each of these queries, drawn without replacement; None is all of them."""
+        return np.sort(generator.permuted(self.all(rows), axis=1)[:, :count], axis=1)
 
     def batch(
         self, examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]

@@ -52,11 +52,9 @@ class CEILConfig:
     sampler: Literal["random", "k_dpp", "bank"] = "random"
     """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the shortlist; bank:
     uniformly from the whole bank."""
-    scores: Literal["all", "sets", "singles"] = "all"
-    """The LM's scores that CEIL learns from. sets: those of every candidate set, as in the paper. all: those, and the
-    scores of EPR's candidates as sets of one, which are there already where CEIL starts from EPR (docs/recipe.md).
-    singles: those of EPR's candidates alone, and the LM reads no set; sets are drawn among the candidates of EPR's
-    training queries and have the score of their best example."""
+    scores: Literal["sets", "singles"] = "sets"
+    """What the LM scores. sets: every candidate set. singles: nothing besides EPR's candidates; sets are drawn among
+    these, for EPR's training queries, and have the score of their best example."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does; training then takes
     the λ tuned for the encoder that it starts from."""
@@ -112,7 +110,6 @@ BASELINE: dict[str, dict[str, Any]] = {
         "sampler": "random",
         "trade_off": 0.05,
         "initial": "epr",
-        "scores": "sets",
         "train_context": "frozen",
         "loss": "pairwise",
         "reduction": "pairs",

@@ -29,7 +29,7 @@ def test_a_run_prints_a_line_and_appends_it(tmp_path, monkeypatch, capsys):
     assert row["tau_before"] == row["tau_without_noise_before"] != row["tau_after"]
 
 
-def test_ceil_after_epr_and_from_its_scores_too(tmp_path, monkeypatch):
+def test_ceil_after_epr(tmp_path, monkeypatch):
     main = PLANTED["main"]
     monkeypatch.setitem(main.__globals__, "load_task", lambda *arguments, **limits: TASK)
     given = {"train_epr": [], "train_ceil": []}
@@ -39,21 +39,12 @@ def test_ceil_after_epr_and_from_its_scores_too(tmp_path, monkeypatch):
             main.__globals__, name, lambda *args, train=train, calls=calls: calls.append(args) or train(*args)
         )
     more = ["--candidates", "6", "--learning-rate", "3e-3", "--out", str(tmp_path / "planted.jsonl")]
-    for signal in ("sets", "all"):
-        main([*SIZES.split(), *more, "--signal", signal])
+    main([*SIZES.split(), *more])
     assert given["train_epr"][0][2].scores.shape == (24, 6)
-    sets, both = (call[3] for call in given["train_ceil"])
-    assert sets.singles is None and both.singles.candidates.subsets.shape == (18, 6, 1)
-    held_out = {query.id for query, seen in zip(both.queries, both.seen, strict=True) if not seen}
-    assert len(held_out) == 6 and not held_out & {query.id for query in both.singles.queries}
-    first, second = map(json.loads, (tmp_path / "planted.jsonl").read_text().splitlines())
-    assert first["tau_before"] == second["tau_before"] and first["tau_after"] != second["tau_after"]
-
-
-def test_all_scores_need_candidates():
-    options = PLANTED["arguments"]([*SIZES.split(), "--signal", "all"])
-    with pytest.raises(UserError, match="--candidates says how many"):
-        PLANTED["run"](options, TASK)
+    [call] = given["train_ceil"]
+    assert call[3].seen.sum() == 18, "CEIL holds out what EPR held out"
+    [row] = map(json.loads, (tmp_path / "planted.jsonl").read_text().splitlines())
+    assert row["candidates"] == 6 and row["tau_before"] != row["tau_after"]
 
 
 def test_more_queries_than_the_bank_has():

@@ -3,21 +3,15 @@
 from dataclasses import replace
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.records import CHANGED_DEFAULTS, FIRST_SETTINGS, settings_of
+from ceil_jax.pipeline.records import FIRST_SETTINGS, settings_of
 
 
 def test_settings_newer_than_the_first_records_are_left_out_at_their_defaults():
-    first = replace(RunConfig(), ceil=replace(RunConfig().ceil, scores="sets"))
-    settings = settings_of(first)
+    settings = settings_of(RunConfig())
     flat = {
         f"{group}.{name}" for group in ("skills", "epr", "ceil") for name in settings.pop(group)
     } | settings.keys()
     assert flat == FIRST_SETTINGS
-
-
-def test_a_default_that_has_changed_is_in_and_its_first_value_is_left_out():
-    assert CHANGED_DEFAULTS == {"ceil.scores": "sets"}
-    assert settings_of(RunConfig())["ceil"]["scores"] == "all"
 
 
 def test_other_values_of_newer_settings_are_in():

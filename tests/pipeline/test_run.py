@@ -352,35 +352,6 @@ def test_a_missing_database_is_named_before_the_lm_answers(tmp_path, monkeypatch
         open_run(replace(SMALL, out=tmp_path), task).evaluate("random")
 
 
-def test_ceil_learns_from_eprs_scores_too_but_not_those_of_held_out_queries(tmp_path, monkeypatch):
-    given = []
-
-    def train(stage, encoder, vectors, data, config, seed):
-        given.append(data)
-        raise UserError("enough")
-
-    monkeypatch.setattr("ceil_jax.training.ceil.train_ceil", train)
-    run = open_run(replace(SMALL, out=tmp_path), TASK)
-    with pytest.raises(UserError, match="enough"):
-        run.encoders("ceil")
-    [data] = given
-    _, held_out = split_held_out(len(data.queries), SMALL.seed, data.seen)
-    out = {data.queries[i].id for i in held_out}
-    epr = run.training_data.epr
-    kept = [row for row, query in enumerate(epr.instances) if query.id not in out]
-    assert 0 < len(kept) < len(epr.instances), "some of EPR's queries are held out by CEIL"
-    assert [query.id for query in data.singles.queries] == [epr.instances[row].id for row in kept]
-    assert data.singles.candidates.subsets.shape == (len(kept), SMALL.epr.candidates, 1)
-    expected = [epr.rows[row]["log_prob"] for row in kept]
-    np.testing.assert_allclose(data.singles.scores, expected, rtol=1e-6)
-    for changed in ({"scores": "sets"}, {"initial": "base"}):
-        other = open_run(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, **changed)), TASK)
-        with pytest.raises(UserError, match="enough"):
-            other.encoders("ceil")
-        assert given[-1].singles is None
-    assert not any("EPR" in what for what in other.costs), "EPR's candidates are not scored for it"
-
-
 def test_ceil_from_eprs_scores_alone(tmp_path):
     """No set is read; a set of EPR's candidates has the score of its best example."""
     config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, scores="singles", size=2))

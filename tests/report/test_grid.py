@@ -307,9 +307,8 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     text = elsewhere.text()
     assert "would run" in text and "H100" in text and "this machine (from its speed" in text
     assert text.startswith("encoder tiny, LM tiny\n")
-    # 24 queries, 6 of them held out, twice in batches of 8; CEIL learns from EPR's singles besides its sets
-    trained = {work.what: work.steps for work in elsewhere.stages.values() if work.trained}
-    assert trained["training EPR, seed 0"] == 5 and trained["training CEIL, seed 0"] in range(9, 11)
+    # 24 queries, 6 of them held out, twice in batches of 8
+    assert elsewhere.stages.keys() and {w.steps for w in elsewhere.stages.values() if w.trained} == {5}
 
     changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
     partly = plan([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))

@@ -43,7 +43,7 @@ def test_the_baseline_names_fields_that_exist():
     # EPR's defaults are still those of the baseline; CEIL's that have changed since are in its keys
     assert differing(EPRConfig(), BASELINE, without=("instances",)) == {}
     changed = differing(CEILConfig(), BASELINE, without=("instances",))
-    assert set(changed) == {"subsets", "size", "scores", "epochs", "learning_rate"}
+    assert set(changed) == {"subsets", "size", "epochs", "learning_rate"}
 
 
 def test_encoders_of_an_older_layout_are_named_in_one_line(tmp_path, caplog):

@@ -7,13 +7,7 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training.candidates import (
-    CandidateSets,
-    TrainingData,
-    best_single,
-    epr_candidates,
-    nearest_first,
-)
+from ceil_jax.training.candidates import best_single, epr_candidates, nearest_first
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.samplers import bank_sets, ceil_candidates, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets
@@ -44,22 +38,6 @@ def test_a_set_has_the_score_of_its_best_example():
     assert scores[1, :2].tolist() == [-6, -5]
     subsets = np.array([[[0, 1], [1, 2], [0, 3]], [[0, 1], [0, -1], [1, -1]]], np.int32)
     assert best_single(scores, subsets).tolist() == [[-2, -1, -3], [-5, -6, -5]]
-
-
-def test_singles_follow_the_sets_and_are_filled_up_to_their_shape():
-    sets = CandidateSets(np.array([[3, 1, 0]], np.int32), np.array([[[0, 1], [1, 2]]], np.int32))
-    one = np.arange(4, dtype=np.int32)[None, :, None]
-    singles = TrainingData(
-        BANK[5:6], BANK, CandidateSets(np.array([[9, 8, 7, 6]], np.int32), one), np.ones((1, 4))
-    )
-    data = TrainingData(BANK[:1], BANK, sets, np.full((1, 2), 2.0))
-    assert data.with_singles() is data
-    joined = data._replace(singles=singles).with_singles()
-    assert joined.queries == [BANK[0], BANK[5]]
-    assert joined.candidates.shortlist.tolist() == [[3, 1, 0, -1], [9, 8, 7, 6]]
-    assert joined.candidates.subsets[0].tolist() == [[0, 1], [1, 2], [-1, -1], [-1, -1]]
-    assert joined.candidates.subsets[1].tolist() == [[0, -1], [1, -1], [2, -1], [3, -1]]
-    assert joined.scores.tolist() == [[2, 2, 0, 0], [1, 1, 1, 1]]
 
 
 def test_options_shared_by_all_are_stratified_and_exclude_the_query():

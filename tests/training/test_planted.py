@@ -25,7 +25,6 @@ from ceil_jax.training import ceil, contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.ceil import set_log_probs
 from ceil_jax.training.config import CEILConfig, EPRConfig
-from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.losses import ranking_quality
 
 TOPICS, TRAINING, INDEPENDENT, SHORTLIST, SETS, SIZE, TRADE_OFF = 6, 96, 48, 24, 8, 3, 0.05
@@ -128,13 +127,10 @@ def trained_epr(folder, shuffle=None):
     return params, params
 
 
-def trained_ceil(folder, kind, loss="pairwise", reduction="pairs", shuffle=None, singles=None):
+def trained_ceil(folder, kind, loss="pairwise", reduction="pairs", shuffle=None):
     sets = Planted(SETS_OF_THREE.candidates, SETS_OF_THREE.scores.copy())
-    if singles is not None:  # tied sets teach nothing; those of held-out queries judge
-        sets.scores[split_held_out(TRAINING, 0)[0]] = 0
     if shuffle is not None:
         shuffle.shuffle(sets.scores)
-    data = sets.data(np.arange(TRAINING))._replace(singles=singles)
     config = CEILConfig(
         train_context=kind,
         loss=loss,
@@ -146,7 +142,7 @@ def trained_ceil(folder, kind, loss="pairwise", reduction="pairs", shuffle=None,
     )
     vectors = ENCODER.encode([one.input for one in BANK])
     with Store(folder).stage("ceil", {}) as stage:
-        params = ceil.train_ceil(stage, ENCODER, vectors, data, config, 0).params
+        params = ceil.train_ceil(stage, ENCODER, vectors, sets.data(np.arange(TRAINING)), config, 0).params
     return params["query"], params.get("context", params["query"])
 
 
@@ -158,16 +154,6 @@ def rise(query, context):
 def test_ceil_learns_what_is_planted(tmp_path, kind, loss, reduction):
     tau, chosen = rise(*trained_ceil(tmp_path, kind, loss, reduction))
     assert tau > TAU_RISES and chosen > CHOSEN_RISES
-
-
-@pytest.mark.parametrize("kind", ["frozen", "both"])
-def test_single_examples_teach_ceil_too(tmp_path, kind):
-    data = planted(1, SHORTLIST).data(split_held_out(TRAINING, 0)[0])
-    tau, chosen = rise(*trained_ceil(tmp_path / "right", kind, singles=data))
-    assert tau > TAU_RISES and chosen > CHOSEN_RISES
-    wrong = data._replace(scores=-data.scores)
-    tau, chosen = rise(*trained_ceil(tmp_path / "wrong", kind, singles=wrong))
-    assert tau < TAU_RISES and chosen < CHOSEN_RISES
 
 
 def test_epr_learns_what_is_planted(tmp_path):
