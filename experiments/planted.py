@@ -82,10 +82,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--planted", choices=("mean", "max"), default="mean", help="of a set's examples' similarities"
     )
     parser.add_argument(
-        "--signal",
-        choices=("sets", "singles"),
-        default="sets",
-        help="what training is given scores of",
+        "--signal", choices=("sets", "singles"), default="sets", help="what training is given scores of"
     )
     parser.add_argument(
         "--candidates", type=int, default=0, help="start from EPR, trained on so many single examples a query"
@@ -107,7 +104,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def config_of(options: argparse.Namespace) -> CEILConfig:
     """Return CEIL's settings."""
-    own = (
+    own = [
         "sampler",
         "trade_off",
         "train_context",
@@ -116,7 +113,7 @@ def config_of(options: argparse.Namespace) -> CEILConfig:
         "epochs",
         "batch_size",
         "learning_rate",
-    )
+    ]
     return CEILConfig(
         subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
     )

@@ -4,8 +4,8 @@
      "lm": …, "seed": 0, "n": 280, "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5,
      "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
 
-`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the 95
-% bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
+`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the
+95 % bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
 ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
 trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
 `fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number
