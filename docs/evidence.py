@@ -19,7 +19,7 @@ from ceil_jax.report.table import signed
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results.jsonl"
 FILE = Path(__file__).parent / "evidence.svg"
-METHOD, SHOTS = "CEIL", 4
+METHOD, SHOTS, LM = "CEIL", 4, "SmolLM2-135M-Instruct@bfloat16"
 BASELINES = ("dense top-k", "EPR", "EPR + MAP")
 
 STYLE = """
@@ -45,10 +45,10 @@ class Panel(NamedTuple):
 
 
 def evidence(records: Sequence[Record]) -> dict[Place, Runs]:
-    """The runs of each method on each task: those of table 2 with SHOTS examples a prompt."""
+    """The runs of each method on each task: those of table 2 with SHOTS examples a prompt that LM answered."""
     places: dict[Place, list[Record]] = {}
     for record in records:
-        if record.experiment == "table2" and record.config["shots"] == SHOTS:
+        if (record.experiment, record.config["shots"], record.lm) == ("table2", SHOTS, LM):
             places.setdefault((record.row, record.task), []).append(record)
     return {place: Runs(members) for place, members in places.items()}
 

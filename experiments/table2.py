@@ -8,6 +8,9 @@ ours with --encoder. Its rows Contriever and SimCSE: --encoders facebook/contrie
 princeton-nlp/sup-simcse-bert-base-uncased, or any encoders that --encoder takes, each a row of its nearest examples.
 The paper does not say which SimCSE. A plain hub folder is read with mean pooling, as Contriever's is meant; SimCSE's
 is the first token, which a folder says in 1_Pooling/config.json.
+
+CEIL as in the paper, whose encoder of examples learns too, is a row of its own: --ceil.train-context both --retriever
+ceil.
 """
 
 import sys
@@ -44,10 +47,15 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         for name in options.encoders
     ]
     own = [
-        Entry(METHODS[method].label, config.task, Cell(config, method), paper.get(PAPER.get(method, "")))
+        Entry(_label(config, method), config.task, Cell(config, method), paper.get(PAPER.get(method, "")))
         for method in ROWS
     ]
     return own[:2] + others + own[2:]
+
+
+def _label(config: RunConfig, method: str) -> str:
+    both = METHODS[method].encoder == "ceil" and config.ceil.train_context == "both"
+    return METHODS[method].label + (", both encoders" if both else "")
 
 
 def costs_of(measured: Sequence[Measured]) -> Table:

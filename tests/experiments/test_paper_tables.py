@@ -93,6 +93,12 @@ def test_table2_has_a_row_for_each_further_encoder(script):
     assert found["CEIL"].cell.config.encoder == "tiny" and found["CEIL"].paper == 47.05
 
 
+def test_table2_says_where_the_encoder_of_examples_learns_too(script):
+    config = replace(SMALL, task="sst5", ceil=replace(SMALL.ceil, train_context="both"))
+    rows = [entry.row for entry in script("table2").entries(config, ExperimentOptions())]
+    assert "CEIL, both encoders" in rows and "CEIL" not in rows and "EPR" in rows
+
+
 def test_figure5_compares_few_examples_of_ceil_with_many_of_others(script):
     figure5 = script("figure5")
     config = replace(SMALL, task="films")
