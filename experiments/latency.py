@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.run import Run
 from ceil_jax.retrieval.embedded_bank import unit_rows
 
@@ -38,7 +37,7 @@ def measure_latency(pipeline: Run, method: str) -> Latency:
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
-    entry = METHODS[method]
+    entry = pipeline.used(method)
     assert (entry.needs.ends_in_map or entry.needs.ends_in_nearest) and entry.encoder is not None
     config, encoders, bank = pipeline.config, pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
@@ -71,7 +70,7 @@ def chosen_ranks(pipeline: Run, method: str) -> list[int]:
         pipeline: the run, whose validation queries are asked.
         method: a row of METHODS with an encoder.
     """
-    entry = METHODS[method]
+    entry = pipeline.used(method)
     assert entry.encoder is not None
     queries = pipeline.task.validation
     seen = pipeline.views.seen(queries)

@@ -4,7 +4,7 @@ How retrievers choose is in `retrieval/` and `skills/`, how encoders learn in `t
 in `report/`. A run is put together from parts that are given to each other: `compose.open_run` shows all of them.
 
 - `config`: the settings of a run, the scales, the demo.
-- `methods`: the rows of a comparison: a retriever and the encoder that it compares with.
+- `methods`: the rows of a comparison: a retriever and the encoder that it compares with; the guard on trained ones.
 - `models`: LMs and encoders by name, vectors and trained weights kept on disk, the prompts of a task.
 - `search`: the retrieval text of examples; nearest examples, candidate sets, a retriever's choice.
 - `training_data`: training queries, candidate sets and their scores; the tuned λ.

@@ -61,6 +61,9 @@ class RunConfig:
     ceil_map_trade_off: Annotated[float | Literal["tuned"] | None, Range(above=0)] = None
     """λ of CEIL's MAP. By default it is the λ that CEIL was trained with, as in the paper, which has one; tuned:
     chosen again, with CEIL's own encoder."""
+    guard: bool = False
+    """Answer the queries that training held out before a trained encoder is used. Where answers are better with the
+    encoder that training started from, or with the untrained one, by about a standard error, use that one."""
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
     Training scores whole sets."""
@@ -130,6 +133,7 @@ SCALES: dict[str, RunConfig] = {
         limit=200,
         shots=6,
         trade_off="tuned",
+        guard=True,
         epr=EPRConfig(epochs=4),
         ceil=CEILConfig(instances=400, subsets=12, trade_off="tuned"),
     ),

@@ -14,6 +14,7 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, Prompt, PromptBuilder
 from ceil_jax.lm.voting import GREEDY, Voting, most_frequent
 from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.rows import Rows
 from ceil_jax.store.stage import Stage
@@ -128,6 +129,19 @@ def answer_with_majority(stage: Stage, task: Task, queries: Sequence[Example], *
         ]
 
     return stage.rows(len(queries), work, chunk=len(queries), what=what, cost=lambda: 0)
+
+
+def sample(task: Task, queries: Sequence[Example], rows: Sequence[Mapping[str, Any]]) -> Sample:
+    """Return the answers to queries and the task's metric of them, for intervals.
+
+    Args:
+        task: names the metric.
+        queries: N queries.
+        rows: their predictions, each with its `prediction`.
+    """
+    metric, predictions = metric_named(task.metric), [row["prediction"] for row in rows]
+    scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+    return Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
 
 
 def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> float:

@@ -61,6 +61,7 @@ def selector_of(run: Run, name: str = "ceil") -> CeilSelector:
         raise unknown_name("selector", name, [n for n, m in METHODS.items() if exports(m)])
     if run.config.text != "input":
         raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
+    method = run.used(name)
     assert method.encoder is not None
     encoders, task, config = run.encoders(method.encoder), run.task, run.config
     trained = method.encoder != "base"

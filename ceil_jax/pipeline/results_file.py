@@ -83,12 +83,13 @@ def line_of(record: Record) -> dict[str, Any]:
 
 
 def _recipe(record: Record) -> dict[str, Any]:
-    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`; none where nothing was trained."""
+    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, and whether they were guarded; none
+    where nothing was trained."""
     source = METHODS[record.method].encoder if record.method in METHODS else None
     if source not in TRAINED or record.trained_by:
         return {}
     start = record.config.get(source, {}).get("initial")
-    return {name: record.config[name] for name in (source, start) if name in record.config}
+    return {name: record.config[name] for name in (source, start, "guard") if name in record.config}
 
 
 def record_of(line: Mapping[str, Any]) -> Record:

@@ -14,8 +14,9 @@ from ceil_jax.errors import unknown_name
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.voting import Voting
 from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline import evaluate
-from ceil_jax.pipeline.methods import METHODS, TRAINED, Method
+from ceil_jax.pipeline.methods import METHODS, TRAINED, Guard, Method, entry, whose
 from ceil_jax.pipeline.models import Encoders, RunModels
 from ceil_jax.pipeline.records import Evaluation, beyond_default, record
 from ceil_jax.pipeline.results_file import device
@@ -52,6 +53,8 @@ class Run:
         self.search = training_data.search
         self.costs = training_data.costs
         """The cost of each stage by name, in the order in which they were asked for."""
+        guarded = self.config.guard and trainer.data is training_data
+        self.guard = Guard(trainer.starts, trainer.held_out, self._on_training_queries) if guarded else None
 
     @property
     def lm(self) -> LanguageModel:
@@ -94,6 +97,21 @@ class Run:
             return method
         return METHODS["zero"]._replace(label=method.label)
 
+    def used(self, name: str) -> Method:
+        """Return a method with the encoder that it uses: its own, or the one that the guard takes instead."""
+        method = self.method(name)
+        if self.guard is None or method.encoder is None:
+            return method
+        return method._replace(encoder=self.guard.used(method.encoder))
+
+    def _on_training_queries(self, judged: str, name: str, positions: np.ndarray) -> Sample:
+        """The answers to queries of the bank with a method's examples, and their metric."""
+        queries, method = [self.task.train[i] for i in positions], self.method(name)
+        (retrieved, seconds), what = self._chosen(method, queries), entry(judged, name)
+        rows, _ = self.answers_with(retrieved, queries, what)
+        self.costs[what] = Cost(seconds + rows.seconds, rows.tokens)
+        return evaluate.sample(self.task, queries, rows)
+
     def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
         """Return the examples that a method chooses for each query, in the order in which it chose them.
 
@@ -104,11 +122,15 @@ class Run:
         Raises:
             UserError: an unknown method, or one that needs what the task does not have.
         """
-        method, config, language = self.method(name), self.config, self.task.language
-        needs = method.needs
+        retrieved, seconds = self._chosen(self.used(name), queries)
+        self.costs[f"retrieving: {name}"] = Cost(seconds)
+        return retrieved
+
+    def _chosen(self, method: Method, queries: Sequence[Example]) -> tuple[list[list[Retrieved]], float]:
+        """The examples, and the seconds without what is shared with other methods, such as tuning λ."""
+        config, language, needs = self.config, self.task.language, method.needs
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         bank = self.bank_of(method)
-        # what is shared with other methods, such as tuning λ, has its own place in the ledger
         given: dict[str, Any] = {
             "encoder": encoders and encoders.context,
             "query_encoder": encoders and encoders.query,
@@ -122,8 +144,7 @@ class Run:
         asked = self.views.seen(queries) if needs.text else queries
         began = time.perf_counter()
         retrieved = self.search.choose(method.retriever, bank, asked, config.shots, **given)
-        self.costs[f"retrieving: {name}"] = Cost(time.perf_counter() - began)
-        return retrieved
+        return retrieved, time.perf_counter() - began
 
     def bank_of(self, method: Method) -> Sequence[Example]:
         """Return the bank as a method sees it."""
@@ -233,33 +254,29 @@ class Run:
             preparing=Cost(sum(cost.seconds for cost in before), sum(cost.tokens for cost in before)),
             answering=answering,
             kept=self.kept(name),
-            trade_off=self.trade_off_of(method) if method.needs.trade_off else None,
+            trade_off=self.trade_off_of(self.used(name)) if method.needs.trade_off else None,
             device=device(),
         )
         return Evaluation(rows, scores, value, recorded)
 
     def kept(self, name: str) -> str:
-        """Return a remark on a method whose trained encoder is the one that training started from; else ""."""
-        return self.trainer.kept(self.method(name).encoder or "base")
+        """Return a remark on a method that does not use what training gave its encoder; else ""."""
+        source, used = self.method(name).encoder or "base", self.used(name).encoder or "base"
+        if used != source:
+            return f"the guard took {whose(used)} encoder"
+        return self.trainer.kept(source)
 
     def needed(self, name: str) -> set[str]:
         """Return the names in `costs` of what a method needs."""
-        method = self.method(name)
-        source = method.encoder
-        initial = self.config.ceil.initial
-        trained = {"tst": {"training TST"}, "epr": {"scoring EPR candidates", "training EPR"}}
-        trained["ceil"] = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
-        trained["ceil"] |= trained.get(initial, set())
-        if self.config.ceil.scores == "singles":
-            trained["ceil"] |= {"scoring EPR candidates"}
-        rewriting = {f"rewriting, order {order}" for order in self.views.orders(method)}
-        tuning = {f"scoring λ of {source}"} if method.needs.trade_off == "tunable" else set()
-        return (
-            trained.get(source or "", set())
-            | rewriting
-            | tuning
-            | {f"retrieving: {name}", f"answering: {name}"}
-        )
+        method, used = self.method(name), self.used(name)
+        trained = {source for source in (method.encoder, used.encoder) if source in TRAINED}
+        needed = {what for source in trained for what in self.trainer.needed(source)}
+        needed |= {f"rewriting, order {order}" for order in self.views.orders(method)}
+        if method.needs.trade_off == "tunable":
+            needed.add(f"scoring λ of {used.encoder}")
+        if self.guard is not None and method.encoder in TRAINED:
+            needed |= self.guard.needed(method.encoder)
+        return needed | {f"retrieving: {name}", f"answering: {name}"}
 
     def _predictions_key(
         self, queries: Sequence[Example], retrieved: Sequence[Sequence[Retrieved]]

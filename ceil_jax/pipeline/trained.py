@@ -11,7 +11,7 @@ import numpy as np
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.errors import unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import TRAINED
+from ceil_jax.pipeline.methods import TRAINED, whose
 from ceil_jax.pipeline.models import Encoders, Learn, Learned, Lesson, RunModels
 from ceil_jax.pipeline.training_data import Supervision, TaskSupervision
 from ceil_jax.retrieval.embedded_bank import unit_rows
@@ -79,8 +79,16 @@ class Trainer:
         if ending is None or ending.kept != "start":
             return ""
         start = self.config.ceil.initial if source == "ceil" else "base"
-        whose = "the untrained" if start == "base" else f"{start.upper()}'s"
-        return f"training kept {whose} encoder"
+        return f"training kept {whose(start)} encoder"
+
+    def needed(self, source: str) -> set[str]:
+        """Return the names in `costs` of what training `tst`, `epr` or `ceil` takes."""
+        if source != "ceil":
+            return {"tst": {"training TST"}, "epr": {"scoring EPR candidates", "training EPR"}}[source]
+        initial = self.config.ceil.initial
+        needed = {f"scoring λ of {initial}", "scoring CEIL subsets", "training CEIL"}
+        needed |= self.needed(initial) if initial in TRAINED else set()
+        return needed | ({"scoring EPR candidates"} if self.config.ceil.scores == "singles" else set())
 
     @cached_property
     def ceil_config(self) -> CEILConfig:
@@ -186,12 +194,27 @@ class Trainer:
         query, *context = self._learn(lesson)
         return Encoders(query, context[0] if context else query)
 
+    def starts(self, source: str) -> tuple[str, ...]:
+        """Return the encoders that training `tst`, `epr` or `ceil` goes back to, the last one first."""
+        return tuple(dict.fromkeys((self.config.ceil.initial, "base"))) if source == "ceil" else ("base",)
+
     def learnt_from(self, source: str) -> np.ndarray:
         """Return the bank positions of the queries that `base`, `tst` or `epr` learnt from, not those held out."""
-        if source == "base":
-            return np.array([], np.int32)
-        positions = (self.data.tst if source == "tst" else self.data.epr).positions
-        return positions[split_held_out(len(positions), self.config.seed)[0]]
+        return np.array([], np.int32) if source == "base" else self._halves(source)[0]
+
+    def held_out(self, source: str) -> np.ndarray:
+        """Return the bank positions of the queries that training `tst`, `epr` or `ceil` held out."""
+        return self._halves(source)[1]
+
+    def _halves(self, source: str) -> tuple[np.ndarray, np.ndarray]:
+        """The bank positions of the queries that a training learns from, and of those that it holds out."""
+        if source == "ceil":
+            positions = self.ceil_scores.positions
+            seen = np.isin(positions, self.learnt_from(self.config.ceil.initial))
+        else:
+            positions, seen = (self.data.tst if source == "tst" else self.data.epr).positions, None
+        learnt, held_out = split_held_out(len(positions), self.config.seed, seen)
+        return positions[learnt], positions[held_out]
 
     def _learn(self, lesson: Lesson) -> list[Encoder]:
         learned = self._learned[lesson.name.lower()] = self.learn(lesson)

@@ -91,7 +91,7 @@ def _view(pipeline: Run, comparison: Comparison, query: Example) -> _Candidates:
     from ceil_jax.retrieval.index import top_k
 
     first, best = _first_and_last(comparison)
-    method = pipeline.method(best)
+    method = pipeline.used(best)
     encoders = pipeline.encoders(method.encoder or "base")
     bank = pipeline.bank_of(method)
     items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
