@@ -133,6 +133,7 @@ SCALES: dict[str, RunConfig] = {
         limit=200,
         shots=6,
         trade_off="tuned",
+        guard=True,
         epr=EPRConfig(epochs=4),
         ceil=CEILConfig(instances=400, subsets=12, trade_off="tuned"),
     ),
