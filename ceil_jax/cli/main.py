@@ -18,7 +18,7 @@ from ceil_jax.cli.serve_lm import serve_lm
 from ceil_jax.cli.tune import tune
 from ceil_jax.distributed.processes import HostLost
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import SCALES, TUNE, RunConfig
+from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
 from ceil_jax.store.compiled import use_compiled
 from ceil_jax.tasks.assets import cache_path
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             commands, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=registry
         )
 
-    return command("ceil-jax", run, arguments)
+    return command("ceil-jax", run, arguments, APPLIED)
 
 
 def command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -133,7 +133,6 @@ SCALES: dict[str, RunConfig] = {
         limit=200,
         shots=6,
         trade_off="tuned",
-        guard=True,
         epr=EPRConfig(epochs=4),
         ceil=CEILConfig(instances=400, subsets=12, trade_off="tuned"),
     ),
@@ -159,6 +158,10 @@ SCALES: dict[str, RunConfig] = {
     ),
 }
 """The defaults of each size of experiment; flags override them."""
+
+APPLIED = SCALES | {"small": replace(SCALES["small"], guard=True)}
+"""The defaults of `ceil-jax compare` and `export`, which train encoders to be used. Experiments, whose subject is
+training itself, take what it gives."""
 
 DEMO = SCALES["demo"]
 """The settings of `ceil-jax demo`."""

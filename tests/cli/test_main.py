@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import fields
@@ -195,6 +196,20 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypa
     assert len(flags["--help"]) <= 16
     assert {"--epr.epochs", "--endpoint.batch", "--seed"} <= flags["--help-all"]
     assert flags["--help"] < flags["--help-all"]
+
+
+def test_what_is_to_be_used_is_guarded_and_what_is_measured_is_not(capsys, monkeypatch):
+    """At the scale small, where there are enough held-out queries."""
+    monkeypatch.setenv("COLUMNS", "200")
+    table2 = runpy.run_path(str(Path(__file__).parents[2] / "experiments" / "table2.py"))["EXPERIMENT"].main
+    found = []
+    for program, arguments in ((main, ["compare"]), (main, ["export", "folder"]), (table2, [])):
+        for scale in ("tiny", "small"):
+            with pytest.raises(SystemExit):
+                program([*arguments, "--scale", scale, "--help-all"])
+            words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+            found.append(re.search(r"--guard, --no-guard .*?\(default: (\w+)\)", words)[1])
+    assert found == ["False", "True", "False", "True", "False", "False"]
 
 
 def test_json_quietly(capsys, tmp_path):
