@@ -200,7 +200,7 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypa
 
 def test_what_is_to_be_used_is_guarded_and_what_is_measured_is_not(capsys, monkeypatch):
     """At the scale small, where there are enough held-out queries."""
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "100")
     table2 = runpy.run_path(str(Path(__file__).parents[2] / "experiments" / "table2.py"))["EXPERIMENT"].main
     found = []
     for program, arguments in ((main, ["compare"]), (main, ["export", "folder"]), (table2, [])):
