@@ -10,7 +10,7 @@ The paper does not say which SimCSE. A plain hub folder is read with mean poolin
 is the first token, which a folder says in 1_Pooling/config.json.
 
 CEIL as in the paper, whose encoder of examples learns too, is a row of its own: --ceil.train-context both --retriever
-ceil.
+ceil. So are trained methods with --guard.
 """
 
 import sys
@@ -22,7 +22,7 @@ from drawing import points
 
 from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.methods import METHODS, TRAINED
 from ceil_jax.report.experiment_table import ExperimentTable
 from ceil_jax.report.grid import Cell, Entry, Grid, Measured
 from ceil_jax.report.runs import COST_COLUMNS
@@ -54,8 +54,9 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
 
 
 def _label(config: RunConfig, method: str) -> str:
-    both = METHODS[method].encoder == "ceil" and config.ceil.train_context == "both"
-    return METHODS[method].label + (", both encoders" if both else "")
+    source = METHODS[method].encoder
+    both = ", both encoders" if source == "ceil" and config.ceil.train_context == "both" else ""
+    return METHODS[method].label + both + (", guarded" if config.guard and source in TRAINED else "")
 
 
 def costs_of(measured: Sequence[Measured]) -> Table:

@@ -99,6 +99,13 @@ def test_table2_says_where_the_encoder_of_examples_learns_too(script):
     assert "CEIL, both encoders" in rows and "CEIL" not in rows and "EPR" in rows
 
 
+def test_table2_says_which_rows_are_guarded(script):
+    config = replace(SMALL, task="sst5", guard=True)
+    rows = [entry.row for entry in script("table2").entries(config, ExperimentOptions())]
+    assert {"CEIL, guarded", "EPR + MAP, guarded", "dense top-k", "DPP-MAP", "random"} <= set(rows)
+    assert not {"CEIL", "EPR", "random, guarded"} & set(rows)
+
+
 def test_figure5_compares_few_examples_of_ceil_with_many_of_others(script):
     figure5 = script("figure5")
     config = replace(SMALL, task="films")
