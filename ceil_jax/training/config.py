@@ -62,7 +62,8 @@ class CEILConfig:
     """The encoder that gives the starting weights and the shortlists."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
     """How training encodes examples: once, with the starting weights (frozen); by the encoder of queries as it
-    learns (shared); or by a second encoder that learns too (both). Afterwards the trained encoder of queries encodes
+    learns (shared); or by a second encoder that learns too (both), with which the default learning rate can lose
+    far more than training gains; 1e-5 did not (docs/recipe.md). Afterwards the trained encoder of queries encodes
     examples too, unless both learn."""
     loss: str = "pairwise"
     """A registered loss: pairwise (all pairs of sets are ranked), info_nce (the best set against the rest), or one
