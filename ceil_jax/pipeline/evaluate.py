@@ -131,8 +131,10 @@ def answer_with_majority(stage: Stage, task: Task, queries: Sequence[Example], *
     return stage.rows(len(queries), work, chunk=len(queries), what=what, cost=lambda: 0)
 
 
-def sample(task: Task, queries: Sequence[Example], rows: Sequence[Mapping[str, Any]]) -> Sample:
-    """Return the answers to queries and the task's metric of them, for intervals.
+def scored(
+    task: Task, queries: Sequence[Example], rows: Sequence[Mapping[str, Any]]
+) -> tuple[np.ndarray, Sample]:
+    """Return the task's metric of each query, float64 [N], and the answers as what it is computed from in all.
 
     Args:
         task: names the metric.
@@ -141,7 +143,7 @@ def sample(task: Task, queries: Sequence[Example], rows: Sequence[Mapping[str, A
     """
     metric, predictions = metric_named(task.metric), [row["prediction"] for row in rows]
     scores = np.asarray(metric.per_example(predictions, queries), np.float64)
-    return Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
+    return scores, Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
 
 
 def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) -> float:
@@ -151,18 +153,16 @@ def measure(stage: Stage, task: Task, queries: Sequence[Example], rows: Rows) ->
     metric is a function of the sums of, float [N, s]; `overlap.npy` which queries ask the same and which stand in the
     bank.
     """
-    metric = metric_named(task.metric)
     if stage.summary is None:
+        scores, (statistics, from_sums) = scored(task, queries, rows)
         predictions = [row["prediction"] for row in rows]
-        scores = np.asarray(metric.per_example(predictions, queries), np.float64)
         more = {name: float(metric_named(name).corpus(predictions, queries)) for name in task.more_metrics}
-        statistics = metric.statistics(scores, predictions, queries)
         stage.save("scores.npy", scores)
         stage.save("statistics.npy", statistics)
         stage.save("overlap.npy", np.stack(overlap(queries, task.train)))
         stage.write("examples.csv", _table(rows, scores, task.metric).encode())
         # not `corpus`, which would run every query's SQL again
-        value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
+        value = float(from_sums(statistics.sum(axis=0), len(statistics)))
         files = ("scores.npy", "statistics.npy", "overlap.npy", "examples.csv")
         stage.finish({"metric": task.metric, "value": value, "more": more}, files)
     assert stage.summary is not None

@@ -110,7 +110,7 @@ class Run:
         (retrieved, seconds), what = self._chosen(method, queries), entry(judged, name)
         rows, _ = self.answers_with(retrieved, queries, what)
         self.costs[what] = Cost(seconds + rows.seconds, rows.tokens)
-        return evaluate.sample(self.task, queries, rows)
+        return evaluate.scored(self.task, queries, rows)[1]
 
     def retrieve(self, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
         """Return the examples that a method chooses for each query, in the order in which it chose them.

@@ -178,8 +178,7 @@ class Trainer:
         from ceil_jax.training.ceil import train_ceil
 
         scored, config = self.ceil_scores, self.ceil_config
-        encoder = self.encoders(config.initial).context
-        seen = np.isin(scored.positions, self.learnt_from(config.initial))
+        encoder, seen = self.encoders(config.initial).context, self._seen
 
         def train(stage: Stage) -> tuple[dict[str, Encoder], Trained]:
             vectors = unit_rows(self.models.embed(encoder, [example.input for example in self.data.context]))
@@ -206,11 +205,15 @@ class Trainer:
         """Return the bank positions of the queries that training `tst`, `epr` or `ceil` held out."""
         return self._halves(source)[1]
 
+    @property
+    def _seen(self) -> np.ndarray:
+        """bool [Q]: the queries of CEIL's training that the encoder it starts from has learnt from."""
+        return np.isin(self.ceil_scores.positions, self.learnt_from(self.config.ceil.initial))
+
     def _halves(self, source: str) -> tuple[np.ndarray, np.ndarray]:
         """The bank positions of the queries that a training learns from, and of those that it holds out."""
         if source == "ceil":
-            positions = self.ceil_scores.positions
-            seen = np.isin(positions, self.learnt_from(self.config.ceil.initial))
+            positions, seen = self.ceil_scores.positions, self._seen
         else:
             positions, seen = (self.data.tst if source == "tst" else self.data.epr).positions, None
         learnt, held_out = split_held_out(len(positions), self.config.seed, seen)
