@@ -1,15 +1,21 @@
 """Whether a trained encoder is used: the answers to the queries that its training held out."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from films import SMALL, TASK
 
+from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline.compose import open_run
+from ceil_jax.pipeline.evaluate import scored
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.methods import Guard
+from ceil_jax.pipeline.results_file import line_of
+from ceil_jax.pipeline.run import Run
+from ceil_jax.report.closeup import _view
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import Plan
 from ceil_jax.report.stand_ins import CountingModels
@@ -96,6 +102,43 @@ def test_a_method_takes_what_the_guard_takes(guarded, monkeypatch, best, used, s
     assert run.kept("ceil") == f"the guard took {said} encoder"
     selector = selector_of(run, "ceil")
     assert ("the encoder is as loaded" in selector.card.training_data) == (used == "base")
+
+
+def test_what_falls_back_is_recorded_and_drawn_as_it_was_used(tmp_path, monkeypatch):
+    def answered(self, judged, name, asked):
+        return Sample(np.full((len(asked), 1), float(name == "dpp")), mean)
+
+    monkeypatch.setattr(Run, "_on_training_queries", answered)
+    ceil = replace(SMALL.ceil, trade_off=0.02)
+    run = open_run(replace(SMALL, guard=True, trade_off=0.1, ceil=ceil, out=tmp_path), TASK)
+    rows = {row.method: row.record for row in compare(run, ["dpp", "ceil"]).rows}
+    assert rows["ceil"].trade_off == rows["dpp"].trade_off == 0.1
+    assert line_of(rows["ceil"])["recipe"]["guard"] is True and "recipe" not in line_of(rows["dpp"])
+    kernels = []
+    for last in ("dpp", "ceil"):
+        table = SimpleNamespace(rows=[SimpleNamespace(method=method) for method in ("topk", last)])
+        kernels.append(_view(run, table, TASK.validation[0]).kernel)
+    np.testing.assert_array_equal(*kernels)
+
+
+def test_ceil_is_judged_by_queries_that_its_start_has_not_learnt_from(guarded):
+    config = guarded[0].config
+    trainer = open_run(replace(config, ceil=replace(SMALL.ceil, instances=12)), TASK).trainer
+    held_out = trainer.held_out("ceil")
+    assert len(held_out) and not set(held_out) & set(trainer.learnt_from("epr"))
+
+
+def test_answers_are_compared_by_the_metric_of_all_of_them():
+    """Which for BLEU is no mean over queries."""
+    task = replace(TASK, metric="char_bleu")
+    queries = [replace(query, output=query.input, choices=()) for query in TASK.validation[:4]]
+    rows = [
+        {"prediction": text} for text in (queries[0].output, "a bright film", queries[0].output * 4, "a film")
+    ]
+    scores, answers = scored(task, queries, rows)
+    whole = metric_named("char_bleu").corpus([row["prediction"] for row in rows], queries)
+    assert float(answers.statistic(answers.values.sum(axis=0), 4)) == pytest.approx(whole)
+    assert scores.mean() != pytest.approx(whole)
 
 
 def test_encoders_of_another_run_are_used_as_they_are(guarded):
