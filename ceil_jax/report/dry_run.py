@@ -9,8 +9,10 @@ listed as to be run.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import timeit
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -38,20 +40,21 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
     """
     found = Plan()
     grid = Grid(CountingModels(), found.open)
-    for entry in entries:
-        cell, task = entry.cell, entry.task
-        found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
-        for seed in seeds if cell.trains else seeds[:1]:
-            if task in found.failed:
-                continue
-            try:
-                if not grid.applies(entry):
+    with _no_guessed_trade_offs():
+        for entry in entries:
+            cell, task = entry.cell, entry.task
+            found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
+            for seed in seeds if cell.trains else seeds[:1]:
+                if task in found.failed:
                     continue
-                essential = cell.seeded(seed).essential()
-                run = grid.run_of(essential.config, essential.trained_by)
-                run.answers(essential.method)
-            except UserError as error:
-                found.failed[task] = str(error)
+                try:
+                    if not grid.applies(entry):
+                        continue
+                    essential = cell.seeded(seed).essential()
+                    run = grid.run_of(essential.config, essential.trained_by)
+                    run.answers(essential.method)
+                except UserError as error:
+                    found.failed[task] = str(error)
     return found
 
 
@@ -67,8 +70,21 @@ def preparation(config: RunConfig, task: Task, method: str) -> Plan:
         UserError: an LM or an encoder behind an endpoint, whose tokens cannot be counted here.
     """
     found = Plan()
-    found.open(config, task, CountingModels()).retrieve(method, task.validation)
+    with _no_guessed_trade_offs():
+        found.open(config, task, CountingModels()).retrieve(method, task.validation)
     return found
+
+
+@contextmanager
+def _no_guessed_trade_offs() -> Iterator[None]:
+    """Keep the values of λ out of the log, which a dry run tunes on stand-ins for the LM's scores."""
+    log = logging.getLogger("ceil_jax.pipeline.training_data")
+    before = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 class Machine(NamedTuple):

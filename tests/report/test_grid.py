@@ -317,6 +317,15 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     assert not state["training CEIL, seed 0"] and not state["CEIL on films"]
 
 
+def test_a_dry_run_logs_no_trade_off_that_was_tuned_on_guesses(runs, monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr("ceil_jax.report.dry_run.Grid", FilmGrid)
+    config = replace(runs[0], out=tmp_path / "none", trade_off="tuned")
+    with caplog.at_level("INFO"):
+        planned = plan([Entry("DPP-MAP", "films", Cell(config, "dpp"))], (0,))
+    assert "scoring λ of base" in {work.what for work in planned.stages.values()}
+    assert "λ =" not in caplog.text
+
+
 def script(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
