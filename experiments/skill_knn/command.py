@@ -16,6 +16,7 @@ from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
+from ceil_jax.training.config import EPRConfig
 
 if TYPE_CHECKING:
     from ceil_jax.pipeline.models import Models
@@ -30,7 +31,7 @@ SKILL_SCALES: dict[str, RunConfig] = {
     # a quick check
     "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr),
     # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in experiments/cogs.py
-    "small": replace(_PAPER, limit=40, bank_limit=200, epr=SCALES["small"].epr),
+    "small": replace(_PAPER, limit=40, bank_limit=200, epr=EPRConfig(epochs=4)),
     # the papers' banks and queries
     "paper": replace(_PAPER, epr=SCALES["paper"].epr),
 }
