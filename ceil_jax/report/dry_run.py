@@ -31,6 +31,19 @@ from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.example import Task
 
 
+@contextmanager
+def _no_guessed_trade_offs() -> Iterator[None]:
+    """Keep the values of λ out of the log, which a dry run tunes on stand-ins for the LM's scores."""
+    log = logging.getLogger("ceil_jax.pipeline.training_data")
+    before = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+@_no_guessed_trade_offs()
 def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
     """Return the stages that the entries would need with these seeds of training. Nothing is written.
 
@@ -40,24 +53,24 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
     """
     found = Plan()
     grid = Grid(CountingModels(), found.open)
-    with _no_guessed_trade_offs():
-        for entry in entries:
-            cell, task = entry.cell, entry.task
-            found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
-            for seed in seeds if cell.trains else seeds[:1]:
-                if task in found.failed:
+    for entry in entries:
+        cell, task = entry.cell, entry.task
+        found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
+        for seed in seeds if cell.trains else seeds[:1]:
+            if task in found.failed:
+                continue
+            try:
+                if not grid.applies(entry):
                     continue
-                try:
-                    if not grid.applies(entry):
-                        continue
-                    essential = cell.seeded(seed).essential()
-                    run = grid.run_of(essential.config, essential.trained_by)
-                    run.answers(essential.method)
-                except UserError as error:
-                    found.failed[task] = str(error)
+                essential = cell.seeded(seed).essential()
+                run = grid.run_of(essential.config, essential.trained_by)
+                run.answers(essential.method)
+            except UserError as error:
+                found.failed[task] = str(error)
     return found
 
 
+@_no_guessed_trade_offs()
 def preparation(config: RunConfig, task: Task, method: str) -> Plan:
     """Return the stages that a method needs before its first query is answered. Nothing is written.
 
@@ -70,21 +83,8 @@ def preparation(config: RunConfig, task: Task, method: str) -> Plan:
         UserError: an LM or an encoder behind an endpoint, whose tokens cannot be counted here.
     """
     found = Plan()
-    with _no_guessed_trade_offs():
-        found.open(config, task, CountingModels()).retrieve(method, task.validation)
+    found.open(config, task, CountingModels()).retrieve(method, task.validation)
     return found
-
-
-@contextmanager
-def _no_guessed_trade_offs() -> Iterator[None]:
-    """Keep the values of λ out of the log, which a dry run tunes on stand-ins for the LM's scores."""
-    log = logging.getLogger("ceil_jax.pipeline.training_data")
-    before = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 class Machine(NamedTuple):
