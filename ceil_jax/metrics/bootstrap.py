@@ -7,6 +7,8 @@ differ in the last digits; it has no statistic of sums over tasks or seeds eithe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -104,15 +106,26 @@ def _resampled(
     here = float(each.mean())
     if not np.ptp(values, axis=0).any() and not np.ptp(each):
         return here, np.array([here])
-    rng = np.random.default_rng(seed)
-    batch = max(1, _AT_ONCE // count)
-    found = []
-    for start in range(0, resamples, batch):
-        rows = min(batch, resamples - start)
-        drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-        found.append(statistic(times @ values, count))
+    batch = max(1, min(resamples, _AT_ONCE // count))
+    times, rng = _first_draws(count, batch, seed)
+    rng = deepcopy(rng)
+    found = [statistic(times @ values, count)]
+    for start in range(batch, resamples, batch):
+        found.append(statistic(_draws(rng, min(batch, resamples - start), count) @ values, count))
     return here, _over_drawn_seeds(np.concatenate(found), rng)
+
+
+@lru_cache(maxsize=16)
+def _first_draws(count: int, rows: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
+    """Return the first draws of a seed and the generator after them: all cells of a table's column share them."""
+    rng = np.random.default_rng(seed)
+    return _draws(rng, rows, count), rng
+
+
+def _draws(rng: np.random.Generator, rows: int, count: int) -> np.ndarray:
+    """Return how often each example is in each resample: uint8 [rows, count], for counts near 1 on average."""
+    drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
+    return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.uint8)
 
 
 def _over_drawn_seeds(found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
