@@ -1,0 +1,160 @@
+"""Recorded runs beside their repetition on another machine: what moves although nothing was changed.
+
+    python experiments/repeats.py table2 repeat                      # GeoQuery
+    python experiments/repeats.py limit_500 table2 --data-dir DATA    # 500 queries, which are among the later 1,000
+
+A repetition is a run with the same row, task, LM, number of examples and seed, recorded under another experiment. The
+table has, for every row, the metric of every seed on both machines and how many queries got another score; the second
+table has the differences from --minus on each. Where one of the two answered more queries, those of the
+smaller draw are compared, which are among those of the larger; which they are says the task's data.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.metrics.bootstrap import averaged_interval, paired
+from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.results_file import read_results
+from ceil_jax.report.runs import Runs
+from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.tasks.load import load_task
+
+RESULTS = Path(__file__).parent / "results.jsonl"
+
+
+class Repeated(NamedTuple):
+    """One row on one task, run twice with the same seeds."""
+
+    row: str
+    task: str
+    first: Runs
+    again: Runs
+
+    @property
+    def changed(self) -> list[int]:
+        """For every seed the number of queries with another score."""
+        differs = (self.first.statistics != self.again.statistics).any(axis=2)
+        return [int(count) for count in differs.sum(axis=1)]
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("first", help="the experiment that was run first")
+    parser.add_argument("again", help="the experiment with its repetition")
+    parser.add_argument("--minus", default="EPR", help="the row that the others are compared with")
+    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a file that --record wrote")
+    return parser.parse_args(argv)
+
+
+def repeated(
+    records: Sequence[Record], first: str, again: str, data_dir: Path | None = None
+) -> list[Repeated]:
+    """Return the rows that are in both experiments, on the queries that both answered.
+
+    Args:
+        records: of a results file.
+        first: an experiment.
+        again: another one.
+        data_dir: where the tasks are whose queries were not as many in both.
+
+    Raises:
+        UserError: there is no such experiment, or the two have no run in common or other queries.
+    """
+    known = list(dict.fromkeys(record.experiment for record in records))
+    for name in (first, again):
+        if name not in known:
+            raise unknown_name("experiment", name, known)
+    before, after = (
+        {_run(one): one for one in records if one.experiment == name and one.statistics is not None}
+        for name in (first, again)
+    )
+    places: dict[tuple[str, str, str, int], list[tuple[Record, Record]]] = {}
+    for run, record in before.items():
+        if run in after:
+            places.setdefault(run[:-1], []).append((record, after[run]))
+    if not places:
+        raise UserError(f"{first} and {again} have no row, task, LM, number of examples and seed in common")
+    shared = cache(partial(_shared, data_dir))
+    found = []
+    for (row, task, *_), pairs in places.items():
+        sides = [Runs(side) for side in zip(*pairs, strict=True)]
+        one, other = (side.record for side in sides)
+        if one.queries == other.queries and one.texts != other.texts:
+            raise UserError(f"{first} and {again} asked different queries of {task}")
+        where = shared(task, *(side.queries for side in sides))
+        found.append(Repeated(row, task, *(side.only(kept) for side, kept in zip(sides, where, strict=True))))
+    return found
+
+
+def _run(record: Record) -> tuple[str, str, str, int, int | None]:
+    return record.row, record.task, record.lm, record.config["shots"], record.seed
+
+
+def _shared(data_dir: Path | None, task: str, *counts: int) -> list[np.ndarray]:
+    """Return which queries of draws of these sizes are in all of them: bool [N] each."""
+    if len(set(counts)) == 1:
+        return [np.ones(count, bool) for count in counts]
+    drawn = [[query.id for query in load_task(task, data_dir, limit=count).validation] for count in counts]
+    both = set.intersection(*map(set, drawn))
+    return [np.array([one in both for one in ids]) for ids in drawn]
+
+
+def tables(found: Sequence[Repeated], minus: str) -> Iterator[Table]:
+    """Yield the values of every seed and the scores that changed, and the differences from one row."""
+    body: list[list[Value]] = []
+    for one in found:
+        moves = [f"{a:.1f} → {b:.1f}" for a, b in zip(one.first.values, one.again.values, strict=True)]
+        means = f"{one.first.value:.1f} → {one.again.value:.1f}"
+        body.append(
+            [one.row, one.task, one.first.queries, ", ".join(moves), means, ", ".join(map(str, one.changed))]
+        )
+    yield Table(["row", "task", "queries", "every seed", "mean", "other scores"], body, "Twice the same")
+    yield from _differences(found, minus)
+
+
+def _differences(found: Sequence[Repeated], minus: str) -> Iterator[Table]:
+    """Yield the differences from one row, and their means over tasks where there are several; nothing without it."""
+    bases = {one.task: one for one in found if one.row == minus}
+    pairs = [(one, bases[one.task]) for one in found if one.task in bases and one.row != minus]
+    body: list[list[Value]] = [
+        [one.row, one.task, signed(one.first.minus(base.first)), signed(one.again.minus(base.again))]
+        for one, base in pairs
+    ]
+    for row in dict.fromkeys(one.row for one, _ in pairs):
+        here = [pair for pair in pairs if pair[0].row == row]
+        if len(here) > 1:
+            body.append([row, f"mean of {len(here)}", _mean(here, "first"), _mean(here, "again")])
+    if body:
+        yield Table(["row", "task", "first", "again"], body, f"Less {minus}")
+
+
+def _mean(pairs: Sequence[tuple[Repeated, Repeated]], side: str) -> Number | None:
+    samples = [paired(*(getattr(one, side).sample for one in pair)) for pair in pairs]
+    return signed(averaged_interval(samples).percent())
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = arguments(argv)
+    if not options.results.is_file():
+        raise UserError(f"{options.results}: no such file; name one that --record wrote")
+    found = repeated(read_results(options.results), options.first, options.again, options.data_dir)
+    for table in tables(found, options.minus):
+        print("\n" + table.markdown())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        raise SystemExit(f"repeats.py: {error}") from None

@@ -1,0 +1,103 @@
+"""experiments/repeats.py compares recorded runs with their repetition."""
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from films import TASK
+
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline import results_file
+from ceil_jax.pipeline.records import Record
+from ceil_jax.store.rows import Cost
+from ceil_jax.tasks.words import Overlap
+
+REPEATS = runpy.run_path(str(Path(__file__).parents[2] / "experiments" / "repeats.py"))
+
+
+def record(experiment, row, scores, task="films", seed=0, **other):
+    values = np.array([[int(score)] for score in scores], float)
+    asked = np.arange(len(values))
+    return Record(
+        name=f"run-{experiment}{row}{task}{seed}",
+        experiment=experiment,
+        row=row,
+        column=task,
+        task=task,
+        method="ceil",
+        lm="a-lm",
+        metric="accuracy",
+        device="2 cores",
+        date="2026-11-25",
+        bank=60,
+        seed=seed,
+        value=100 * values.mean(),
+        low=0.0,
+        high=100.0,
+        config={"shots": 4, "encoder": "an-encoder"},
+        texts=f"texts-{task}{len(values)}",
+        queries=len(values),
+        cost=Cost(1.0, 10),
+        statistics=values,
+        overlap=Overlap(asked, asked < 0, asked < 0),
+        **other,
+    )
+
+
+def test_values_changes_and_differences_of_both(tmp_path, capsys):
+    file = tmp_path / "results.jsonl"
+    runs = [
+        record("one", "EPR", "1100"),
+        record("one", "CEIL", "1110"),
+        record("one", "CEIL", "1111", seed=1),
+        record("two", "EPR", "1010"),
+        record("two", "CEIL", "1110"),
+        record("two", "CEIL", "0001", seed=1),
+        record("two", "TST", "0000"),
+    ]
+    results_file.keep(file, runs)
+    REPEATS["main"](["one", "two", "--results", str(file)])
+    printed = capsys.readouterr().out
+    assert "| EPR | films | 4 | 50.0 → 50.0 | 50.0 → 50.0 | 2 |" in printed
+    assert "| CEIL | films | 4 | 75.0 → 75.0, 100.0 → 25.0 | 87.5 → 50.0 | 0, 3 |" in printed
+    assert "TST" not in printed and "mean of" not in printed
+    assert "| CEIL | films | +37.5 (" in printed
+
+
+def test_means_over_tasks_stand_below(tmp_path, capsys):
+    file = tmp_path / "results.jsonl"
+    runs = [record("one", "EPR", "1100", task) for task in ("films", "shows")]
+    runs += [record("one", "CEIL", "1110", "films"), record("one", "CEIL", "0000", "shows")]
+    results_file.keep(file, [*runs, *(replace(run, experiment="two") for run in runs)])
+    REPEATS["main"](["one", "two", "--results", str(file)])
+    assert "| CEIL | mean of 2 | -12.5 (" in capsys.readouterr().out
+
+
+def test_the_shared_queries_of_a_smaller_draw_are_compared(monkeypatch):
+    task = replace(TASK, validation=TASK.train[:6])
+    kept = {6: [0, 1, 2, 3, 4, 5], 3: [1, 3, 4]}
+
+    def load(name, data_dir, limit):
+        assert name == "films"
+        return replace(task, validation=[task.validation[place] for place in kept[limit]])
+
+    monkeypatch.setitem(REPEATS["repeated"].__globals__, "load_task", load)
+    small, large = record("one", "EPR", "101"), record("two", "EPR", "011000")
+    (one,) = REPEATS["repeated"]([small, large], "one", "two")
+    assert one.first.queries == one.again.queries == 3 and one.changed == [1]
+    assert (one.first.value, one.again.value) == (pytest.approx(200 / 3), pytest.approx(100 / 3))
+
+
+def test_what_cannot_be_compared_is_said(tmp_path):
+    runs = [record("one", "EPR", "10"), record("two", "EPR", "10", seed=1)]
+    with pytest.raises(UserError, match="one and two have no row, task, LM"):
+        REPEATS["repeated"](runs, "one", "two")
+    with pytest.raises(UserError, match="three"):
+        REPEATS["repeated"](runs, "one", "three")
+    with pytest.raises(UserError, match="no such file"):
+        REPEATS["main"](["one", "two", "--results", str(tmp_path / "none")])
+    other = replace(record("two", "EPR", "10"), texts="texts-others")
+    with pytest.raises(UserError, match="different queries of films"):
+        REPEATS["repeated"]([runs[0], other], "one", "two")
