@@ -1,12 +1,15 @@
-"""The page of reproduction says what the scales are."""
+"""The pages of reproduction and of the recipe say what the scales and the defaults are."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from ceil_jax.pipeline.config import SCALES
+from ceil_jax.training.config import CEILConfig
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "reproduction.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
@@ -18,3 +21,12 @@ def test_the_page_has_the_scales_own_numbers(scale):
     assert shots.split(",")[0] == str(config.shots)
     sets = f"{config.ceil.instances:,} queries × {config.ceil.subsets} sets of {config.ceil.size}"
     assert training == sets or training.startswith(f"{sets}, ")
+
+
+def test_the_recipe_has_the_defaults():
+    table = (DOCS / "recipe.md").read_text("utf-8").split("\n## ")[0]
+    flags = re.findall(r"`--ceil\.([a-z-]+) ([^`]+)`", table)
+    assert {"subsets", "size", "learning-rate", "train-context", "trade-off"} <= {name for name, _ in flags}
+    for name, value in flags:
+        default = getattr(CEILConfig(), name.replace("-", "_"))
+        assert type(default)(value) == default, name
