@@ -1,7 +1,6 @@
 """Recorded runs beside their repetition on another machine: what moves although nothing was changed.
 
-    python experiments/repeats.py table2 repeat                      # GeoQuery
-    python experiments/repeats.py first_runs table2 --data-dir DATA    # 500 queries, which are among the later 1,000
+    python experiments/repeats.py first_runs table2 --data-dir DATA
 
 A repetition is a run with the same row, task, LM, number of examples and seed, recorded under another experiment. The
 table has, for every row, the metric of every seed on both machines and how many queries got another score; the second
