@@ -1,6 +1,7 @@
-"""The page of results says what the recorded runs say."""
+"""The page of results and the README say what the recorded runs say."""
 
 import runpy
+from functools import cache
 from pathlib import Path
 
 from ceil_jax.pipeline.results_file import read_results
@@ -8,14 +9,32 @@ from ceil_jax.pipeline.results_file import read_results
 ROOT = Path(__file__).parents[2]
 EVIDENCE = runpy.run_path(str(ROOT / "docs" / "evidence.py"))
 RUNS = EVIDENCE["evidence"](read_results(EVIDENCE["RESULTS"]))
+PAGE = (ROOT / "docs" / "results.md").read_text("utf-8")
+
+
+@cache
+def panels():
+    return EVIDENCE["panels"](RUNS)
 
 
 def test_the_figure_is_of_the_recorded_runs():
-    drawn = EVIDENCE["drawing"](EVIDENCE["panels"](RUNS))
-    assert drawn == EVIDENCE["FILE"].read_text("utf-8"), "run `python docs/evidence.py`"
+    assert EVIDENCE["drawing"](panels()) == EVIDENCE["FILE"].read_text("utf-8"), (
+        "run `python docs/evidence.py`"
+    )
 
 
 def test_the_page_has_the_recorded_values():
-    page = (ROOT / "docs" / "results.md").read_text("utf-8")
     for line in EVIDENCE["table"](RUNS).splitlines():
-        assert line in page
+        assert line in PAGE
+
+
+def test_mean_gains_are_quoted_as_they_are():
+    quoted = {
+        panel.baseline: f"{gain.mean:+.1f} ({gain.low:.1f} to {gain.high:.1f})".replace("-", "−")
+        for panel in panels()
+        if (gain := panel.gains["mean"])
+    }
+    assert f"| CEIL − top-k, mean | {quoted['dense top-k']} |" in PAGE
+    assert f"| CEIL − EPR, mean | {quoted['EPR']} |" in PAGE
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert f"{quoted['EPR']} |" in next(line for line in readme.splitlines() if line.startswith("| mean |"))
