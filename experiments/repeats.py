@@ -38,6 +38,11 @@ class Repeated(NamedTuple):
     again: Runs
 
     @property
+    def setting(self) -> tuple[str, int]:
+        """The LM and the number of examples; rows are compared with rows of the same."""
+        return self.first.lm, self.first.record.config["shots"]
+
+    @property
     def changed(self) -> list[int]:
         """For every seed the number of queries with another score."""
         differs = (self.first.statistics != self.again.statistics).any(axis=2)
@@ -124,14 +129,16 @@ def tables(found: Sequence[Repeated], minus: str) -> Iterator[Table]:
 
 def _differences(found: Sequence[Repeated], minus: str) -> Iterator[Table]:
     """Yield the differences from one row, and their means over tasks where there are several; nothing without it."""
-    bases = {one.task: one for one in found if one.row == minus}
-    pairs = [(one, bases[one.task]) for one in found if one.task in bases and one.row != minus]
+    bases = {(one.task, one.setting): one for one in found if one.row == minus}
+    pairs = [
+        (one, base) for one in found if one.row != minus and (base := bases.get((one.task, one.setting)))
+    ]
     body: list[list[Value]] = [
         [one.row, one.task, signed(one.first.minus(base.first)), signed(one.again.minus(base.again))]
         for one, base in pairs
     ]
-    for row in dict.fromkeys(one.row for one, _ in pairs):
-        here = [pair for pair in pairs if pair[0].row == row]
+    for row, setting in dict.fromkeys((one.row, one.setting) for one, _ in pairs):
+        here = [pair for pair in pairs if (pair[0].row, pair[0].setting) == (row, setting)]
         if len(here) > 1:
             body.append([row, f"mean of {len(here)}", _mean(here, "first"), _mean(here, "again")])
     if body:
