@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -316,4 +317,5 @@ if __name__ == "__main__":
     try:
         main()
     except UserError as error:
-        raise SystemExit(f"planted.py: {error}") from None
+        print(f"planted.py: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -11,6 +11,7 @@ smaller draw are compared, which are among those of the larger; which they are s
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -163,4 +164,5 @@ if __name__ == "__main__":
     try:
         main()
     except UserError as error:
-        raise SystemExit(f"repeats.py: {error}") from None
+        print(f"repeats.py: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

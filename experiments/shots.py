@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,4 +93,5 @@ if __name__ == "__main__":
     try:
         main()
     except UserError as error:
-        raise SystemExit(f"shots.py: {error}") from None
+        print(f"shots.py: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
