@@ -63,16 +63,34 @@ def test_values_changes_and_differences_of_both(tmp_path, capsys):
     assert "| EPR | films | 4 | 50.0 → 50.0 | 50.0 → 50.0 | 2 |" in printed
     assert "| CEIL | films | 4 | 75.0 → 75.0, 100.0 → 25.0 | 87.5 → 50.0 | 0, 3 |" in printed
     assert "TST" not in printed and "mean of" not in printed
-    assert "| CEIL | films | +37.5 (" in printed
+    (difference,) = [line for line in printed.splitlines() if line.startswith("| CEIL | films | +37.5 (")]
+    assert "| +0.0 (" in difference
 
 
 def test_means_over_tasks_stand_below(tmp_path, capsys):
     file = tmp_path / "results.jsonl"
     runs = [record("one", "EPR", "1100", task) for task in ("films", "shows")]
     runs += [record("one", "CEIL", "1110", "films"), record("one", "CEIL", "0000", "shows")]
-    results_file.keep(file, [*runs, *(replace(run, experiment="two") for run in runs)])
+    again = [replace(run, experiment="two") for run in runs]
+    again[-1] = replace(again[-1], statistics=np.ones((4, 1)))
+    results_file.keep(file, [*runs, *again])
     REPEATS["main"](["one", "two", "--results", str(file)])
-    assert "| CEIL | mean of 2 | -12.5 (" in capsys.readouterr().out
+    (mean,) = [line for line in capsys.readouterr().out.splitlines() if "mean of 2" in line]
+    assert mean.startswith("| CEIL | mean of 2 | -12.5 (") and "| +37.5 (" in mean
+
+
+@pytest.mark.parametrize("other", [{"lm": "another-lm"}, {"config": {"shots": 8, "encoder": "an-encoder"}}])
+def test_rows_of_another_lm_or_number_of_examples_are_not_subtracted(other):
+    runs = [record("one", "EPR", "1100"), record("one", "CEIL", "1110")]
+    runs += [replace(run, name=f"{run.name}-other", **other) for run in runs]
+    runs[2] = replace(runs[2], statistics=np.zeros((4, 1)))
+    found = REPEATS["repeated"]([*runs, *(replace(run, experiment="two") for run in runs)], "one", "two")
+    assert len(found) == 4
+    *_, less = REPEATS["tables"](found, "EPR")
+    assert [(row, task, first.value) for row, task, first, _ in less.rows] == [
+        ("CEIL", "films", 25.0),
+        ("CEIL", "films", 75.0),
+    ]
 
 
 def test_the_shared_queries_of_a_smaller_draw_are_compared(monkeypatch):

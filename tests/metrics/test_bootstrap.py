@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from ceil_jax.metrics import bootstrap
 from ceil_jax.metrics.bootstrap import (
     Sample,
     averaged_interval,
@@ -40,6 +41,21 @@ def test_a_proportion_at_its_end_has_wilsons_interval(value):
 def test_it_is_reproducible():
     values = np.arange(20.0)
     assert bootstrap_interval(values) == bootstrap_interval(values)
+
+
+def test_draws_that_cells_share_give_each_what_it_has_alone(monkeypatch):
+    rng = np.random.default_rng(7)
+    cells = [over_seeds(rng.integers(0, 2, size=(3, 40, 1)).astype(float), mean) for _ in range(3)]
+    at_once = bootstrap_interval(cells[0].values[:, 0])
+    monkeypatch.setattr(bootstrap, "_AT_ONCE", 40 * 4_000)  # the 10,000 resamples come in three batches
+    assert bootstrap_interval(cells[0].values[:, 0]) == at_once
+    alone = []
+    for cell in cells:
+        bootstrap._first_draws.cache_clear()
+        alone.append(bootstrap_interval(*cell))
+    assert len(set(alone)) == 3
+    assert [bootstrap_interval(*cell) for cell in cells] == alone
+    assert [bootstrap_interval(*cell) for cell in reversed(cells)] == alone[::-1]
 
 
 def test_no_values():
