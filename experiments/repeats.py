@@ -4,8 +4,9 @@
 
 A repetition is a run with the same row, task, LM, number of examples and seed, recorded under another experiment. The
 table has, for every row, the metric of every seed on both machines and how many queries got another score; the second
-table has the differences from --minus on each. Where one of the two answered more queries, those of the
-smaller draw are compared, which are among those of the larger; which they are says the task's data.
+table has the differences from --minus on each, and over the seeds of both together. Where one of the two answered more
+queries, those of the smaller draw are compared, which are among those of the larger; which they are says the task's
+data.
 """
 
 from __future__ import annotations
@@ -20,11 +21,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.metrics.bootstrap import averaged_interval, paired
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import (
+    Sample,
+    averaged_interval,
+    bootstrap_interval,
+    by_question,
+    over_seeds,
+    paired,
+)
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.results_file import read_results
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.report.table import Table, Value, signed
 from ceil_jax.tasks.load import load_task
 
 RESULTS = Path(__file__).parent / "results.jsonl"
@@ -42,6 +51,13 @@ class Repeated(NamedTuple):
     def setting(self) -> tuple[str, int]:
         """The LM and the number of examples; rows are compared with rows of the same."""
         return self.first.lm, self.first.record.config["shots"]
+
+    @property
+    def samples(self) -> tuple[Sample, Sample, Sample]:
+        """The first run, its repetition, and both as runs with as many seeds together."""
+        seeds = np.concatenate([self.first.statistics, self.again.statistics])
+        both = over_seeds(seeds, metric_named(self.first.metric).from_sums)
+        return self.first.sample, self.again.sample, by_question(both, self.first.questions)
 
     @property
     def changed(self) -> list[int]:
@@ -134,21 +150,19 @@ def _differences(found: Sequence[Repeated], minus: str) -> Iterator[Table]:
     pairs = [
         (one, base) for one in found if one.row != minus and (base := bases.get((one.task, one.setting)))
     ]
+    less = [[paired(*sides) for sides in zip(one.samples, base.samples, strict=True)] for one, base in pairs]
     body: list[list[Value]] = [
-        [one.row, one.task, signed(one.first.minus(base.first)), signed(one.again.minus(base.again))]
-        for one, base in pairs
+        [one.row, one.task, *(signed(bootstrap_interval(*sample).percent()) for sample in samples)]
+        for (one, _), samples in zip(pairs, less, strict=True)
     ]
     for row, setting in dict.fromkeys((one.row, one.setting) for one, _ in pairs):
-        here = [pair for pair in pairs if (pair[0].row, pair[0].setting) == (row, setting)]
-        if len(here) > 1:
-            body.append([row, f"mean of {len(here)}", _mean(here, "first"), _mean(here, "again")])
+        places = [i for i, (one, _) in enumerate(pairs) if (one.row, one.setting) == (row, setting)]
+        if len(places) > 1:
+            sides = zip(*(less[i] for i in places), strict=True)
+            means = [signed(averaged_interval(samples).percent()) for samples in sides]
+            body.append([row, f"mean of {len(places)}", *means])
     if body:
-        yield Table(["row", "task", "first", "again"], body, f"Less {minus}")
-
-
-def _mean(pairs: Sequence[tuple[Repeated, Repeated]], side: str) -> Number | None:
-    samples = [paired(*(getattr(one, side).sample for one in pair)) for pair in pairs]
-    return signed(averaged_interval(samples).percent())
+        yield Table(["row", "task", "first", "again", "both"], body, f"Less {minus}")
 
 
 def main(argv: list[str] | None = None) -> None:

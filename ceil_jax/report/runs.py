@@ -76,7 +76,8 @@ class Runs:
         return found if self.where is None else found[:, self.where]
 
     @property
-    def _questions(self) -> np.ndarray | None:
+    def questions(self) -> np.ndarray | None:
+        """int [N], equal numbers for equal questions; None if they are unknown."""
         questions = self.record.questions
         return questions if questions is None or self.where is None else questions[self.where]
 
@@ -107,7 +108,7 @@ class Runs:
     @cached_property
     def sample(self) -> Sample:
         """The statistics of the distinct questions, with the mean of the metric over seeds."""
-        return by_question(self._by_query, self._questions)
+        return by_question(self._by_query, self.questions)
 
     @property
     def _by_query(self) -> Sample:
@@ -116,7 +117,7 @@ class Runs:
     @cached_property
     def interval(self) -> Interval:
         """The mean over seeds, with the 95 % interval of that mean over resampled questions and seeds."""
-        return metric_interval(self._by_query, self._questions).percent()
+        return metric_interval(self._by_query, self.questions).percent()
 
     def minus(self, other: Runs) -> Interval:
         """Return the difference from another method on the same queries, in points, by paired bootstrap."""
