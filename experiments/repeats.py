@@ -4,7 +4,7 @@
 
 A repetition is a run with the same row, task, LM, number of examples and seed, recorded under another experiment. The
 table has, for every row, the metric of every seed on both machines and how many queries got another score; the second
-table has the differences from --minus on each, and over the seeds of both together. Where one of the two answered more
+has the differences from --minus on each, and over the seeds of both together. Where one of the two answered more
 queries, those of the smaller draw are compared, which are among those of the larger; which they are says the task's
 data.
 """
