@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from statistics import mean
 from typing import NamedTuple
 
 from ceil_jax.metrics.bootstrap import Interval, averaged_interval, bootstrap_interval, paired
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.results_file import read_results
 from ceil_jax.report.runs import Crossed, Place, Runs
-from ceil_jax.report.table import signed
+from ceil_jax.report.table import Number, Table, Value, signed
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results.jsonl"
 FILE = Path(__file__).parent / "evidence.svg"
@@ -56,6 +57,18 @@ def evidence(records: Sequence[Record]) -> dict[Place, Runs]:
 def table(runs: Mapping[Place, Runs]) -> str:
     """The value of every method on every task, and their means, as Markdown."""
     return next(Crossed(runs, {}).tables()).markdown()
+
+
+def costs(runs: Mapping[Place, Runs]) -> str:
+    """LM tokens and seconds of the first seed, means over tasks, of every row that has all tasks, as Markdown."""
+    tasks = {task for _, task in runs}
+    body: list[list[Value]] = []
+    for row in dict.fromkeys(row for row, _ in runs):
+        found = [runs[row, task].record.cost for task in tasks if (row, task) in runs]
+        if len(found) == len(tasks):
+            means = (mean(cost.tokens for cost in found), mean(cost.seconds for cost in found))
+            body.append([row, *(Number(one, 0) for one in means)])
+    return Table(["", "LM tokens", "seconds"], body).markdown()
 
 
 def panels(runs: Mapping[Place, Runs]) -> list[Panel]:
@@ -109,7 +122,7 @@ def main() -> None:
     """Write the figure."""
     runs = evidence(read_results(RESULTS))
     FILE.write_text(drawing(panels(runs)), encoding="utf-8")
-    print(f"wrote {FILE}\n\n{table(runs)}")
+    print(f"wrote {FILE}\n\n{table(runs)}\n{costs(runs)}")
 
 
 if __name__ == "__main__":

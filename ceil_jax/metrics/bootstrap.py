@@ -205,7 +205,8 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
 
     Args:
         ours: N examples.
-        theirs: the same N examples. Where both have as many seeds, these are paired too.
+        theirs: the same N examples. Where both have as many seeds, these are paired too; of two unequal numbers of
+            seeds, the fewer are averaged.
     """
     cut = ours.values.shape[1]
 
@@ -213,7 +214,10 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
         higher, lower = ours.statistic(sums[..., :cut], n), theirs.statistic(sums[..., cut:], n)
         seeds = {np.shape(one)[-1] for one in (higher, lower) if np.ndim(one)}
         if len(seeds - {1}) > 1:  # several of both, but not in pairs
-            lower = lower.mean(axis=-1, keepdims=True)
+            if lower.shape[-1] < higher.shape[-1]:
+                lower = lower.mean(axis=-1, keepdims=True)
+            else:
+                higher = higher.mean(axis=-1, keepdims=True)
         return higher - lower
 
     return Sample(np.concatenate([ours.values, theirs.values], axis=1), difference)

@@ -28,6 +28,11 @@ def test_the_page_has_the_recorded_values():
         assert line in PAGE
 
 
+def test_the_page_has_the_recorded_costs():
+    for line in EVIDENCE["costs"](RUNS).splitlines():
+        assert line in PAGE
+
+
 def test_mean_gains_are_quoted_as_they_are():
     quoted = {
         panel.baseline: f"{gain.mean:+.1f} ({gain.low:.1f} to {gain.high:.1f})".replace("-", "−")

@@ -133,6 +133,8 @@ def test_differences_are_paired_by_seed_and_example():
         expected = ours.values.mean() - other.values.mean()
         for pair, sign in (((ours, other), 1), ((other, ours), -1)):
             assert bootstrap_interval(*paired(*pair)).mean == pytest.approx(sign * expected)
+    found, turned = (bootstrap_interval(*paired(*pair)) for pair in ((ours, two), (two, ours)))
+    assert (found.low, found.high) == pytest.approx((-turned.high, -turned.low))
 
 
 def test_seeds_on_which_no_example_differs_still_differ():
