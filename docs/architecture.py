@@ -19,7 +19,7 @@ Graph = Mapping[str, set[str]]
 
 LABELS = {
     "dpp": "the maths of sets",
-    "distributed": "devices, hosts",
+    "distributed": "devices",
     "store": "stages on disk",
     "tasks": "data to examples",
     "metrics": "answers to scores",

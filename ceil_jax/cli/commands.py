@@ -12,7 +12,6 @@ import tyro
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
 from ceil_jax.cli.first import check_first, go_offline_without_hub
-from ceil_jax.distributed.processes import ALONE, Hosts, leads, start
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_RETRIEVERS, RunConfig
 
@@ -60,7 +59,6 @@ def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
     retriever: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = COMPARED,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
-    hosts: Annotated[Hosts, tyro.conf.arg(name="")] = ALONE,
     json: Switch = False,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
@@ -75,7 +73,6 @@ def compare(
     Args:
         json: Print the results as JSON.
     """
-    start(hosts)
     from ceil_jax.pipeline.methods import METHODS
     from ceil_jax.report.compare import compare as run
     from ceil_jax.report.write import write_report
@@ -89,14 +86,13 @@ def compare(
     pipeline = _run(config, own)
     pipeline.load(retriever)
     table = run(pipeline, retriever)
-    if leads() and not json:
+    if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(retriever)]
-    # all processes take part: the figure needs encoding and search, which they share
     files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", pipeline, table)
-    if leads() and json:
+    if json:
         print_json({**table.data(), "report": str(files.page), "figure": str(files.figure)})
-    elif leads():
+    else:
         print(f"\nreport: {files.page}\nfigure: {files.figure}")
 
 

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task, renamed
@@ -89,7 +88,6 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
 
 def _logged(task: Task, config: RunConfig) -> Task:
     limited = " (--limit)" if len(task.validation) < task.available else ""
-    if leads():
-        bank = f"{len(task.train):,} examples in the bank"
-        log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
+    bank = f"{len(task.train):,} examples in the bank"
+    log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
     return task

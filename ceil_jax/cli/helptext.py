@@ -25,7 +25,7 @@ task encoder lm shots limit trade_off out data input output template metric meth
 COMMON = frozenset(_COMMON.split())
 """The settings of a run and of a file of one's own that most people need."""
 
-SHORTENED = ("RunConfig", "OwnData", "Hosts", "Space", "Limits", "Rows")
+SHORTENED = ("RunConfig", "OwnData", "Space", "Limits", "Rows")
 """The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside them."""
 
 

@@ -16,7 +16,6 @@ from ceil_jax.cli.commands import compare, demo, doctor, export, report, results
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.serve_lm import serve_lm
 from ceil_jax.cli.tune import tune
-from ceil_jax.distributed.processes import HostLost
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
 from ceil_jax.store.compiled import use_compiled
@@ -101,9 +100,6 @@ def command(
         for module in given.plugin:
             _import_plugin(module)
         code = run(scales[given.scale], rest)
-    except HostLost as error:
-        print(f"{name}: {error}", file=sys.stderr, flush=True)
-        os._exit(2)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

@@ -1,8 +1,7 @@
 """One function over many rows, on all devices: the rows are split over a 1-D mesh, everything else is replicated.
 
 This is what `jax.pmap` did over the GPUs of a machine, with today's interface. `map_batches` is for functions that
-treat rows independently, on the devices of this process; `over_devices` is for the part of a training step before the
-rows meet (in a batch's loss), on the devices of all processes.
+treat rows independently; `over_devices` is for the part of a training step before the rows meet (in a batch's loss).
 """
 
 from __future__ import annotations
@@ -22,16 +21,8 @@ AXIS = "batch"
 
 
 def device_mesh() -> Mesh:
-    """1-D mesh of all devices of this process; other processes map rows of their own."""
-    return _row(jax.local_devices())
-
-
-def global_mesh() -> Mesh:
-    """1-D mesh of all devices of all processes, which one training step spans."""
-    return _row(jax.devices())
-
-
-def _row(devices: Sequence[jax.Device]) -> Mesh:
+    """1-D mesh of all devices."""
+    devices = jax.devices()
     return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
@@ -66,7 +57,7 @@ def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]
     Returns:
         A function with the same arguments and results; `function` itself if there is one device.
     """
-    mesh = global_mesh()
+    mesh = device_mesh()
     if mesh.size == 1:
         return function
 
@@ -81,8 +72,8 @@ def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]
 
 
 def jit_whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` with replicated results, which each process of a job can read."""
-    return jax.jit(function, out_shardings=whole(global_mesh()))
+    """`jax.jit` with results that every device holds whole."""
+    return jax.jit(function, out_shardings=whole(device_mesh()))
 
 
 def map_batches(
@@ -93,7 +84,7 @@ def map_batches(
     batch_size: int,
     **static: Any,
 ) -> Any:
-    """Apply `function(*rows, *shared, **static)` to batches of the rows, on all devices of this process.
+    """Apply `function(*rows, *shared, **static)` to batches of the rows, on all devices.
 
     The last batch is padded with copies of its first row, so that one shape is compiled; their results are
     dropped. On a CPU as many batches run side by side as there are cores, because most of XLA's small operations

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.config import RunConfig
@@ -41,7 +40,7 @@ class Tools(NamedTuple):
 
 def tools_on_disk(config: RunConfig, models: Models) -> Tools:
     """Return the tools that do the work and keep it in the run's folder."""
-    store = Store(config.out, leads=leads())
+    store = Store(config.out)
     embed = partial(embed_on_disk, store)
     search = Search(embed, choosing(embed, config.index))
     return Tools(store, search, partial(learn_on_disk, store, models, config.encoder))

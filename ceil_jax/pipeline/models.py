@@ -12,7 +12,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ceil_jax.distributed import processes as hosts
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.lm import LanguageModel, load_lm
@@ -111,7 +110,7 @@ def embed_on_disk(store: Store, encoder: Encoder, texts: Sequence[str]) -> np.nd
             # skills are often the same
             place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
             own = list(place)
-            vectors = hosts.mapped(lambda share: encoder.encode(own[share], progress=True), len(own))
+            vectors = encoder.encode(own, progress=True)
             stage.save("vectors.npy", vectors[[place[text] for text in texts]])
             stage.finish({"seconds": time.perf_counter() - began, "texts": len(texts)}, ("vectors.npy",))
         return np.array(stage.load("vectors.npy"))
@@ -164,11 +163,10 @@ def learn_on_disk(store: Store, models: Models, start: str, lesson: Lesson) -> L
             warn_of_older_stages(store.root, name.lower())
             began = time.perf_counter()
             encoders, trained = lesson.train(stage)
-            if stage.leads:
-                for part, encoder in encoders.items():
-                    # a process that was killed while it saved has left files that belong to no encoder
-                    shutil.rmtree(stage.folder / part, ignore_errors=True)
-                    encoder.save_pretrained(stage.folder / part)
+            for part, encoder in encoders.items():
+                # a process that was killed while it saved has left files that belong to no encoder
+                shutil.rmtree(stage.folder / part, ignore_errors=True)
+                encoder.save_pretrained(stage.folder / part)
             files = [f for part in encoders for f in sorted((stage.folder / part).rglob("*")) if f.is_file()]
             # with that the checkpoints it was picked from are gone
             found = {"history": trained.history, "ending": trained.ending._asdict()}

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ceil_jax.distributed.processes import leads
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.records import Record, read_records
 from ceil_jax.pipeline.run import Run
@@ -38,8 +37,6 @@ class Files(NamedTuple):
 def write_report(folder: Path, pipeline: Run, comparison: Comparison) -> Files:
     """Write `report.html`, self-contained, and `report.png`, `results.csv` and `results.md` beside it.
 
-    With several processes all must call it; the first one writes.
-
     Args:
         folder: where to write.
         pipeline: the run.
@@ -47,8 +44,6 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison) -> Files:
     """
     pictures = closeup(pipeline, comparison)
     files = Files(folder / "report.html", folder / "report.png")
-    if not leads():
-        return files
     page = render(
         f"{comparison.task}: choosing in-context examples",
         tables([row.record for row in comparison.rows]),

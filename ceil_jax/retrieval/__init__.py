@@ -3,7 +3,7 @@
 Encoding texts lives in `encoders/`, the choice of a set among a query's candidates in `dpp/`, and rewriting inputs as
 skills in `skills/`.
 
-- `index`: exact nearest items in blocks, also over several processes
+- `index`: exact nearest items in blocks
 - `blas_search`: the same on a single CPU device, by numpy's BLAS
 - `faiss_index`: approximate nearest items (Faiss)
 - `bm25`: similarity by shared words

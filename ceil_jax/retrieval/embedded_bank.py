@@ -77,7 +77,7 @@ class EmbeddedBank:
             Cosines, float32 [Q, n], positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors,
             [Q, D] or [Q, m, D].
         """
-        from ceil_jax.retrieval.index import top_k_of_all_processes
+        from ceil_jax.retrieval.index import top_k
 
         n = min(n, len(self.bank))
         vectors = self._embedded(queries, self._given.embed_queries)
@@ -86,7 +86,7 @@ class EmbeddedBank:
             return *self._approximate.top_k(vectors, n, exclude), vectors
         if self._view.shared:
             return *self._drawn(queries, vectors, exclude, n), vectors
-        return *top_k_of_all_processes(vectors, self.items, n, exclude), vectors
+        return *top_k(vectors, self.items, n, exclude), vectors
 
     def _drawn(
         self, queries: Sequence[Example], vectors: np.ndarray, exclude: np.ndarray, n: int

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ceil_jax.distributed.devices import map_batches
-from ceil_jax.distributed.processes import share
 from ceil_jax.retrieval.blas_search import top_k_by_blas
 
 ITEM_BLOCK = 32_768
@@ -81,34 +80,7 @@ def top_k(
 
 
 def _one_cpu() -> bool:
-    return jax.default_backend() == "cpu" and jax.local_device_count() == 1
-
-
-def top_k_of_all_processes(
-    queries: Float[np.ndarray, "q d"],
-    items: Float[np.ndarray, "n d"],
-    k: int,
-    exclude: Int[np.ndarray, " q"],
-) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """`top_k` with the bank shared out among the processes of a job; k candidates for each query are exchanged.
-
-    Args:
-        queries, k, exclude: as for `top_k`, the same in all processes.
-        items: the whole bank, memory-mapped: a process reads its share of the rows only.
-
-    Returns:
-        As `top_k`, in all processes.
-    """
-    if jax.process_count() == 1:
-        return top_k(queries, items, k, exclude)
-    from jax.experimental.multihost_utils import process_allgather
-
-    own = share(len(items))
-    exclude = np.where((exclude >= own.start) & (exclude < own.stop), exclude - own.start, -1)
-    scores, indices = top_k(queries, items[own], k, exclude)
-    indices = np.where(indices >= 0, indices + own.start, -1).astype(np.int32)
-    scores, indices = (np.concatenate(part, axis=1) for part in process_allgather((scores, indices)))
-    return merge_top_k(scores, indices, k)
+    return jax.default_backend() == "cpu" and jax.device_count() == 1
 
 
 def merge_top_k(

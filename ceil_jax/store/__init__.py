@@ -5,7 +5,6 @@ same stage share it. What a stage computes is no business of this room.
 
 - `store`: `Store`, a folder of stages
 - `stage`: `Stage`, one folder: files that appear whole or not at all, rows in a journal, a summary written last
-- `followed`: a stage as the processes of a job that do not write see it
 - `looking`: a store that only looks, for dry runs
 - `rows`: `Rows` and `Cost`, the rows of a stage and what they cost; `Chunk` and `Engine`, how they are made
 - `journal`: append-only JSON lines, each with a checksum

@@ -45,9 +45,6 @@ class Stage:
         folder: `KIND-HASH`, where HASH is the digest of the stage's key.
     """
 
-    leads = True
-    """Whether this process is the one that writes."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._takes_unnamed = True

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ceil_jax.store.followed import FollowedStage
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.shards import Shard
@@ -22,11 +21,10 @@ class Store:
 
     Args:
         root: the folder; made when the first stage is.
-        leads: whether this process writes. In a job of several processes one does, and the others wait for it.
     """
 
-    def __init__(self, root: Path | str, *, leads: bool = True) -> None:
-        self.root, self._leads = Path(root), leads
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
 
     def finished(self, kind: str, key: Mapping[str, Any]) -> Stage | None:
         """Return the stage if it is there and done. Nothing is made, and nothing waited for.
@@ -51,9 +49,6 @@ class Store:
             UserError: the disk is full, or the folder cannot be written.
         """
         folder = self.root / f"{kind}-{digest(key)}"
-        if not self._leads:
-            yield FollowedStage(folder)
-            return
         with held(folder, f".lock-{shard.number}-of-{shard.of}" if shard else ".lock"):
             stage = Stage(folder)
             content = (canonical(key) + "\n").encode()

@@ -5,8 +5,6 @@ scratch/checkpoints/8/      Orbax's folder of the checkpoint after step 8
 scratch/checkpoints.jsonl   a seal for each checkpoint: stage, step, sha256 of the folder
 scratch/history.jsonl       a row for each checkpoint: stage, step, rank, loss, held-out measures
 ```
-
-The first process of a job writes them, and all processes restore them.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ceil_jax.distributed import processes as hosts
 from ceil_jax.store.hashing import folder_sha256
 from ceil_jax.store.journal import Journal
 from ceil_jax.store.locking import check_room
@@ -46,16 +43,13 @@ class TrainingState:
         self._like = jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), leaf.dtype), like)
         self._folder = (stage.scratch / "checkpoints").absolute()
         self._stage = stage.name
-        self._leads, self._manager = hosts.leads(), None
-        if self._leads:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if not self._sound(stage, every):
-                log.warning("%s: a checkpoint is damaged; training again from the start", stage.name)
-                shutil.rmtree(stage.scratch)
-                self._folder.mkdir(parents=True)
-            self._manager = _manager(self._folder)
-        # the other processes read the history after the first has checked it
-        self._step = self._agreed_step()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._sound(stage, every):
+            log.warning("%s: a checkpoint is damaged; training again from the start", stage.name)
+            shutil.rmtree(stage.scratch)
+            self._folder.mkdir(parents=True)
+        self._manager = _manager(self._folder)
+        self._step = self._manager.latest_step()
         self._history = self._journal(stage.scratch / "history.jsonl")
         self._seals = self._journal(stage.scratch / "checkpoints.jsonl")
         self._rows = {
@@ -86,21 +80,15 @@ class TrainingState:
             return False
         return all(seals[step]["sha256"] == folder_sha256(self._folder / str(step)) for step in steps)
 
-    def _agreed_step(self) -> int | None:
-        step = None if self._manager is None else self._manager.latest_step()
-        found = int(hosts.agreed(np.asarray(-1 if step is None else step, np.int32)))
-        return None if found < 0 else found
-
     def __enter__(self) -> TrainingState:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._manager is not None:
-            self._manager.close()
+        self._manager.close()
 
     @property
     def step(self) -> int | None:
-        """Step of the last checkpoint when this process began, the same in all processes; None without one."""
+        """Step of the last checkpoint when this process began; None without one."""
         return self._step
 
     @property
@@ -120,9 +108,6 @@ class TrainingState:
         # of equally good checkpoints the earlier is better
         rank = quality - 1e-9 * step
         line = {"stage": self._stage, "rank": rank, "step": step, **row}
-        if self._manager is None:
-            self._rows[step] = _row(line)
-            return
         import orbax.checkpoint as ocp
 
         # before the checkpoint: a stopped run may have a row too many, never one too few
@@ -146,12 +131,9 @@ class TrainingState:
         return self._restored(lambda manager: manager.best_step())
 
     def _restored(self, which: Callable[[Any], int]) -> Any:
-        tree = self._like
-        if self._manager is not None:
-            import orbax.checkpoint as ocp
+        import orbax.checkpoint as ocp
 
-            tree = self._manager.restore(which(self._manager), args=ocp.args.StandardRestore(self._like))
-        return hosts.agreed(tree)
+        return self._manager.restore(which(self._manager), args=ocp.args.StandardRestore(self._like))
 
 
 def _row(line: Mapping[str, Any]) -> dict[str, float]:
@@ -174,9 +156,4 @@ def _manager(folder: Any) -> Any:
         ),
         "enable_async_checkpointing": False,
     }
-    if jax.process_count() > 1:  # by default every process would write
-        options["create"] = False
-        options["multiprocessing_options"] = ocp.options.MultiprocessingOptions(
-            primary_host=0, active_processes={0}, barrier_sync_key_prefix="first"
-        )
     return ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(**options))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ceil_jax.distributed.devices import global_mesh, jit_whole, over_devices, whole
+from ceil_jax.distributed.devices import device_mesh, jit_whole, over_devices, whole
 from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_length
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class GradientCache:
 
         def forward(params: Params, tokens: Tokens, key: PRNGKeyArray) -> tuple[Float[Array, "c d"], Any]:
             vectors, back = jax.vjp(lambda params: encode(params, tokens, key=key), params)
-            return jax.lax.with_sharding_constraint(vectors, whole(global_mesh())), back
+            return jax.lax.with_sharding_constraint(vectors, whole(device_mesh())), back
 
         def backward(back: Any, wanted: Float[Array, "c d"], gradient: Params) -> Params:
             return jax.tree.map(jnp.add, gradient, *back(wanted))

@@ -13,8 +13,7 @@ import optax
 from jaxtyping import Float
 from tqdm.auto import tqdm
 
-from ceil_jax.distributed.devices import global_mesh, jit_whole, whole
-from ceil_jax.distributed.processes import together
+from ceil_jax.distributed.devices import device_mesh, jit_whole, whole
 from ceil_jax.errors import UserError
 from ceil_jax.store.stage import Stage
 from ceil_jax.training.checkpoints import TrainingState
@@ -95,8 +94,8 @@ def fit(
     so that short runs never leave the warm-up; we scale it. Weights are averaged over the last quarter of the steps
     (Izmailov et al., UAI 2018); `ending` says when others are returned.
 
-    A step spans all devices of all processes, each of which holds all parameters; `gradient` decides which part of it
-    is split over them (`devices.over_devices`), so that a batch's loss and gradient are those of one device.
+    A step spans all devices, each of which holds all parameters; `gradient` decides which part of it is split over
+    them (`devices.over_devices`), so that a batch's loss and gradient are those of one device.
 
     Args:
         stage: its scratch folder holds the checkpoints.
@@ -116,7 +115,7 @@ def fit(
     Raises:
         UserError: the loss is not finite.
     """
-    start = params = jax.device_put(jax.tree.map(np.asarray, params), whole(global_mesh()))
+    start = params = jax.device_put(jax.tree.map(np.asarray, params), whole(device_mesh()))
     average = start
     batch_size = min(batch_size, instances)
     steps = step_count(instances, epochs, batch_size)
@@ -138,14 +137,14 @@ def fit(
         return {"params": params, "state": state, "average": average}
 
     state = jit_whole(optimiser.init)(params)
-    with together(what), TrainingState(stage, every, tree()) as kept:
+    with TrainingState(stage, every, tree()) as kept:
         last = kept.step
         if last is None:
             last = 0
             row = means(held_out(params))
             kept.save(0, tree(), row, row[QUALITY])
         else:
-            restored = jax.device_put(kept.last(), whole(global_mesh()))
+            restored = jax.device_put(kept.last(), whole(device_mesh()))
             params, state, average = (restored[name] for name in ("params", "state", "average"))
 
         key = jax.random.key(seed)
@@ -170,7 +169,7 @@ def fit(
                     bar.set_postfix(loss=f"{mean:.4f}", tau=f"{row[QUALITY]:.3f}")
                 bar.update()
         from_start = max(kept.history, key=lambda row: row[QUALITY])["step"] == 0
-        best = None if from_start else jax.device_put(kept.best()["params"], whole(global_mesh()))
+        best = None if from_start else jax.device_put(kept.best()["params"], whole(device_mesh()))
         chosen, how = ending(average, best, start, as_used or held_out, what)
         return Trained(chosen, kept.history, how)
 

@@ -17,7 +17,7 @@ def scaled_sums(rows, scale, *, power):
 
 
 def test_there_are_several_devices():
-    assert device_mesh().size == jax.local_device_count() > 1
+    assert device_mesh().size == jax.device_count() > 1
 
 
 @pytest.mark.parametrize("total", [1, 3, 8, 21])  # 4 devices × at most 2 rows each: 1, 1, 1 and 3 batches
@@ -31,7 +31,7 @@ def test_every_row_once_and_in_order(total, make):
 
 def test_the_work_is_on_every_device():
     result = map_batches(scaled_sums, (np.ones((8, 3), np.float32),), (np.float32(1),), batch_size=2, power=1)
-    assert result["rows"].sharding.device_set == set(jax.local_devices())
+    assert result["rows"].sharding.device_set == set(jax.devices())
 
 
 def test_one_compilation_for_many_sizes():
@@ -50,9 +50,8 @@ def test_one_compilation_for_many_sizes():
 @pytest.mark.parametrize("devices", [1, 2])
 def test_fewer_devices_give_the_same(monkeypatch, devices):
     """With one CPU device the batches run in threads."""
-    some = jax.local_devices()[:devices]
-    monkeypatch.setattr(jax, "local_devices", lambda: some)
-    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
+    some = jax.devices()[:devices]
+    monkeypatch.setattr(jax, "devices", lambda: some)
     rows = np.arange(60.0, dtype=np.float32).reshape(20, 3)
     result = map_batches(scaled_sums, (rows,), (np.float32(1),), batch_size=2, power=1)
     np.testing.assert_array_equal(result["sum"], rows.sum(axis=1))

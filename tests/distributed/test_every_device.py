@@ -66,7 +66,7 @@ def captured(monkeypatch, module, train):
 
 def step(found, devices):
     """Loss, the norm of every gradient and the gradient of one, with dropout; and the held-out measure."""
-    params = jax.device_put(found["params"], parallel.whole(parallel.global_mesh()))
+    params = jax.device_put(found["params"], parallel.whole(parallel.device_mesh()))
     batch = found["batches"](0, ROWS)
     value, gradient = found["gradient"](params, batch, jax.random.key(3))
     assert value.sharding.device_set == set(jax.devices()[:devices])
@@ -84,7 +84,6 @@ def step(found, devices):
 def everything(monkeypatch, devices):
     some = jax.devices()[:devices]
     monkeypatch.setattr(jax, "devices", lambda: some)
-    monkeypatch.setattr(jax, "local_devices", lambda: some)
     encoder = words_encoder()
     vectors = unit_rows(encoder.encode([example.input for example in BANK], batch_size=8))
     _, nearest = top_k(vectors[:14], vectors, 8, np.arange(14))
