@@ -15,7 +15,7 @@ from ceil_jax.tasks.hub import hub_split
 from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import task_spec
 from ceil_jax.tasks.spec import Row, TaskSpec
-from ceil_jax.tasks.words import first_of_each, overlap
+from ceil_jax.tasks.words import bert_words, first_of_each, overlap
 
 __all__ = ["load_file", "load_task"]
 
@@ -52,7 +52,7 @@ def load_task(
     source = spec if spec.bank_of is None else task_spec(spec.bank_of)
     bank = _examples(source, source.train, root)
     if source.deduplicate:
-        bank = first_of_each(bank, lambda example: example.input)
+        bank = first_of_each(bank, lambda example: bert_words(example.input))
     few_shot = _examples(spec, (spec.few_shot,), root)[::-1] if spec.few_shot else []
     available = _examples(spec, spec.validation, root, spec.keep)
     kept = draw(bank, spec.bank_size if bank_limit is None else bank_limit, seed)

@@ -14,7 +14,7 @@ from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, renamed
 from ceil_jax.tasks.files import read_examples, read_split
 from ceil_jax.tasks.spec import FieldError, Row, text
-from ceil_jax.tasks.words import bert_words, first_of_each
+from ceil_jax.tasks.words import first_of_each, question_key
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,8 @@ def load_file(
 ) -> Task:
     """Return a task made of a user's own JSONL, JSON, CSV or parquet file.
 
-    The bank is de-duplicated by the words that a prompt shows before the answer, and has no row that shows those of a
-    query. Rows of equal words stay on one side of the split.
+    The bank is de-duplicated by the text that a prompt shows before the answer, and has no row that shows that of a
+    query (`question_key` compares). Rows of equal inputs stay on one side of the split.
 
     Args:
         path: the file. It may be as large as `CEIL_JAX_MAX_DATA_MB` says (1,000), and a field as long as
@@ -138,13 +138,13 @@ def _hold_out(
     """Return (bank, queries); a query's id is `validation-` and its position in the file."""
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
-    words = [bert_words(example.input) for example in examples]
-    distinct = list(dict.fromkeys(words))
+    keys = [question_key(example.input) for example in examples]
+    distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:
         raise UserError(f"{path}: all rows have one input; at least 2 different ones make a bank and a query")
     held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
     bank, queries = [], []
-    for example, key in zip(examples, words, strict=True):
+    for example, key in zip(examples, keys, strict=True):
         if key in held:
             queries.append(replace(example, id=example.id.replace("train", "validation", 1)))
         else:
@@ -155,17 +155,17 @@ def _hold_out(
 def _bank(
     rows: Sequence[Example], queries: Sequence[Example], template: Template, path: str
 ) -> list[Example]:
-    """Return the rows that show no query's words before the answer, first of equals; say how many are left out."""
-    asked = {bert_words(template.query(query)) for query in queries}
-    others = [row for row in rows if bert_words(template.query(row)) not in asked]
+    """Return the rows that show no query's text before the answer, first of equals; say how many are left out."""
+    asked = {question_key(template.query(query)) for query in queries}
+    others = [row for row in rows if question_key(template.query(row)) not in asked]
     if not others:
-        raise UserError(f"{path}: every row has the words of a query, so that none is left for the bank")
+        raise UserError(f"{path}: every row has the text of a query, so that none is left for the bank")
     if len(others) < len(rows):
-        log.warning("%s: %s", path, _left_out(len(rows) - len(others), "has", "have", "a query's words"))
-    bank = first_of_each(others, template.query)
+        log.warning("%s: %s", path, _left_out(len(rows) - len(others), "has", "have", "a query's text"))
+    bank = first_of_each(others, lambda row: question_key(template.query(row)))
     if len(bank) < len(others):
-        repeated = _left_out(len(others) - len(bank), "repeats", "repeat", "another's words")
-        log.info("%s: %s", path, repeated)
+        repeated = _left_out(len(others) - len(bank), "repeats", "repeat", "another's text")
+        log.warning("%s: %s", path, repeated)
     return bank
 
 

@@ -1,9 +1,10 @@
-"""The words of a text as BERT splits it, by which a bank is de-duplicated and queries are found in it."""
+"""When two texts are the same: to a user's file and to a selector, and to the papers, which fold more."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -24,24 +25,37 @@ def _splitter() -> Callable[[str], list[tuple[str, tuple[int, int]]]]:
     return lambda text: split(normalise(text))
 
 
+def question_key(text: str) -> str:
+    """Return the identity of a question: its text in Unicode's normal form NFC, with runs of white space folded.
+
+    Two texts of equal keys are one question: an example with a query's key never stands in that query's prompt. What
+    may change a meaning (case, accents, width, punctuation) tells questions apart.
+
+    >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
+    (True, False)
+    """
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
 def bert_words(text: str) -> str:
     """Return a text in lower case without accents, with punctuation split off and words joined by one space.
 
-    Two questions with equal words are one question in CEIL's Table 1 ("#Train").
+    CEIL's Table 1 ("#Train") counts questions of equal words once; only the banks of the papers' tasks are
+    de-duplicated so. Everywhere else `question_key` decides.
     """
     return " ".join(word for word, _ in _splitter()(text))
 
 
-def first_of_each(items: Iterable[T], text: Callable[[T], str]) -> list[T]:
-    """Return the items whose text has other words than the texts of all earlier items, in order.
+def first_of_each(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
+    """Return the first item of each key, in order.
 
     Args:
         items: in the order that decides which of equals is kept.
-        text: the text of an item.
+        key: the key of an item.
     """
     first: dict[str, T] = {}
     for item in items:
-        first.setdefault(bert_words(text(item)), item)
+        first.setdefault(key(item), item)
     return list(first.values())
 
 
@@ -67,11 +81,11 @@ class Overlap(NamedTuple):
     """The overlap of N queries with each other and with a bank."""
 
     question: np.ndarray
-    """int [N]: the number of each query's question; questions of equal words have equal numbers."""
+    """int [N]: the number of each query's question; equal questions have equal numbers."""
     question_in_bank: np.ndarray
-    """bool [N]: whether the bank has an input of the same words."""
+    """bool [N]: whether the bank has the question."""
     output_in_bank: np.ndarray
-    """bool [N]: whether the bank has the very output."""
+    """bool [N]: whether the bank has the output, letter for letter."""
 
     def only(self, where: np.ndarray) -> Overlap:
         """Return the overlap of some of the queries; bool [N] says of which."""
@@ -93,18 +107,17 @@ class Overlap(NamedTuple):
 def overlap(queries: Sequence[Example], bank: Sequence[Example]) -> Overlap:
     """Return which queries share a question, and whose question or output stands in the bank.
 
-    Questions are equal where their words are (`bert_words`), as when a bank is de-duplicated; outputs where they are
-    equal to the letter.
+    Questions are compared by `question_key`, outputs letter for letter.
 
     Args:
         queries: N queries.
         bank: the examples that are retrieved from.
     """
-    asked = [bert_words(query.input) for query in queries]
-    number = {words: place for place, words in enumerate(dict.fromkeys(asked))}
-    inputs, outputs = {bert_words(example.input) for example in bank}, {example.output for example in bank}
+    asked = [question_key(query.input) for query in queries]
+    number = {key: place for place, key in enumerate(dict.fromkeys(asked))}
+    inputs, outputs = {question_key(example.input) for example in bank}, {example.output for example in bank}
     return Overlap(
-        np.array([number[words] for words in asked], np.int64),
-        np.array([words in inputs for words in asked], bool),
+        np.array([number[key] for key in asked], np.int64),
+        np.array([key in inputs for key in asked], bool),
         np.array([query.output in outputs for query in queries], bool),
     )

@@ -13,7 +13,7 @@ from ceil_jax.store.hashing import digest
 from ceil_jax.store.store import Store
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tasks.words import bert_words, first_of_each
+from ceil_jax.tasks.words import first_of_each, question_key
 from ceil_jax.tuning.options import Rows
 
 
@@ -30,9 +30,11 @@ class Split:
     """
 
     def __init__(self, task: Task, rows: Rows, seed: int) -> None:
-        known = {bert_words(task.template.query(example)) for example in task.train}
-        distinct = first_of_each(task.validation, task.template.query)
-        queries = [query for query in distinct if bert_words(task.template.query(query)) not in known]
+        def shown(example: Example) -> str:
+            return question_key(task.template.query(example))
+
+        known = {shown(example) for example in task.train}
+        queries = [query for query in first_of_each(task.validation, shown) if shown(query) not in known]
         self.left_out = len(task.validation) - len(queries)
         """Held-out queries that repeat others, or stand in the bank: their answers say little of new rows."""
         if task.validation[0].choices and len({example.output for example in task.train}) < 2:

@@ -210,28 +210,28 @@ def test_a_second_file_is_the_validation(tmp_path):
 
 def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, caplog):
     rows = [{"text": f"premise {i // 3}", "claim": f"claim {i}", "label": "ynm"[i % 3]} for i in range(30)]
-    path = write_jsonl(tmp_path / "a.jsonl", [*rows, rows[0] | {"claim": "CLAIM 0"}])
+    path = write_jsonl(tmp_path / "a.jsonl", [*rows, rows[0] | {"claim": "claim  0 "}])
     with caplog.at_level(logging.INFO):
         task = read(path, template="{text}? {claim} {output}", validation=0.2, metric="accuracy", seed=1)
     assert (len(task.train), len(task.validation)) == (3 * 8, 3 * 2)
     assert {example.choices for example in [*task.train, *task.validation]} == {("m", "n", "y")}
-    assert f"{path}: 1 row repeats another's words and was left out" in caplog.messages
+    assert f"{path}: 1 row repeats another's text and was left out" in caplog.messages
     assert len(read(path).train) == 9  # a prompt that shows the premise alone
 
 
 def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
-    other = write_jsonl(tmp_path / "b.jsonl", [{"text": f"REVIEW {i}", "label": "bad"} for i in range(3)])
+    other = write_jsonl(tmp_path / "b.jsonl", [{"text": f" review\t{i}", "label": "bad"} for i in range(3)])
     task = read(path, validation=other)
     assert [example.input for example in task.train] == [f"review {i}" for i in range(3, 40)]
-    assert f"{path}: 3 rows have a query's words and were left out" in caplog.messages
+    assert f"{path}: 3 rows have a query's text and were left out" in caplog.messages
     # the input may differ where a prompt does not show it
     rows = [{"text": f"title {i}", "body": f"body {i % 2}", "label": "x"} for i in range(6)]
     task = read(write_jsonl(tmp_path / "c.jsonl", rows), template="{body} {output}", validation=0.1)
     assert {row.fields["body"] for row in task.train}.isdisjoint(
         row.fields["body"] for row in task.validation
     )
-    with pytest.raises(UserError, match=r"a\.jsonl: every row has the words of a query"):
+    with pytest.raises(UserError, match=r"a\.jsonl: every row has the text of a query"):
         read(path, validation=path)
 
 

@@ -15,10 +15,10 @@ def examples(*pairs):
 BANK = examples(("Which river is longest?", "a"), ("how big is m0", "b"))
 
 
-def test_words_count_and_outputs_count_to_the_letter():
+def test_questions_and_outputs_that_stand_in_the_bank():
     found = overlap(
         examples(
-            ("which river is LONGEST ?", "A"), ("how small is m0", "b"), ("Which river is longest?", "c")
+            ("Which river\tis longest? ", "A"), ("How big is m0", "b"), ("Which river is longest?", "c")
         ),
         BANK,
     )
@@ -41,7 +41,7 @@ def test_a_task_without_queries_in_its_bank_has_no_parts():
 
 def test_loading_says_how_many_queries_stand_in_the_bank(caplog):
     rows = {"train": [{"q": "one thing", "a": "1"}, {"q": "two", "a": "2"}]}
-    rows["validation"] = [{"q": "One thing", "a": "1"}, {"q": "three", "a": "2"}]
+    rows["validation"] = [{"q": "one  thing", "a": "1"}, {"q": "three", "a": "2"}]
     spec = TaskSpec("made", Template("{input} {output}"), "exact_match", pair_example("q", "a"), ("q", "a"))
     spec = TaskSpec(**{**vars(spec), "embedded": lambda: rows})
     with caplog.at_level(logging.INFO, "ceil_jax"):

@@ -16,7 +16,7 @@ from ceil_jax.tasks.families.parsing import numbered_steps, shell_pairs
 from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line, stored_schema
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import PAPER_METHODS, FieldError
-from ceil_jax.tasks.words import bert_words, first_of_each, hash_split
+from ceil_jax.tasks.words import bert_words, first_of_each, hash_split, question_key
 
 NAMES = """
 sst5 movie_reviews mrpc mnli qnli cmsqa swag hellaswag webqs geoquery geoquery.template geoquery.tmcd
@@ -65,7 +65,25 @@ def test_every_task_can_be_loaded_from_somewhere():
 def test_words_are_berts():
     assert bert_words("What's the Café\tin  m0?") == "what ' s the cafe in m0 ?"
     items = ["How long?", "how long ?", "How longer?"]
-    assert first_of_each(items, str) == ["How long?", "How longer?"]
+    assert first_of_each(items, bert_words) == ["How long?", "How longer?"]
+
+
+def test_a_question_is_its_text_but_for_white_space_and_normal_form():
+    same = ["cafe\u0301 au lait", "caf\u00e9  au\u3000lait\n", " caf\u00e9 au lait"]
+    assert first_of_each(same, question_key) == same[:1]
+    # voiced kana, case, width, an accent, punctuation
+    apart = [
+        "\u304b\u304d",
+        "\u304b\u304e",
+        "grep -v",
+        "grep -V",
+        "x2",
+        "x\u00b2",
+        "cafe",
+        "caf\u00e9",
+        "cafe?",
+    ]
+    assert first_of_each(apart, question_key) == apart
 
 
 def test_hash_split_depends_on_the_words_alone():
