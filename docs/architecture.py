@@ -147,8 +147,9 @@ def needed(between: Mapping[str, set[str]]) -> dict[str, set[str]]:
 def drawing() -> str:
     """The rooms as SVG: a room stands above all that it imports, and a line leads down to each of them."""
     between = rooms(graph())
-    # nearly every room imports the errors; a box for them would only add lines
-    between = {name: others - {"errors"} for name, others in between.items() if name != "errors"}
+    # nearly every room imports these; boxes for them would only add lines
+    everywhere = {"errors", "registry"}
+    between = {name: others - everywhere for name, others in between.items() if name not in everywhere}
     levels, lines = floors(between), needed(between)
     steps = _steps(levels, lines)
     places = _places(levels, steps)

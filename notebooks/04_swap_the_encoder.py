@@ -51,7 +51,7 @@ def weighted_words():
     return Encoder(module, HashingTokenizer(4096), max_length=64, factory="weighted-words")
 
 
-register_encoder("weighted-words", weighted_words)
+register_encoder("weighted-words", weighted_words, replace=True)
 encoder = load_encoder("weighted-words")
 print(encoder.encode(["a dull film", "a dull, grey film"]).shape)
 

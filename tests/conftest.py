@@ -43,6 +43,19 @@ def x64():
         yield
 
 
+@pytest.fixture
+def registrations_undone():
+    """What a test registers is forgotten after it."""
+    from ceil_jax.encoders.registry import _FACTORIES
+    from ceil_jax.retrieval.registry import retrievers
+
+    before = [(registry, dict(registry)) for registry in (retrievers(), _FACTORIES)]
+    yield
+    for registry, values in before:
+        registry.clear()
+        registry.update(values)
+
+
 def move_for_training(monkeypatch):
     """Let training only move the weights a little."""
     import numpy as np

@@ -15,8 +15,8 @@ MODULES: dict[str, Path] = DRAWN["modules"]()
 GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
 ROOMS = [
-    *("errors", "dpp", "distributed", "store", "tasks", "metrics", "racing", "lm", "encoders", "retrieval"),
-    *("skills", "training", "selector", "pipeline", "report", "tuning", "cli"),
+    *("errors", "registry", "dpp", "distributed", "store", "tasks", "metrics", "racing", "lm", "encoders"),
+    *("retrieval", "skills", "training", "selector", "pipeline", "report", "tuning", "cli"),
 ]
 """From the bottom up: a room imports only rooms that stand before it."""
 
@@ -58,9 +58,9 @@ def inside(module: str, places: tuple[str, ...]) -> bool:
 
 
 def test_every_file_is_in_a_room():
-    """`ceil_jax/` itself holds only its contents page and the errors."""
+    """`ceil_jax/` itself holds only its contents page, the errors and what a registry is."""
     assert {DRAWN["room"](module) for module in MODULES} == {"", *ROOMS}
-    assert {file.name for file in PACKAGE.glob("*.py")} == {"__init__.py", "errors.py"}
+    assert {file.name for file in PACKAGE.glob("*.py")} == {"__init__.py", "errors.py", "registry.py"}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -145,7 +145,7 @@ def test_rooms_and_files_stay_small():
 def test_every_room_has_a_contents_page():
     """It names every module of the room, so that a reader finds one without opening them."""
     missing = set()
-    for room in ROOMS[1:]:
+    for room in ROOMS[2:]:
         page = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
         here = {e.stem for e in (PACKAGE / room).iterdir() if e.suffix == ".py" or any(e.glob("*.py"))}
         unnamed = {name for name in here - {"__init__"} if f"`{name}" not in page}
@@ -190,7 +190,7 @@ def test_importing_a_room_loads_no_more_than_it_needs(place):
 
 def test_the_drawing_is_that_of_the_code():
     assert DRAWN["DRAWING"].read_text("utf-8") == DRAWN["drawing"](), "run `make drawing`"
-    assert set(DRAWN["LABELS"]) == set(ROOMS) - {"errors"}
+    assert set(DRAWN["LABELS"]) == set(ROOMS) - {"errors", "registry"}
 
 
 def test_public_names_exist():

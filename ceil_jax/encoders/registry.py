@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +25,7 @@ from ceil_jax.encoders.transformer import Transformer, TransformerConfig
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.registry import Registry
 from ceil_jax.tasks.assets import fetch
 
 Factory = Callable[[], Encoder]
@@ -79,9 +81,18 @@ def load_encoder(
     return encoder.with_dtype(dtype)
 
 
-def register_encoder(name: str, factory: Factory) -> None:
-    """Make `load_encoder(name)` return `factory()`; a later registration of the same name replaces it."""
-    _FACTORIES[name] = factory
+def register_encoder(name: str, factory: Factory, *, replace: bool = False) -> None:
+    """Make `load_encoder(name)` return `factory()`.
+
+    Args:
+        name: the encoder's name.
+        factory: called without arguments; returns an `Encoder`.
+        replace: whether it takes the place of an encoder that has this name; by default that is refused.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    _FACTORIES.register(name, factory, replace=replace)
 
 
 def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) -> Encoder:
@@ -159,6 +170,10 @@ def _download(name: str) -> Path:
         ) from None
 
 
+def _packaged(name: str) -> Encoder:
+    return _from_folder(fetch(name), name)
+
+
 def _tiny() -> Encoder:
     """The deterministic test encoder: a seeded BERT of two layers whose tokenizer hashes words."""
     config = TransformerConfig(
@@ -171,10 +186,7 @@ def _tiny() -> Encoder:
     return encoder.with_params({**encoder.params, word: 8 * encoder.params[word]})
 
 
-_FACTORIES: dict[str, Factory] = {
-    "tiny": _tiny,
-    **{
-        name: lambda name=name: _from_folder(fetch(name), name)  # type: ignore[misc]
-        for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
-    },
-}
+_FACTORIES: Registry[Factory] = Registry("encoder")
+_FACTORIES.register("tiny", _tiny)
+for _name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2"):
+    _FACTORIES.register(_name, partial(_packaged, _name))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.racing.paired import chance
-from ceil_jax.retrieval.registry import Needs, Registered, retriever_named, retrievers
+from ceil_jax.retrieval.registry import Needs, Registered, retrievers
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Method(NamedTuple):
     @property
     def needs(self) -> Needs:
         """The needs of its retriever."""
-        return retriever_named(self.retriever).needs
+        return retrievers()[self.retriever].needs
 
 
 _ROWS = {

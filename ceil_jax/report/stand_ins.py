@@ -16,7 +16,7 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Learned, Lesson, Models, learn_on_disk, vectors_key
 from ceil_jax.pipeline.search import choosing
-from ceil_jax.retrieval.registry import Retrieved, retriever_named
+from ceil_jax.retrieval.registry import Retrieved, retrievers
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.keys import warn_of_older_stages
 from ceil_jax.store.looking import LookingStore
@@ -135,7 +135,7 @@ class StandIns:
         self, retriever: str, bank: Sequence[Example], queries: Sequence[Example], k: int, **given: Any
     ) -> list[list[Retrieved]]:
         """Return at most k examples for each query."""
-        needs, encoder = retriever_named(retriever).needs, given.get("encoder")
+        needs, encoder = retrievers()[retriever].needs, given.get("encoder")
         asked = given.get("query_encoder") or encoder
         if needs.skills != "none":
             given["rewrite"]([*bank, *queries])

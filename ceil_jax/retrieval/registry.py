@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,43 +132,38 @@ class Registered(NamedTuple):
     """Its name in tables."""
 
 
-_OUTSIDE: dict[str, Registered] = {}
+_RETRIEVERS: Registry[Registered] = Registry("retriever", "register_retriever adds one.")
 
 _MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers")
-"""Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is read, because
-`skills` stands above `retrieval`."""
+"""Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is first used,
+because `skills` stands above `retrieval`."""
 
 
-def register_retriever(name: str, build: Build, needs: Needs | None = None, label: str = "") -> None:
+def register_retriever(
+    name: str, build: Build, needs: Needs | None = None, label: str = "", *, replace: bool = False
+) -> None:
     """Add a retriever, which `build_retriever`, `--retriever` and reports then know by its name.
 
     Args:
-        name: its name; a retriever that has this name already is replaced.
+        name: its name.
         build: (bank, given) → retriever.
         needs: what it has to be given; nothing by default.
         label: its name in tables; `name` by default.
-    """
-    _OUTSIDE[name] = Registered(build, needs or Needs(), label or name)
-
-
-def retrievers() -> dict[str, Registered]:
-    """All retrievers by name: the package's own, then those that were registered."""
-    own: dict[str, Registered] = {}
-    for module in _MODULES:
-        own |= importlib.import_module(module).RETRIEVERS
-    return own | _OUTSIDE
-
-
-def retriever_named(name: str) -> Registered:
-    """The registry's entry.
+        replace: whether it takes the place of a retriever that has this name; by default that is refused.
 
     Raises:
-        UserError: no retriever has this name.
+        UserError: the name is taken.
     """
-    known = retrievers()
-    if name not in known:
-        raise unknown_name("retriever", name, known)
-    return known[name]
+    retrievers().register(name, Registered(build, needs or Needs(), label or name), replace=replace)
+
+
+def retrievers() -> Registry[Registered]:
+    """All retrievers by name: the package's own, then those that were registered."""
+    if not _RETRIEVERS:
+        for module in _MODULES:
+            for name, entry in importlib.import_module(module).RETRIEVERS.items():
+                _RETRIEVERS.register(name, entry)
+    return _RETRIEVERS
 
 
 def build_retriever(
@@ -218,7 +214,7 @@ def build_retriever(
         >>> pick.id
         '2'
     """
-    build, needs, _ = retriever_named(name)
+    build, needs, _ = retrievers()[name]
     if needs.sketch and sketch is None:
         raise UserError(f"retriever {name!r} needs a sketch, which SQL and COGS tasks have; try target_knn")
     if needs.encoder and encoder is None:

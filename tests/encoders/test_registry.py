@@ -220,7 +220,7 @@ def test_a_local_folder_imports_only_what_the_caller_allows(own_module, tmp_path
     assert load_encoder(tmp_path / "saved", allow_import=own_module).dim == 4
 
 
-def test_a_registered_encoder(tmp_path):
+def test_a_registered_encoder(tmp_path, registrations_undone):
     register_encoder("scaled tiny", lambda: load_encoder("tiny"))
     encoder = load_encoder("scaled tiny", dtype="bfloat16")
     assert (encoder.name, encoder.dtype) == ("scaled tiny", "bfloat16")

@@ -24,8 +24,7 @@ BANK = [
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    monkeypatch.setattr("ceil_jax.retrieval.registry._OUTSIDE", {})
+def registered(registrations_undone):
     register()
 
 

@@ -30,9 +30,8 @@ class FilmGrid(Grid):
 
 
 @pytest.fixture
-def plugins(tmp_path, monkeypatch):
+def plugins(tmp_path, monkeypatch, registrations_undone):
     """The modules of the page in the folder one works in; what they register is forgotten afterwards."""
-    monkeypatch.setattr("ceil_jax.retrieval.registry._OUTSIDE", {})
     own = {name: losses._LOSSES[name] for name in ("pairwise", "info_nce")}
     monkeypatch.setattr(losses, "_LOSSES", own)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -100,11 +99,13 @@ def test_needs_are_what_a_cell_depends_on(imported):
     assert Cell(other, "calm").essential() != Cell(SMALL, "calm").essential()
 
 
-def test_a_registered_retriever_replaces_the_packages_own(imported):
+def test_a_registered_retriever_replaces_the_packages_own_if_it_says_so(imported):
     from ceil_jax import Needs, register_retriever
 
     assert len(METHODS) == len(set(METHODS)) and list(METHODS)[-2:] == ["overlap", "calm"]
-    register_retriever("bm25", lambda bank, given: "mine", Needs())
+    with pytest.raises(UserError, match="a retriever 'bm25' is registered already"):
+        register_retriever("bm25", lambda bank, given: "mine", Needs())
+    register_retriever("bm25", lambda bank, given: "mine", Needs(), replace=True)
     assert build_retriever("bm25", TASK.train) == "mine"
     assert list(METHODS).count("bm25") == 1
 

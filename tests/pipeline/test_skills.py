@@ -258,7 +258,7 @@ def test_both_spaces_are_drawn(config, asked):
         draw_spaces(open_run(config, TASK), level="medium")
 
 
-def test_another_encoder_is_a_row_of_its_own(config, asked):
+def test_another_encoder_is_a_row_of_its_own(config, asked, registrations_undone):
     register_encoder("other", lambda: load_encoder("tiny").renamed("other"))
     methods = ["topk", "topk@other", "skill_base@other"]
     table = compare_skills(open_run(config, TASK), methods, answer=False)

@@ -227,12 +227,7 @@ def test_local_folders_import_what_the_caller_allows(asks_to_import, imported):
     assert len(again.select(QUERY, k=2).picks) == 2
 
 
-def test_a_registered_name_needs_no_import(asks_to_import, imported, tiny, tmp_path):
+def test_a_registered_name_needs_no_import(asks_to_import, imported, registrations_undone):
     register_encoder("users_own_encoder:build", lambda: load_encoder("tiny"))
-    try:
-        assert len(CeilSelector.from_pretrained(asks_to_import)) == 5
-    finally:
-        from ceil_jax.encoders import registry
-
-        del registry._FACTORIES["users_own_encoder:build"]
+    assert len(CeilSelector.from_pretrained(asks_to_import)) == 5
     assert not imported()

@@ -193,8 +193,7 @@ def test_what_could_be_won_is_measured_in_two_orders(tmp_path):
     assert 0 < made.meter.tokens - before <= learned.prospect_cost(tokens)
 
 
-def test_registered_retrievers_join_by_themselves(monkeypatch):
-    monkeypatch.setattr("ceil_jax.retrieval.registry._OUTSIDE", {})
+def test_registered_retrievers_join_by_themselves(registrations_undone):
     register_retriever("mine", build_bm25, Needs(trade_off="tunable"), label="Mine")
     register_retriever("oracle", build_bm25, Needs(gold_outputs=True))
     found = candidates(Space(ks=(2, 400), trade_offs=(0.1,)), SMALL, TASK)
