@@ -10,7 +10,8 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `files`, `hub`: rows from local files and from the Hugging Face hub, and rows to examples
 - `formats`: JSON lines, JSON, CSV and parquet, and how much of them is read
 - `assets`: weights and texts that install from the Python package index, checked and cached
-- `words`: BERT's words of a text, by which a bank is de-duplicated; which queries stand in it, and which ask the same
+- `words`: when two texts are one question (`question_key`); which queries stand in a bank
+- `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
 - `draws`: what is drawn by a seed, and the random generator of a text
 """
 

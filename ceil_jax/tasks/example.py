@@ -28,6 +28,13 @@ class Example:
     """All accepted answers where there are several; empty means `output` alone."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Other columns of the row, which the template names or the metric needs; read-only."""
+    parts: tuple[str, ...] = ()
+    """The texts that `input` joins, such as premise and hypothesis; empty where it is one text."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that the input is made of: `parts`, or `input` alone."""
+        return self.parts or (self.input,)
 
     def __post_init__(self) -> None:
         if isinstance(self.fields, dict):
@@ -35,7 +42,15 @@ class Example:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a read-only view of a dictionary cannot be pickled or copied
-        given = (self.id, self.input, self.output, self.choices, self.references, dict(self.fields))
+        given = (
+            self.id,
+            self.input,
+            self.output,
+            self.choices,
+            self.references,
+            dict(self.fields),
+            self.parts,
+        )
         return Example, given
 
 

@@ -1,6 +1,7 @@
 """How one row of every task stands in a prompt, as a whole string: reference.md's table."""
 
 import doctest
+import pickle
 
 import pytest
 
@@ -161,6 +162,14 @@ def test_prompt(name):
     assert spec.choices in ((), example.choices)
     assert not example.choices or example.output in example.choices
     assert spec.template.separator == ("\n\n" if spec.metric == "sql_execution" else "\n")
+
+
+def test_the_texts_of_a_pair():
+    row = {"sentence1": "A ran.", "sentence2": "A jogged.", "label": 1}
+    pair = TASKS["mrpc"].example("1", row)
+    assert pair.texts == ("A ran.", "A jogged.") and pair.input == "A ran. A jogged."
+    assert pickle.loads(pickle.dumps(pair)) == pair
+    assert Example("1", "one text", "x").texts == ("one text",)
 
 
 def test_every_gold_answer_of_web_questions_counts():

@@ -21,7 +21,8 @@ def _reader(first: str, second: str, words: tuple[str, ...]) -> Callable[[str, R
     def example(id: str, row: Row) -> Example:
         fields = {first: text(row, first), second: text(row, second)}
         answer = words[label(row, "label", len(words))]
-        return Example(id, f"{fields[first]} {fields[second]}", answer, words, fields=fields)
+        parts = (fields[first], fields[second])
+        return Example(id, " ".join(parts), answer, words, fields=fields, parts=parts)
 
     return example
 

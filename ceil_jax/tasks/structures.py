@@ -1,0 +1,116 @@
+"""The local structures of a program: its names and its parent–child edges (Levy, Bogin and Berant, ACL 2023)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+
+from ceil_jax.tasks.example import Task
+
+Structures = Callable[[str], frozenset[str]]
+"""A parser: the text of a program → its names, and its edges as `parent>child`."""
+
+_OPEN, _CLOSE = "([", ")]"
+_VALUE = re.compile(r"""-?\d+(\.\d+)?L?|".*"|'.*'""", re.DOTALL)
+_TOKEN = re.compile(r"""\s+|,|[()\[\]]|"[^"]*"|(?P<role>[\w.]+)=(?=[\w*"])|(?P<word>[^\s()\[\],"=]+=*)|=""")
+
+
+def bracketed(program: str) -> frozenset[str]:
+    """Return the structures of a program of brackets: `f(a,b)`, `(f a b)` or `[f words [g words]]`.
+
+    A named argument (`agent=Emma`) is a node between its call and its value; numbers and quoted texts count as one
+    name, `value`; words in square brackets that do not open them are text of the question and are left out.
+
+    >>> sorted(bracketed("answer(loc(m0))"))
+    ['answer', 'answer>loc', 'loc', 'loc>m0', 'm0']
+    """
+    found: set[str] = set()
+    heads: list[str] = []  # of the open brackets; "" where the head is not read yet
+    opened: list[str] = []
+    role, last, end = "", "", -1
+    for token in _TOKEN.finditer(program):
+        mark = token[0]
+        if mark in _OPEN:
+            heads.append(last if end == token.start() else "")
+            opened.append(mark)
+        elif mark in _CLOSE:
+            del heads[-1:], opened[-1:]
+        elif token["word"] or token["role"] or mark[0] == '"':
+            name = "value" if _VALUE.fullmatch(mark) else token["role"] or mark
+            if opened[-1:] == ["["] and heads[-1]:
+                continue
+            parent = role or next((head for head in reversed(heads) if head), "")
+            found |= {name, f"{parent}>{name}"} if parent else {name}
+            role = name if token["role"] else ""
+            if heads and not heads[-1]:
+                heads[-1] = name
+            last, end = name, token.end()
+    return frozenset(found)
+
+
+_SQL_TOKEN = re.compile(
+    r"""(?P<value>'[^']*'|"[^"]*"|\b\d+(\.\d+)?\b)|(?P<name>[A-Za-z_`]\w*`?)|[<>!]\s?=|<>|[()*=<>+/-]"""
+)
+_CLAUSES = re.compile("select|from|join|on|where|group|having|order|limit|union|intersect|except")
+_KEYWORDS = re.compile(
+    f"{_CLAUSES.pattern}|and|or|not|in|like|between|distinct|asc|desc|exists|is|null|all|by|as"
+)
+
+
+def sql(query: str) -> frozenset[str]:
+    """Return the structures of a SQL query: clauses, names, operators and functions, each below its clause or call.
+
+    Tables before a column's dot, aliases and the case of letters do not count; values count as one name, `value`.
+
+    >>> sorted(sql("SELECT count(*) FROM head"))
+    ['*', 'count', 'count>*', 'from', 'from>head', 'head', 'select', 'select>count']
+    """
+    found: set[str] = set()
+    above, clauses = (
+        [""],
+        [""],
+    )  # for each open bracket: the head outside it, and the clause that is being read
+    previous = ""
+    for token in _SQL_TOKEN.finditer(re.sub(r"\b[A-Za-z_]\w*`?\s*\.\s*(?=[\w*`])", "", query)):
+        name = "value" if token["value"] else token[0].strip("`").lower().replace(" ", "")
+        if name == "(":
+            call = previous.isidentifier() and not _KEYWORDS.fullmatch(previous)
+            above.append(previous if call else clauses[-1])
+            clauses.append(above[-1])
+        elif name == ")":
+            if len(above) > 1:
+                del above[-1], clauses[-1]
+        elif previous != "as" and name not in ("as", "by"):
+            clause = _CLAUSES.fullmatch(name)
+            parent = above[-1] if clause else clauses[-1]
+            found |= {name, f"{parent}>{name}"} if parent else {name}
+            if clause:
+                clauses[-1] = name
+        previous = name
+    return frozenset(found)
+
+
+def structure_parser_of(task: Task, share: float = 0.9) -> Structures | None:
+    """Return the parser that reads a task's outputs; None where most are no programs.
+
+    Args:
+        task: its bank is looked at, 500 examples of it at most.
+        share: the smallest share of outputs that must be programs of one kind (0.9).
+    """
+    outputs = [example.output for example in task.train[:: max(1, len(task.train) // 500)]]
+    for parser, fits in ((sql, _is_sql), (bracketed, _is_bracketed)):
+        if outputs and sum(map(fits, outputs)) >= share * len(outputs):
+            return parser
+    return None
+
+
+def _is_sql(output: str) -> bool:
+    return re.match(r"\(*\s*(select|with)\b.*\bfrom\b", output, re.IGNORECASE | re.DOTALL) is not None
+
+
+def _is_bracketed(output: str) -> bool:
+    """Whether the whole output is one pair of brackets, with a name before it or not."""
+    program = re.sub(r"^[\w.*:]*", "", re.sub(r'"[^"]*"', "", output.strip()))
+    depths = list(itertools.accumulate((mark in _OPEN) - (mark in _CLOSE) for mark in program))
+    return bool(depths) and depths[-1] == 0 and min(depths[:-1], default=0) > 0
