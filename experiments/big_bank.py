@@ -3,7 +3,7 @@
     python experiments/big_bank.py --items 1000000
 
 The vectors are synthetic: clusters of unequal size on the unit sphere, of MiniLM's width 384, about as near to their
-centres as paraphrases are to each other. Recall on text may be better or worse. Measurements: docs/scaling.md.
+centres as paraphrases are to each other. Recall on text may be better or worse. Measurements: experiments/NOTES.md.
 """
 
 import argparse

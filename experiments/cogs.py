@@ -4,7 +4,7 @@
 
 small is a bank of 200, 40 queries per task, 5 orders of the demonstrations, 3 seeds of random: 1,400 rewrites and 28
 evaluations, 14 minutes on 2 CPU cores. DATA is a folder with cogs/ in the hub's column names. Its output is in
-docs/skills.md.
+experiments/NOTES.md.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md: cost of the papers' scale and of a bank of 10⁹, extrapolated from measurements.
+"""The cost of the papers' scale and of a bank of 10⁹, extrapolated: docs/scaling.md and experiments/NOTES.md have it.
 
     python experiments/scaling.py
 

@@ -18,6 +18,7 @@ import ceil_jax
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+NOTES = ROOT / "experiments" / "NOTES.md"
 FENCE = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
@@ -42,7 +43,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, NOTES], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
         if "://" in target:
@@ -51,6 +52,42 @@ def test_links_lead_somewhere(page):
         there = page.parent / file if file else page
         assert there.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+ROOMS = "benchmarks|ceil_jax|docs|experiments|notebooks|tests"
+PATH = re.compile(rf"(?<![\w/.-])(?:{ROOMS})/[\w./-]*\w")
+
+
+def paths(page):
+    """The paths of this repository that a page's code names, in spans and in blocks, and scripts by their bare names.
+
+    A reader's own files are called `my_….py`.
+    """
+    text = page.read_text("utf-8")
+    spans = re.findall(r"`([^`\n]+)`", text)
+    code = [*spans, *(match[3] for match in FENCE.finditer(text))]
+    bare = {word for span in spans for word in span.split() if re.fullmatch(r"(?!my_)\w+\.py", word)}
+    return {path for part in code for path in PATH.findall(part)} | bare
+
+
+@cache
+def files():
+    """The names of all Python files of the repository's folders."""
+    return {file.name for folder in ROOMS.split("|") for file in (ROOT / folder).rglob("*.py")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_exist(page):
+    missing = {path for path in paths(page) if not (ROOT / path).exists() and path not in files()}
+    assert not missing
+
+
+def test_a_path_is_found_in_spans_and_in_blocks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`tests/no.py`, `x/docs/a`, `no.py`, `my_no.py`\n\n```sh\npython experiments/no_script.py -x\n```\n"
+    )
+    assert paths(page) == {"tests/no.py", "no.py", "experiments/no_script.py"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -174,8 +211,12 @@ def test_the_readme_prints_what_it_says():
     assert sum("gripping" in text for text in nearest) == 2
 
 
-def test_the_first_page_is_short():
-    assert (ROOT / "README.md").stat().st_size <= 8 * 1024
+def test_pages_are_short():
+    """The rest is in the notes: who reads a page, and what does he do next?"""
+    assert (ROOT / "README.md").stat().st_size <= 8000
+    words = {page.name: len(page.read_text("utf-8").split()) for page in DOCS.glob("*.md")}
+    assert words["results.md"] <= 1500 and words["recipe.md"] <= 800
+    assert sum(words.values()) <= 20_000
 
 
 def test_what_is_not_run_says_why():
@@ -183,10 +224,10 @@ def test_what_is_not_run_says_why():
     assert len(skipped) <= 1 and all(len(note) > 20 for note in skipped)
 
 
-def test_every_public_name_is_in_the_reference():
-    shown = set(re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text("utf-8"), re.M))
-    missing = {f"{module}.{name}" for name, module in ceil_jax._HOME.items()} - shown
-    assert not missing
+def test_every_public_name_is_in_the_reference_once():
+    shown = re.findall(r"^::: ([\w.]+)$", (DOCS / "api.md").read_text("utf-8"), re.M)
+    missing = {f"{module}.{name}" for name, module in ceil_jax._HOME.items()} - set(shown)
+    assert not missing and len(shown) == len(set(shown))
 
 
 def test_what_the_reference_shows_exists():

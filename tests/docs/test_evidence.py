@@ -9,7 +9,7 @@ from ceil_jax.pipeline.results_file import read_results
 ROOT = Path(__file__).parents[2]
 EVIDENCE = runpy.run_path(str(ROOT / "docs" / "evidence.py"))
 RUNS = EVIDENCE["evidence"](read_results(EVIDENCE["RESULTS"]))
-PAGE = (ROOT / "docs" / "results.md").read_text("utf-8")
+PAGE, README = ((ROOT / name).read_text("utf-8") for name in ("docs/results.md", "README.md"))
 
 
 @cache
@@ -41,5 +41,23 @@ def test_mean_gains_are_quoted_as_they_are():
     }
     assert f"| CEIL − top-k, mean | {quoted['dense top-k']} |" in PAGE
     assert f"| CEIL − EPR, mean | {quoted['EPR']} |" in PAGE
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert f"{quoted['EPR']} |" in next(line for line in readme.splitlines() if line.startswith("| mean |"))
+    assert f"{quoted['EPR']} |" in next(line for line in README.splitlines() if line.startswith("| mean |"))
+
+
+def test_the_readme_has_the_recorded_values():
+    names = (
+        "GeoQuery",
+        "its template split",
+        "film reviews",
+        "CommonsenseQA",
+        "SST-5",
+        "WebQuestions",
+        "NL2Bash",
+    )
+    tasks = ("geoquery", "geoquery.template", "movie_reviews", "cmsqa", "sst5", "webqs", "nl2bash")
+    gains = next(panel for panel in panels() if panel.baseline == "EPR").gains
+    rows = [line.replace("*", "") for line in README.splitlines()]
+    for name, task in zip(names, tasks, strict=True):
+        values = [RUNS[row, task].value for row in ("dense top-k", "DPP-MAP", "EPR", "CEIL")]
+        cells = [name, *(f"{value:.1f}" for value in values), f"{gains[task].mean:+.1f}".replace("-", "−")]
+        assert f"| {' | '.join(cells)} |" in rows
