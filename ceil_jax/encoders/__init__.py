@@ -1,7 +1,7 @@
 """Texts to vectors: tokenizers, transformers in Flax, and the folders that they are read from and written to.
 
-Which texts are encoded, and what is done with their vectors, is decided in `retrieval/`, `training/` and
-`selector/`. Flax is imported in this room only.
+`retrieval/`, `training/` and `selector/` decide which texts are encoded and how their vectors are used. Flax is
+imported in this room only.
 
 - `text_encoder`: the `TextEncoder` protocol, which is all that retrieval needs, and the check for vectors
 - `encoder`: `Encoder`, a Flax network with its parameters and tokenizer; training needs this one
@@ -11,6 +11,6 @@ Which texts are encoded, and what is done with their vectors, is decided in `ret
 - `registry`: `load_encoder` and `register_encoder`, from a name, a folder, the hub or a server's address
 - `hf_folder`: Hugging Face and sentence-transformers folders, read and written
 - `hf_names`: the names that Hugging Face gives to settings and parameters
-- `files`: JSON and safetensors files, checked as they are read, and written whole or not at all
-- `endpoint`: an encoder behind an HTTP server, which can be compared by but not trained
+- `files`: JSON and safetensors files, checked when read, and written whole or not at all
+- `endpoint`: an encoder behind an HTTP server, which cannot be trained
 """

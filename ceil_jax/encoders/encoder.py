@@ -45,7 +45,7 @@ class Encoder:
         name: the name shown in reports; by default the class of the module.
         factory: the registered name or `module:function` that makes such an encoder; without it
             `save_pretrained` refuses a network that is not of a Hugging Face family.
-        checkpoint: what the Hugging Face folder that it came from holds beside the parameters.
+        checkpoint: the other contents of the Hugging Face folder that it was read from.
     """
 
     apply: Callable[..., Float[Array, "b d"]]
@@ -127,7 +127,7 @@ class Encoder:
     def fingerprint(self) -> str:
         """16 hex digits of a sha256 over the weights, other state, network, tokenizer and dtype.
 
-        It is the same with every version of jax, because a saved selector is checked by it.
+        It does not depend on the version of jax, because saved selectors are checked by it.
         """
         network = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
         digest = hashlib.sha256(
@@ -143,9 +143,9 @@ class Encoder:
 
     @cached_property
     def cached_as(self) -> str:
-        """The key of cached vectors: `fingerprint`, and for a network of the user's own its program too.
+        """The key of cached vectors: `fingerprint`, and for a network of the user's own also its program.
 
-        An edited `__call__` therefore does not find the vectors of the old one.
+        After an edit of `__call__`, the vectors of the old program are not found.
         """
         if self.checkpoint is not None:
             return self.fingerprint
@@ -258,7 +258,7 @@ def require_network(encoder: TextEncoder) -> Encoder:
     """Return the encoder if it can be trained and saved.
 
     Raises:
-        UserError: it only gives vectors, as an encoder behind an endpoint does.
+        UserError: it has no network, like an encoder behind an endpoint.
     """
     if not isinstance(encoder, Encoder):
         raise UserError(

@@ -15,10 +15,10 @@ import numpy as np
 from ceil_jax.errors import UserError
 
 READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL")
-"""Types of tensors, in the words of safetensors, that numpy can hold; quantised weights are none of them."""
+"""Tensor types, by their safetensors names, that numpy can hold; quantised weights have others."""
 
 MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-"""Files by which transformers and sentence-transformers know a folder of theirs."""
+"""Marker files of a transformers or sentence-transformers folder."""
 
 _Kind = TypeVar("_Kind", dict, list)
 

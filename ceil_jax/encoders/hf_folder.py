@@ -41,7 +41,7 @@ class Checkpoint:
     config: Mapping[str, Any]
     """config.json as it was read."""
     pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    """BERT's pooler, which no vector depends on; it is written back because transformers' models have it."""
+    """BERT's pooler. No vector depends on it; it is written back because transformers' models have it."""
 
     def write(self, encoder: Encoder, folder: Path) -> None:
         """Write an encoder into an empty folder, in the layout that every sentence-transformers reads."""
@@ -169,7 +169,7 @@ def _pooling(file: Path) -> Pooling:
 
 
 def _prompt(folder: Path) -> str:
-    """The text that the checkpoint puts before every text; empty if there is none."""
+    """The checkpoint's prefix of every text; empty if there is none."""
     file = folder / "config_sentence_transformers.json"
     config = read_json(file, missing={})
     prompts, name = config.get("prompts") or {}, config.get("default_prompt_name")

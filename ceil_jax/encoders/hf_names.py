@@ -23,8 +23,8 @@ FAMILIES: dict[str, Family] = {
 """`model_type` of a config.json -> the network."""
 
 UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
-"""Tensors of a checkpoint that no vector depends on: the pretraining heads, and BERT's pooler, which neither
-mean nor cls pooling reads."""
+"""Tensors of a checkpoint that no vector depends on: the pretraining heads, and BERT's pooler, which neither mean
+nor cls pooling uses."""
 
 MOST = 2**31 - 1
 """The largest size of a network: positions in its tables are int32."""

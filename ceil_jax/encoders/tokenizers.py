@@ -20,8 +20,8 @@ LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Tokens that a batch is padded to: every new shape costs a compilation, and every padding token is wasted."""
 
 TRAINING_LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 256, 512)
-"""The lengths of training batches: finer below 96, where a token of padding costs three passes, and coarser above,
-because a training step takes longer to compile."""
+"""Lengths of training batches: finer below 96, because padding is expensive there, and coarser above, because a
+training step takes longer to compile."""
 
 
 class Tokens(NamedTuple):
@@ -44,7 +44,7 @@ class Tokenizer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes when the ids of some text do; vectors are cached under it."""
+        """A string that changes whenever the ids of any text change; vectors are cached under it."""
         ...
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:

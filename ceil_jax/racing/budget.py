@@ -10,7 +10,7 @@ from typing import Annotated
 from ceil_jax.errors import Range, UserError, check_ranges
 
 LM_TOKENS = 1_000_000
-"""The budget where none is given: about 10 to 15 minutes of SmolLM2-135M on 2 CPU cores."""
+"""The default budget: about 10 to 15 minutes of SmolLM2-135M on 2 CPU cores."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Limits:
     requests: Annotated[int | None, Range(1)] = None
     """Prompts that the LM is given."""
     seconds: Annotated[float | None, Range(above=0)] = None
-    """Seconds of work, those of an earlier process that was stopped included."""
+    """Seconds of work, including those of an earlier process that was stopped."""
     money: Annotated[float | None, Range(above=0)] = None
     """Money for LM tokens, in the currency of --price-per-million."""
     price_per_million: Annotated[float | None, Range(above=0)] = None
@@ -55,10 +55,10 @@ class Limits:
 
 
 class Meter:
-    """The amounts that have been spent, and what the rest pays for.
+    """The amounts spent, and the remaining budget.
 
-    Work is estimated as the tokens of its prompts, an upper bound. A server may count more, as for each choice or for
-    a chat template; the ratio is measured as work is done, and raises later estimates.
+    Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for example for each
+    choice or for a chat template; the ratio is measured as work is done, and raises later estimates.
 
     Args:
         limits: what may be spent.
@@ -72,20 +72,20 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """The time of all work: what the LM took, whenever it was, and all other time since the search began."""
+        """The LM's time in all processes, plus all other time since this process began."""
         return self._worked + time.perf_counter() - self._began - self._inside
 
     def spend(
         self, tokens: int, requests: int, seconds: float, estimated: float, inside: float | None = None
     ) -> None:
-        """Enter work that was done.
+        """Add finished work.
 
         Args:
             tokens: LM tokens that were read and written.
             requests: prompts.
-            seconds: the time it took, in an earlier process perhaps.
-            estimated: the LM tokens that were expected.
-            inside: the part of it that passed in this process; all by default.
+            seconds: its duration, possibly in an earlier process.
+            estimated: its estimated LM tokens.
+            inside: the part of `seconds` that passed in this process; all by default.
         """
         self.tokens += tokens
         self.requests += requests
@@ -95,12 +95,12 @@ class Meter:
 
     @property
     def ratio(self) -> float:
-        """The factor on estimates: 1, or more where more tokens were spent than estimated."""
+        """Factor on later estimates: tokens spent per token estimated, at least 1."""
         return max(1.0, self.tokens / self._estimated) if self._estimated else 1.0
 
     @property
     def seconds_per_token(self) -> float:
-        """The time of an estimated token so far; 0 while nothing is known."""
+        """Mean seconds per estimated token; 0 before any work."""
         return self._worked / self._estimated if self._estimated else 0.0
 
     @property
@@ -109,7 +109,7 @@ class Meter:
         return math.inf if self.limits.requests is None else self.limits.requests - self.requests
 
     def left(self) -> float:
-        """Return the estimated LM tokens that the rest of the budget pays for, prompts apart."""
+        """Return the remaining budget in estimated LM tokens. The limit on prompts is not counted in."""
         rest = [(self.limits.tokens - self.tokens) / self.ratio]
         if self.limits.seconds is not None and self.seconds_per_token:
             rest.append((self.limits.seconds - self.seconds) / self.seconds_per_token)

@@ -1,8 +1,7 @@
-"""Paired tests of two methods on the same rows, and what many of them together say.
+"""Paired permutation tests of two methods on the same rows, and their correction for many comparisons.
 
-Two answers to one row are swapped at random: under no difference, every swap is as likely as none. Where a row's
-differences are all of one size, as with right and wrong answers, the sum over swaps is binomial and the test is exact
-(McNemar's).
+The two answers to a row are swapped at random: if the methods do not differ, a swap is as likely as none. If all
+differences have one size, as with right and wrong answers, the sum is binomial and the test is exact (McNemar's).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DRAWS = 20_000
 
 
 def chance(better: Sample, worse: Sample) -> float:
-    """Return the one-sided p-value of a difference: how often swaps give one that is at least as large.
+    """Return the one-sided p-value of a difference: the share of swaps that give at least as large a one.
 
     Args:
         better: N rows and the metric, of the method that seems better.
@@ -47,7 +46,7 @@ def chance(better: Sample, worse: Sample) -> float:
 
 
 def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
-    """Return the one-sided p-value of each mean difference, float64 [A]: that its row of values is above 0 by chance.
+    """Return the one-sided p-value of each mean difference, float64 [A], against 0.
 
     Args:
         differences: float [A, N], how much better each of A methods is on each of N rows.
@@ -63,7 +62,7 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number (Holm, 1979): all below 0.05 hold together with 95 % confidence.
+    """Return p-values adjusted for their number (Holm, 1979): those below 0.05 hold jointly with 95 % confidence.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

@@ -1,7 +1,7 @@
-"""The race: every candidate answers a few rows, what is clearly worse is dropped, the rest answers more.
+"""A race: every candidate answers a few rows, the clearly worse ones are dropped, the others answer more.
 
-A race is pure: it says which candidates should answer which rows next, and is told their scores. Nothing in it knows
-of language models, so that simulated candidates with a known truth race in the same way.
+A race is pure: it returns which candidates should answer which rows next, and is given their scores. It knows nothing
+of language models, so simulated candidates with known scores race in the same way.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 from ceil_jax.racing.paired import DRAWS, chances
 
 FIRST = 16
-"""Rows of the first round; each later one doubles the number of rows that are answered."""
+"""Rows of the first round; each later round doubles the number of answered rows."""
 
 MISTAKES = 0.05
-"""The largest probability with which the best candidate is called clearly worse, over all tests of a race."""
+"""Largest probability of calling the best candidate clearly worse, over all tests of a race."""
 
 NEAR = 0.05
-"""The p-value below which a candidate is worse than the winner at the end, not corrected for many."""
+"""p-value at or below which a candidate is worse than the winner at the end, without correction."""
 
 State = Literal["racing", "worse", "aside"]
-"""Still in the race; clearly worse than another; or set aside because the budget pays for fewer candidates."""
+"""Racing; dropped as clearly worse than another; or set aside because the budget pays for fewer candidates."""
 
 
 class Step(NamedTuple):
-    """Who answers which rows next."""
+    """The next round: the candidates in `racers` answer rows `start` to `stop`."""
 
     racers: tuple[int, ...]
     start: int
@@ -37,15 +37,15 @@ class Step(NamedTuple):
 class Race:
     """Candidates that answer the same rows, in rounds of 16, 32, 64, … rows up to all.
 
-    Of two candidates the one is clearly worse whose paired test says so at MISTAKES / (tests that could drop the best
-    one): Bonferroni over rounds and rivals, so that the best candidate is dropped with a probability of at most
-    MISTAKES, however many there are. Where the budget does not pay for all that are left, each remaining round gets
-    an equal share of it, and the best-ranked candidates that fit the share go on (sequential halving; Karnin, Koren
-    and Somekh, 2013). The others are set aside, which is not a statement about them.
+    A candidate is clearly worse if a paired test says so at MISTAKES / (tests that could drop the best one). This is
+    Bonferroni's correction over rounds and rivals: the best candidate is dropped with a probability of at most
+    MISTAKES, however many there are. If the budget does not pay for all remaining candidates, each remaining round
+    gets an equal share of it, and the best-ranked candidates that fit the share go on (sequential halving; Karnin,
+    Koren and Somekh, 2013). The others are set aside, which says nothing certain about them.
 
     Args:
-        tokens: float [A, N], the largest number of LM tokens that each candidate takes for each row.
-        rivals: how many candidates there may be in all, those that join later included; A by default.
+        tokens: float [A, N], upper bound of the LM tokens of each candidate on each row.
+        rivals: the largest number of candidates, with those that join later; A by default.
     """
 
     def __init__(self, tokens: np.ndarray, *, rivals: int | None = None) -> None:
@@ -68,14 +68,14 @@ class Race:
         return len(self.scores) - 1
 
     def first_cost(self) -> float:
-        """Return the largest number of LM tokens that the first round takes."""
+        """Return an upper bound of the LM tokens of the first round."""
         return float(self.tokens[:, : self.stops[0]].sum())
 
     def step(self, affordable: float) -> Step | None:
-        """Return who answers which rows next; None when the race is over.
+        """Return the next round; None when the race is over.
 
         Args:
-            affordable: LM tokens that the rest of the race may take.
+            affordable: remaining budget of the race, in LM tokens.
         """
         racing = self.racing
         start = min(len(self.scores[i]) for i in racing)
@@ -101,7 +101,7 @@ class Race:
         return Step(tuple(sorted(taken)), start, stop)
 
     def tell(self, scores: Mapping[int, np.ndarray]) -> list[int]:
-        """Take the scores of a step, float [stop − start] each, and return who is clearly worse since then."""
+        """Add the scores of a round, float [stop − start] each, and return the candidates that it drops."""
         for i, values in scores.items():
             self.scores[i] = np.concatenate([self.scores[i], np.asarray(values, np.float64)])
         asked = [i for i in scores if self.states[i] == "racing"]
@@ -126,11 +126,11 @@ class Race:
         return [i for i, state in enumerate(self.states) if state == "racing"]
 
     def ranked(self, count: int | None = None) -> list[int]:
-        """Return the candidates in the race by their mean score, equal ones by their tokens, best first.
+        """Return the racing candidates by their mean score, best first; ties go to the one with fewer tokens.
 
         Args:
-            count: take those with that many rows at least, by the mean of these rows; by default all rows that the
-                candidate furthest ahead has answered.
+            count: compare the means of the first `count` rows, of candidates that have answered them; by default
+                the largest number of rows that any has answered.
         """
         racing = self.racing
         furthest = max(len(self.scores[i]) for i in racing)
@@ -144,7 +144,7 @@ class Race:
         return self.ranked()[0]
 
     def near(self, points: float = 1.0) -> list[int]:
-        """Return the candidates that are within noise of the winner, the cheapest first; the winner is one of them.
+        """Return the winner and the candidates within noise of it, the cheapest first.
 
         Args:
             points: the largest difference of the means, in units of the score.
@@ -166,7 +166,9 @@ class Race:
 
 
 def checkpoints(rows: int) -> list[int]:
-    """Return the number of rows answered after each round; a last round of few rows is part of the one before.
+    """Return the number of rows answered after each round.
+
+    It doubles from round to round; a short last round is merged into the one before.
 
     >>> checkpoints(100), checkpoints(70), checkpoints(10)
     ([16, 32, 64, 100], [16, 32, 70], [10])
@@ -191,7 +193,7 @@ def hold(
         race: the race.
         ask: answers a step: the scores of some of its candidates, or of all.
         left: the LM tokens that the rest of the race may take.
-        tell: is called after each round with the step and who was clearly worse.
+        tell: called after each round with the step and the candidates that were clearly worse.
     """
     while (step := race.step(left())) is not None:
         scores = ask(step)

@@ -10,14 +10,14 @@ FEWEST = 20
 """The fewest rows of each kind: with 20 of each, a difference of 30 points can just be told from noise."""
 
 MOST_TUNING, MOST_FINAL = 300, 500
-"""The most rows that are taken without being asked for."""
+"""Default upper limits of both kinds of rows."""
 
 SHARE = 0.2
-"""The share of the rows that candidates race on, and of those that are kept for the end."""
+"""Share of the rows to race on, and share of the final rows."""
 
 
 class Sizes(NamedTuple):
-    """How many rows there are of each kind."""
+    """Number of rows of each kind."""
 
     bank: int
     tuning: int
@@ -27,13 +27,13 @@ class Sizes(NamedTuple):
 def sizes(
     rows: int, tuning: int | None = None, final: int | None = None, *, apart: int = 0, what: str = "the data"
 ) -> Sizes:
-    """Return how many rows to use for what: by default a fifth each to race on and for the end, the rest the bank.
+    """Return the number of rows of each kind: by default a fifth to race on, a fifth for the end, the rest the bank.
 
     Args:
-        rows: distinct rows that can be divided up.
+        rows: the number of distinct rows.
         tuning: rows to race on; by default a fifth, at least 20 and at most 300.
         final: rows for the end; by default a fifth, at least 20 and at most 500.
-        apart: final rows that are there already, besides `rows`; then none are taken from `rows`.
+        apart: the number of final rows given separately; if positive, none are taken from `rows`.
         what: the name of the data in a message.
 
     Raises:

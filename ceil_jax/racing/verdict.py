@@ -1,4 +1,4 @@
-"""The verdict of the final rows: scores with intervals, which differences are certain, and what to recommend."""
+"""The verdict of the final rows: scores with intervals, certain differences, and the recommendation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ceil_jax.metrics.bootstrap import (
 from ceil_jax.racing.paired import chance, holm
 
 DOUBT = 0.05
-"""The probability that any difference is called certain where there is none."""
+"""Probability that any difference is called certain although there is none."""
 
 
 class Finalist(NamedTuple):
@@ -25,7 +25,7 @@ class Finalist(NamedTuple):
 
     name: str
     tokens: float
-    """Mean LM tokens of its prompts: what it costs to use."""
+    """Mean LM tokens of its prompts."""
     sample: Sample
     """The final rows and their metric, from 0 to 1."""
 
@@ -43,7 +43,7 @@ class Difference(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Whether the difference is real with 95 % confidence, together with all others that are called so."""
+        """Whether the difference holds with 95 % confidence, jointly with all others called certain."""
         return self.p <= DOUBT
 
 
@@ -55,27 +55,27 @@ class Verdict(NamedTuple):
     differences: tuple[Difference, ...]
     """All pairs of finalists."""
     recommended: int
-    """The number of the cheapest finalist that is not certainly worse than another and, by what was measured, no more
-    than `tolerance` worse than the winner."""
+    """The number of the cheapest finalist that is not certainly worse than another and whose score is at most
+    `tolerance` below the winner's."""
 
     def difference(self, one: int, other: int) -> Difference | None:
-        """Return the difference of two finalists; None of one and itself."""
+        """Return the difference of two finalists; None if they are the same."""
         return next((d for d in self.differences if {d.better, d.worse} == {one, other}), None)
 
     def certainly_better(self, one: int, other: int) -> bool:
-        """Return whether one finalist is better than another beyond doubt."""
+        """Return whether one finalist is certainly better than another."""
         found = self.difference(one, other)
         return found is not None and found.better == one and found.certain
 
 
 def judge(finalists: Sequence[Finalist], tolerance: float = 0.02, *, resamples: int = RESAMPLES) -> Verdict:
-    """Compare finalists on rows that nothing was chosen by.
+    """Compare finalists on rows that were not used to choose anything.
 
     Args:
-        finalists: at least one, the one that won the race first; all on the same rows.
-        tolerance: how much worse than the winner, in units of the metric, a cheaper one may look and still be
-            recommended. Nothing that is certainly worse is.
-        resamples: how often rows are drawn for an interval; 10,000 by default.
+        finalists: at least one, the winner of the race first; all on the same rows.
+        tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may be and still be
+            recommended. A certainly worse one never is.
+        resamples: bootstrap resamples of an interval; 10,000 by default.
     """
     scores = tuple(metric_interval(one.sample, resamples=resamples) for one in finalists)
     pairs, p_values = [], []

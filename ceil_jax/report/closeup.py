@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DECADES = 6
-"""Powers of ten below its largest value that the kernel is drawn with."""
+"""Powers of ten below the largest value in the drawing of the kernel."""
 
 _SHOWN = 50
 """Number of candidates of the query that are drawn."""
@@ -69,8 +69,8 @@ def closeup(pipeline: Run, comparison: Comparison) -> CloseUp:
 
 
 def _first_and_last(comparison: Comparison) -> tuple[str, str]:
-    """Return the two methods whose sets are drawn: the last one of the table, and the first one that ends in the
-    nearest examples, or else in MAP."""
+    """Return the two methods whose sets are drawn: the last of the table, and the first that chooses the nearest
+    examples, or else by MAP."""
     methods = [row.method for row in comparison.rows]
     nearest = [name for name in methods if METHODS[name].needs.ends_in_nearest]
     mapped = [name for name in methods if METHODS[name].needs.ends_in_map]

@@ -17,8 +17,8 @@ from ceil_jax.report.table import Number, Table, signed, typeset
 from ceil_jax.store.rows import Cost
 
 _LEFT, _WIDTH, _STEP = 12, 340, 40
-"""Pixels: left margin, width of the axis, height of a row with its label above the interval. A phone shows them as
-they are, so that the text is not scaled down."""
+"""Left margin, width of the axis and height of a row, in pixels. They fit a phone, so that the text is not scaled
+down."""
 
 
 _LONGEST = 1500
@@ -53,7 +53,7 @@ def render(
         tables: the tables, each with its chart.
         figures: pictures below the browser.
         costs: cost by stage or kind of stage.
-        notes: paragraphs that a reader of the numbers should know.
+        notes: paragraphs with remarks on the numbers.
         megabytes: size limit of the browser's data, in MB.
     """
     data, left_out = browsable(tables, megabytes)

@@ -67,7 +67,7 @@ def draw_plane(
         axes: the panel.
         query: float [D], drawn as a star.
         items: float [n, D].
-        labels: the output of each item, which sets its marker and its colour where there are up to eight.
+        labels: the output of each item, which sets its marker, and its colour if there are at most eight outputs.
         sets: method → indices of the items it chose, which stand in a circle or a square.
     """
     centre = items.mean(axis=0)
@@ -127,7 +127,7 @@ def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int], *, decade
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKERS = "osD^vPX*"
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#B8860B", GREY, "#8C6BB1")
-"""Colours of labels that can be seen on white and on black, without that of the query."""
+"""Colours of labels, visible on white and on black; the query's colour is not among them."""
 
 
 def draw_points(

@@ -1,7 +1,7 @@
 """A table of typed cells and its renderings: Markdown, CSV, aligned text, HTML and JSON.
 
-Every table that the project prints or writes is a `Table`, so that a number, an interval and an empty place look
-the same everywhere.
+Every table that the project prints or writes is a `Table`, so that numbers, intervals and empty cells look the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Number:
 
     value: float
     digits: int = 1
-    """Digits after the decimal point, of all its parts."""
+    """Digits after the decimal point."""
     signed: bool = False
-    """Write the sign of positive numbers too, as differences have it."""
+    """Write the sign of positive numbers too, as for differences."""
     sd: float | None = None
     """Standard deviation."""
     interval: Interval | None = None
@@ -134,7 +134,7 @@ class Table:
         )
 
     def html(self) -> str:
-        """A `<table>` element; what cells contain stays text."""
+        """A `<table>` element, with the text of cells escaped."""
         header, *body = self.lines()
         kinds = [' class="text"' if left else "" for left in self._left()]
         head = "".join(
@@ -154,13 +154,13 @@ class Table:
     def data(self) -> dict[str, Any]:
         """The title and the rows, each a mapping from column to value, as JSON values.
 
-        A `Number` is an object with `value` and what it has of `sd`, `low`, `high` and `paper`.
+        A `Number` is an object with `value` and, if given, `sd`, `low`, `high` and `paper`.
         """
         rows = [dict(zip(self.header, map(json_value, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows}
 
     def _left(self) -> list[bool]:
-        """Whether each column is flush left: the first one, and those that hold texts alone."""
+        """Whether each column is flush left: the first, and those that hold only text."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
         return [
             place == 0 or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
@@ -169,7 +169,7 @@ class Table:
 
 
 def typeset(text: str) -> str:
-    """Return a text with the minus sign before its negative numbers, where it has a hyphen."""
+    """Return the text with minus signs in place of the hyphens before negative numbers."""
     return re.sub(r"(?<![\w.-])-(?=\d)", "−", text)
 
 

@@ -63,12 +63,12 @@ class _Best:
         self._scores = np.full((len(queries), k), -np.inf, np.float32)
         self._indices = np.full((len(queries), k), -1, np.int32)
         self._bound = self._scores[:, -1:]
-        """At least k items of a query, with lower indices than all to come, score this or more."""
+        """Lower bound of each query's k-th best score. Later items with at most this score are not in the top k."""
         self._candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        """Rows, scores and indices, ascending by row and index in each."""
+        """(rows, scores, indices) of each block's candidates, sorted by row and then by index."""
 
     def look(self, block: Float[np.ndarray, "m d"], start: int) -> None:
-        """Put aside those of the next items, `start` and on, that may be among the k best of a query."""
+        """Keep the items of the next block, numbered from `start`, that may be among a query's k best."""
         scores = self._queries @ block.T
         own = np.flatnonzero((self._exclude >= start) & (self._exclude < start + len(block)))
         scores[own, self._exclude[own] - start] = -np.inf
@@ -84,7 +84,7 @@ class _Best:
             self.sort()
 
     def sort(self) -> tuple[Float[np.ndarray, "b k"], Int[np.ndarray, "b k"]]:
-        """The k best so far, best first; of equals the one with the lower index."""
+        """Return the k best items so far, best first; ties go to the lower index."""
         count, k = self._scores.shape
         held = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
         rows, scores, indices = map(np.concatenate, zip(held, *self._candidates, strict=True))

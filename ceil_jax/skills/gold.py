@@ -1,7 +1,7 @@
-"""Skills written from gold outputs: an upper bound for Skill-KNN, with a rewriter that is never wrong.
+"""Skills written from gold outputs: an upper bound for Skill-KNN, as if its rewriter were never wrong.
 
-An oracle, for bank and queries alike, since a rewriter sees inputs alone. The words are those of the project's
-demonstrations (`demonstrations/sql.json`, `cogs.json`) as far as an answer says them.
+This is an oracle for bank and queries, because a rewriter sees inputs only. The wording is that of the project's
+demonstrations (`demonstrations/sql.json`, `cogs.json`), as far as an output determines it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def sql_skill(query: str) -> str:
 
     For example `The query must join two tables, group rows, return one column and a count, …`, in a fixed order.
 
-    A nested query is part of the whole: its conditions count, its columns do not. Of several selections (UNION
-    and the like) the first one's columns are counted.
+    The conditions of a nested query count, its columns do not. If there are several selections (UNION and the
+    like), the columns of the first are counted.
     """
     bare = re.sub(r"\s+", " ", sql_bare(query)).upper()
     said = [phrase for word, phrase in _SETS.items() if re.search(rf"\b{word}\b", bare)]

@@ -1,4 +1,4 @@
-"""Skill-KNN's retrievers, which compare skills, and the oracles, which look at the queries' gold outputs."""
+"""Skill-KNN's retrievers, which compare skills, and the oracles, which see the queries' gold outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
 
 
 def build_target_skill(bank: Sequence[Example], given: Given) -> Retriever:
-    """Build Skill-KNN on the skills that gold outputs show (oracle)."""
+    """Build Skill-KNN on skills written from gold outputs (oracle)."""
     describe = given.describe
     assert describe is not None, "declared in Needs"
     view = View(lambda examples: [(describe(example.output),) for example in examples], shared=True)
@@ -40,9 +40,9 @@ def build_target_skill(bank: Sequence[Example], given: Given) -> Retriever:
 class TargetSketch:
     """The largest overlap with the sketch of the query's gold output (oracle).
 
-    Equal overlaps are ordered by the least that the example has besides, then by a seeded draw. (The paper names the
-    overlap and no more. Ties are many, such as all of `SELECT COUNT(*)`, and neighbours in a bank are often
-    paraphrases of one question, hence the draw.)
+    Ties go to the example with the smaller sketch, then to a seeded draw. (The paper does not say how ties are
+    broken. There are many, such as all of `SELECT COUNT(*)`, and neighbours in a bank are often paraphrases of one
+    question, hence the draw.)
     """
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:

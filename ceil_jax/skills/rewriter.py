@@ -1,9 +1,10 @@
-"""Skill-KNN's rewriting (An et al. 2023): an LM says which skill an input needs, whatever its topic.
+"""Skill-KNN's rewriter (An et al. 2023): an LM writes the skill that an input needs, whatever its topic.
 
-The prompt is an instruction, annotated demonstrations (input → skill) and the input, which for text to SQL is the
-question and the schema of its database (the paper's footnote 3; embeddings see the question alone, footnote 4). The
-demonstrations are shuffled into m orders, each of which gives a skill. The paper states neither an instruction nor a
-temperature: ours is INSTRUCTION, and generation is greedy, of at most 200 tokens, of which the first line is kept.
+The prompt is an instruction, annotated demonstrations (input → skill) and the input. For text to SQL the input is the
+question with the schema of its database (the paper's footnote 3), although embeddings see the question only (footnote
+4). The demonstrations are shuffled into m orders, and each order gives one skill. The paper states neither an
+instruction nor a temperature. Here the instruction is INSTRUCTION, and generation is greedy with at most 200 tokens;
+the first line is kept.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ log = logging.getLogger(__name__)
 INSTRUCTION = "Say which skill each input asks for: its structure and operations, not its topic or its words."
 TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
 WITH_SCHEMA = Template("Database: {schema}\n" + TEMPLATE.pattern, TEMPLATE.separator)
-"""The template where demonstrations have a schema: a text-to-SQL input is a question and its database's schema."""
+"""Template for demonstrations with a schema: a text-to-SQL input is a question and its database's schema."""
 MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
-"""A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1 because a text that
-is tokenized again may have fewer tokens than were generated.)"""
+"""A rewrite with this share of MAX_NEW_TOKENS is a runaway: it never ended its line. The share is below 1 because a
+text that is tokenized again may have fewer tokens than were generated."""
 PACKAGED = ("cogs", "sql")
 
 _CHUNK = 32
-"""Inputs that the LM is given at a time, and the most that a kill loses."""
+"""Inputs per call of the LM; a kill loses at most one call."""
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """An input and the skill that a person says it needs."""
+    """An input and its annotated skill."""
 
     input: str
     skill: str
     schema: str = ""
-    """The tables and columns that the input asks about, for text to SQL."""
+    """Tables and columns of the input's database, for text to SQL."""
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
     """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a JSON file.
 
-    A file holds a list of `{"input": …, "skill": …}`, each with a `"schema"` or none of them, other fields
-    ignored; or several such lists by name, of which `FILE#NAME` takes one.
+    A file holds a list of `{"input": …, "skill": …}`; either all have a `"schema"` or none has. Other fields are
+    ignored. It may also hold several such lists by name, of which `FILE#NAME` takes one.
 
     Raises:
         UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
@@ -115,12 +116,12 @@ def _field(entry: Any, name: str, where: str) -> str:
 class Rewriter:
     """Rewrites inputs as skills with one LM and one set of demonstrations, and keeps the rewrites in a store.
 
-    A stage holds the rewrites of one LM and one order, a row an input: a bank that grows rewrites what is new
-    to it, other demonstrations rewrite all.
+    A stage holds the rewrites of one LM and one order, one row per input. When a bank grows, only its new inputs are
+    rewritten; other demonstrations rewrite all.
 
     Args:
-        orders: m, the shuffled orders.
-        seed: shuffles them.
+        orders: m, the number of shuffled orders.
+        seed: seed of the shuffles.
 
     Raises:
         UserError: the demonstrations have fewer orders than m, or leave no room for an input and its skill in
@@ -160,10 +161,10 @@ class Rewriter:
         self.costs = [Cost(0.0)] * orders
         """The cost of the rewrites that were asked for, by order."""
         self.failures: Counter[str] = Counter()
-        """The number of failed rewrites, which the raw input replaces, by kind: empty, runaway, too long an input,
-        the input itself, a demonstration's input."""
+        """Number of failed rewrites, each replaced by the raw input, by kind: empty, runaway, too long an input, the
+        input itself, a demonstration's input."""
         self.copies = 0
-        """The number of rewrites that repeat a demonstration's skill. They are kept: an input may need that skill."""
+        """Number of rewrites that repeat a demonstration's skill. They are kept: the input may need that skill."""
 
     def rewrite(
         self, inputs: Sequence[str], orders: Sequence[int], schemas: Sequence[str] | None = None
@@ -173,8 +174,8 @@ class Rewriter:
         Args:
             inputs: N inputs, each of one line where there are schemas.
             orders: numbers of orders of the demonstrations.
-            schemas: what the LM is shown of each input's database, one line each; read only if the demonstrations
-                have schemas too.
+            schemas: the schema of each input's database, one line each; used only if the demonstrations have
+                schemas too.
         """
         texts = list(inputs)
         if self.template is WITH_SCHEMA:
@@ -192,7 +193,7 @@ class Rewriter:
 
     @property
     def rewrites(self) -> int:
-        """The number of rewrites that were asked for."""
+        """The number of requested rewrites."""
         return sum(map(len, self._known))
 
     def _learn(self, order: int, inputs: list[str]) -> None:
@@ -222,13 +223,13 @@ class Rewriter:
             self.copies += skill in self._shown_skills
 
     def _repeated(self, text: str, written: str) -> str:
-        """The kind of input that the LM repeated in place of a skill; "" for none."""
+        """Kind of input that the LM repeated in place of a skill, or ""."""
         if written == text.strip():
             return "the input itself"
         return "a demonstration's input" if written in self._shown_inputs else ""
 
     def _work(self, opening: str, inputs: list[str]) -> list[dict[str, str]]:
-        """The LM's text for each input, and why it failed; "" if it is a skill."""
+        """The LM's text for each input with the kind of its failure, or "" for a skill."""
         examples = [
             Example("", asked, "", fields={"schema": schema}) for schema, asked in map(self._split, inputs)
         ]
@@ -244,9 +245,9 @@ class Rewriter:
         ]
 
     def report(self) -> str:
-        """Return a line on how many rewrites failed, how many different skills there are, and how many are copies.
+        """Return a line with the number of failed rewrites, of different skills, and of copies.
 
-        An LM that is too small for the task writes the same skill for all inputs, which no single rewrite shows.
+        An LM that is too small writes the same skill for all inputs, which cannot be seen from a single rewrite.
         """
         total = self.failures.total()
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.failures.most_common())

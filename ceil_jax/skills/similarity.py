@@ -5,9 +5,9 @@
     distinctiveness    max_ij cos(e_i(x), e_j(a))
     joined             ½ [mean_i max_j cos(e_i(x), e_j(a)) + mean_j max_i cos(e_i(x), e_j(a))]
 
-The first three are An et al.'s (2023, section 3). Their limitations ask for one that takes both variants into
-account: `joined`, ours, counts every skill, as consistency does, by the nearest skill of the other input, as
-distinctiveness does. With one skill each they are the same.
+The first three are from An et al. (2023, section 3). `joined` is ours and combines the two before it, as their
+limitations suggest: every skill counts, as in consistency, by the nearest skill of the other input, as in
+distinctiveness. With one skill each, all four are equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _unit(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
 
 @jax.jit
 def base(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
-    """Return the cosine of the first skills; other skills do not count."""
+    """Return the cosine of the first skills."""
     return _cosine(queries[:, 0], items[:, 0])
 
 

@@ -1,4 +1,4 @@
-"""Sketches of formal outputs, without names and values, for Skill-KNN's target-sketch oracle."""
+"""Sketches of formal outputs for Skill-KNN's target-sketch oracle: keywords or roles, without names and values."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def sql_tables(query: str) -> frozenset[str]:
 def cogs_sketch(form: str) -> frozenset[str]:
     """Return the roles of a compact COGS form, each with the roles above it, without words and prepositions.
 
-    `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod. The paper says "structural
-    similarity" and no more; a word on its own (`box(a)`, `Paula`) has no structure.
+    `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod; a word on its own (`box(a)`,
+    `Paula`) has none. The paper only says "structural similarity".
     """
     if "=" not in form:
         return frozenset()

@@ -88,13 +88,13 @@ class Overlap(NamedTuple):
     """bool [N]: whether the bank has the output, letter for letter."""
 
     def only(self, where: np.ndarray) -> Overlap:
-        """Return the overlap of some of the queries; bool [N] says of which."""
+        """Return the overlap of the queries where a mask, bool [N], is True."""
         return Overlap(*(column[where] for column in self))
 
     def parts(self) -> dict[str, np.ndarray]:
-        """Return the parts of the queries that are worth a number of their own: name → bool [N].
+        """Return the subsets of queries for which a table prints separate values: name → bool [N].
 
-        There are none where fewer than a twentieth of the queries would be on one side.
+        A split is left out if one side has fewer than a twentieth of the queries.
         """
         found = {}
         for what, inside in (("question", self.question_in_bank), ("output", self.output_in_bank)):

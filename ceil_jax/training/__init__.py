@@ -5,7 +5,7 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages
 
 - `config`: the settings of EPR, TST and CEIL.
 - `candidates`: candidate sets of training queries, with or without the LM's scores; EPR's and TST's candidates.
-- `samplers`: how CEIL's candidate sets are drawn (uniformly, sharing prefixes, from the whole bank, from a k-DPP).
+- `samplers`: how CEIL's candidate sets are drawn: uniformly, from the whole bank, from a k-DPP.
 - `scoring`: the LM's scores of candidate sets.
 - `ray_scoring`: the same on a Ray cluster.
 - `losses`: losses over one query's candidates, the registry of CEIL's losses, and held-out ranking quality.

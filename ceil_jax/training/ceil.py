@@ -32,10 +32,10 @@ _TEXTS = 64
 """Examples a forward and backward pass, where the encoder of examples learns."""
 
 _JUDGED = 128
-"""Held-out queries that are judged at a time: an example that sets of several of them hold is encoded once."""
+"""Held-out queries per batch of an evaluation. An example that several of their sets share is encoded once."""
 
 SETS_A_STEP = 4
-"""Sets of a query in one step, where the encoder of examples learns: the cost of a step is the examples they hold."""
+"""Candidate sets per query and step if the examples' encoder learns, which makes them the cost of a step."""
 
 
 class CEILBatch(NamedTuple):

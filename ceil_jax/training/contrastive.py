@@ -85,8 +85,8 @@ def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[A
     """Return `encoder.apply` with vectors of unit length, so that training learns the cosine that retrieval uses.
 
     Args:
-        encoder: its vectors are left as they are if those of the texts have unit length already.
-        texts: a few texts.
+        encoder: any encoder. If its vectors of `texts` have unit length already, its own `apply` is returned.
+        texts: a few texts to test that with.
     """
     lengths = np.linalg.norm(encoder.encode(texts), axis=1)
     if np.allclose(lengths, 1, atol=1e-3):

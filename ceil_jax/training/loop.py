@@ -24,7 +24,7 @@ Params = Any
 Batch = Any
 
 QUALITY = "kendall_tau"
-"""The held-out measure that training is judged by."""
+"""The held-out measure by which weights are compared."""
 
 Measures = Mapping[str, Float[np.ndarray, " q"]]
 """Held-out measures by name, among them QUALITY: one value for each held-out query."""
@@ -108,9 +108,9 @@ def fit(
         batch_size: queries a step.
         learning_rate: peak of the schedule.
         seed: of the order of batches and of dropout.
-        what: what messages call this training.
-        as_used: as `held_out`, but measured as the weights will be used, which takes longer: what training ends with
-            is chosen by it. By default `held_out` itself.
+        what: the name of this training in messages.
+        as_used: like `held_out`, with the bank encoded as at inference, which is slower. The final weights are chosen
+            by it. Default: `held_out`.
 
     Raises:
         UserError: the loss is not finite.
@@ -236,7 +236,7 @@ def ending(
         best: the checkpoint with the best QUALITY; None where that is the start.
         start: the starting weights.
         held_out: weights → measures of each held-out query.
-        what: what messages call this training.
+        what: the name of this training in messages.
     """
     choices = {"start": start, "best": best, "average": average}
     weights = {name: one for name, one in choices.items() if one is not None}

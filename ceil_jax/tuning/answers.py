@@ -1,4 +1,4 @@
-"""Answers by the content of their prompts: what two candidates ask alike is read once, in all searches."""
+"""Answers of an LM, kept by the content of their prompts, so that the same prompt is read once in all searches."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Candidate:
 
     @property
     def prepared(self) -> bool:
-        """Whether an LM must read much before the first query: for training, or for rewriting inputs as skills."""
+        """Whether it spends LM tokens before the first query: on training, or on rewriting inputs as skills."""
         return self.trains or METHODS[self.method].needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:

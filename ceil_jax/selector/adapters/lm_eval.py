@@ -1,8 +1,7 @@
-"""A selector as the few-shot sampler of lm-evaluation-harness: other examples for every question.
+"""Few-shot examples chosen for each question in lm-evaluation-harness.
 
-The harness lets a task name a `ContextSampler`, and tells it the question only where the task's `fewshot_split` and
-`test_split` are the same. So `choose_few_shot` changes a task that is loaded: its sampler, and that the sampler is
-told each question.
+The harness tells a task's `ContextSampler` the question only if the task's `fewshot_split` and `test_split` are the
+same. `choose_few_shot` therefore changes a loaded task: it replaces the sampler and passes it every question.
 """
 
 from __future__ import annotations
