@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ceil_jax.pipeline.results_file import processor
+from ceil_jax.distributed.machine import processor
 
 PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers", "sentence-transformers", "faiss-cpu", "dppy")
 

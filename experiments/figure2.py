@@ -20,11 +20,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from harness.command import Experiment, ExperimentOptions
+from harness.grid import Cell, Entry, Measured
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Measured
 from ceil_jax.report.plots import panels
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ paper draws CEIL alone, one line a task.
 import sys
 from dataclasses import replace
 
-from drawing import by_examples, gains_of
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import by_examples, gains_of
+from harness.grid import Cell, Entry
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry
 from ceil_jax.report.plots import panels
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)

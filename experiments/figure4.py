@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from latency import chosen_ranks
+from harness.command import Experiment, ExperimentOptions
+from harness.grid import Cell, Entry, Grid
+from harness.inside import chosen_ranks
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.plots import PALETTE, panels
 from ceil_jax.report.table import Table
 

@@ -11,13 +11,13 @@ the figure.
 import sys
 from dataclasses import replace
 
-from drawing import by_examples, lines_of
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import by_examples, lines_of
+from harness.grid import Entry, Grid
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.plots import panels
 from ceil_jax.report.table import Table, signed
 

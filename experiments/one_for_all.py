@@ -14,13 +14,13 @@ Expected: within a point of the task's own retriever, and half of its gain on an
 import sys
 from dataclasses import replace
 
-from drawing import points
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry, Grid
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.table import Table, signed
 
 _FAMILIES = {

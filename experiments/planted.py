@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from harness.command import script
 
 from ceil_jax.dpp.greedy import greedy_map
 from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity, similarity_from_features
@@ -314,8 +314,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        print(f"planted.py: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    script(main)

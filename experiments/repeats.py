@@ -12,13 +12,14 @@ data.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from harness.command import script
+from harness.results_file import RESULTS, read_results
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics import metric_named
@@ -31,12 +32,9 @@ from ceil_jax.metrics.bootstrap import (
     paired,
 )
 from ceil_jax.pipeline.records import Record
-from ceil_jax.pipeline.results_file import read_results
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Table, Value, signed
 from ceil_jax.tasks.load import load_task
-
-RESULTS = Path(__file__).parent / "results.jsonl"
 
 
 class Repeated(NamedTuple):
@@ -175,8 +173,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        print(f"repeats.py: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    script(main)

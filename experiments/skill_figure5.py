@@ -1,17 +1,5 @@
-"""Skill-KNN's Figure 5: how complex the variants' examples are, by tables of the database and length of the SQL.
+"""Skill-KNN's Figure 5: tables of the database and length of the SQL of the variants' examples."""
 
-    python experiments/skill_figure5.py --scale small --data-dir DATA
+from skill_knn.command import DATABASES, SKILLS, SkillOptions, run
 
-The LM rewrites and does not answer. The paper's Table 6 (different databases) is a column of the same table:
---retriever skill_distinct target_knn.
-"""
-
-import sys
-
-from skill_knn.command import SkillOptions, main
-
-TASKS = ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql")
-METHODS = ("skill_consistency", "skill_distinct", "skill_joined", "target_knn")
-
-if __name__ == "__main__":
-    sys.exit(main(SkillOptions(tasks=TASKS, retriever=METHODS, answer=False), "skill_figure5"))
+run(SkillOptions(tasks=DATABASES, method=(*SKILLS[1:], "target_knn"), answer=False), "skill_figure5")

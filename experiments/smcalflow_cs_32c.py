@@ -1,13 +1,4 @@
-"""smcalflow_cs.32c: SMCalFlow-CS, cross-domain test, every prompt starts with 32 cross-domain examples.
-
-    python experiments/smcalflow_cs_32c.py --scale tiny --retriever bm25 --data-dir DATA
-
-CEIL's Table 2 has no number for this task.
-DATA is a folder that contains smcalflow_cs/ with the hub's column names.
-Measured 2026-11-22 on 2 CPU cores (shared with other work), SmolLM2-135M-Instruct@bfloat16, --scale
-tiny (16 queries, bank of at most 1,000, 4 examples): BM25 exact_match 0.0 (95 % interval 0.0 to
-0.0), 189 s.
-"""
+"""smcalflow_cs.32c: SMCalFlow-CS, cross-domain test, every prompt starts with 32 cross-domain examples."""
 
 from runner import run
 

@@ -9,7 +9,7 @@ princeton-nlp/sup-simcse-bert-base-uncased, or any encoders that --encoder takes
 The paper does not say which SimCSE. A plain hub folder is read with mean pooling, as Contriever's is meant; SimCSE's
 is the first token, which a folder says in 1_Pooling/config.json.
 
-CEIL as in the paper, whose encoder of examples learns too, is a row of its own: --ceil.train-context both --retriever
+CEIL as in the paper, whose encoder of examples learns too, is a row of its own: --ceil.train-context both --method
 ceil. So are trained methods with --guard.
 """
 
@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from drawing import points
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry, Grid, Measured
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAINED
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid, Measured
 from ceil_jax.report.runs import COST_COLUMNS
 from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.tasks import task_spec

@@ -23,13 +23,13 @@ import re
 import sys
 from dataclasses import replace
 
-from drawing import points
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry, Grid
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.table import Table, signed
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task

@@ -11,14 +11,14 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
-from drawing import points
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry, Grid
+from harness.inside import subset_scores
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.table import Number, Table
-from ceil_jax.training.candidates import log_probs
 from ceil_jax.training.scoring import top_subset_mrr
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
@@ -46,8 +46,7 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
-        training = grid.run_of(cell.config)
-        scores = log_probs(training.trainer.ceil_scores.rows)
+        scores = subset_scores(grid.run_of(cell.config))
         queries, count = scores.shape
         rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])

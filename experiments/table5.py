@@ -10,11 +10,11 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
-from drawing import points
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.grid import Cell, Entry
 
 STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}
 LOSSES: dict[str, Literal["info_nce", "pairwise"]] = {"InfoNCE": "info_nce", "pairwise": "pairwise"}

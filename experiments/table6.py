@@ -8,11 +8,11 @@ of the DPP. All six numbers are also in Table 2.
 
 import sys
 
-from drawing import points
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.grid import Cell, Entry
 
 ROWS = {"base encoder": ("topk", "dpp"), "EPR": ("epr", "epr_map"), "CEIL": ("ceil_topk", "ceil")}
 

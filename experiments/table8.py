@@ -12,14 +12,14 @@ s at n = 50, 36 s at n = 100, 118 s at n = 800 (section B.1).
 import sys
 from dataclasses import replace
 
-from drawing import draw_lines, lines_of
-from latency import measure_latency
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import draw_lines, lines_of
+from harness.grid import Cell, Entry, Grid
+from harness.inside import measure_latency
+from harness.table import ExperimentTable
 
-from ceil_jax.cli.experiment import Experiment, ExperimentOptions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.plots import panels
 from ceil_jax.report.table import Number, Table
 

@@ -36,10 +36,10 @@ HOMES = {
     "langchain_core": ("selector.adapters.langchain",),
     "dspy": ("selector.adapters.dspy",),
     "lm_eval": ("selector.adapters.lm_eval",),
-    "matplotlib": ("report", "cli.experiment"),
+    "matplotlib": ("report",),
     "tyro": ("cli",),
 }
-"""The rooms or modules that may import a heavy library; `cli.experiment` names a figure's type only."""
+"""The rooms or modules that may import a heavy library."""
 
 FILES = 12
 """Files of a folder, without its contents page."""

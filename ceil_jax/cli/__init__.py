@@ -1,4 +1,4 @@
-"""The commands, and the runner of the scripts in `experiments/`; what they compute lives in the other rooms.
+"""The commands; what they compute lives in the other rooms.
 
 - `main`: the command `ceil-jax`, and what all commands share (`command`)
 - `tune`: the command `tune`.
@@ -8,6 +8,5 @@
 - `first`: what will fail, fails first: libraries, the hub and the models
 - `task_list`: the tasks with their sizes
 - `data_flags`: a named task, or a file of the user's own
-- `experiment`: a table or a figure as one script (`Experiment`, `ExperimentOptions`)
 - `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them (`--help-all`)
 """

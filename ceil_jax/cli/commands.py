@@ -218,28 +218,6 @@ def report(
     print(f"report: {write(runs, out or runs[0] / 'report.html', megabytes)}")
 
 
-def results(
-    file: Annotated[Path, tyro.conf.Positional] = Path("experiments/results.jsonl"),
-    experiment: tuple[str, ...] = (),
-    minus: tuple[str, ...] = ("EPR", "dense top-k"),
-    json: Switch = False,
-) -> None:
-    """Print a results file as tables: values, means over tasks, paired differences and costs.
-
-    Args:
-        file: A file that --record of an experiment wrote.
-        experiment: Only these experiments, such as table2; by default all.
-        minus: Rows that the other rows are compared with, where a table has them.
-        json: Print JSON: for each table its title, header and rows.
-    """
-    from ceil_jax.report.experiment_table import published, published_data
-
-    if json:
-        print_json(published_data(file, experiment, minus))
-    else:
-        print(published(file, experiment, minus))
-
-
 def _run(config: RunConfig, own: OwnData) -> Run:
     """The run of a command's flags."""
     from ceil_jax.pipeline.compose import open_run

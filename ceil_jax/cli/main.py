@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tyro
 
-from ceil_jax.cli.commands import compare, demo, doctor, export, report, results, score, tasks
+from ceil_jax.cli.commands import compare, demo, doctor, export, report, score, tasks
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.serve_lm import serve_lm
 from ceil_jax.cli.tune import tune
@@ -57,7 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "score": functools.partial(score, config=config),
             "tune": functools.partial(tune, config=TUNE),
             "report": report,
-            "results": results,
             "export": functools.partial(export, config=config),
             "serve-lm": serve_lm,
         }

@@ -14,7 +14,6 @@ in `report/`. A run is put together from parts that are given to each other: `co
 - `evaluate`: predictions, and what their metric is computed from.
 - `export`: a method as a selector.
 - `records`: the record of an evaluation (`Record`), and a folder of stages that has them.
-- `results_file`: published records, the same type as one line a run.
 
 Names for other rooms: `RunConfig`, `SCALES`, `DEMO`; `METHODS`, `TRAINED`; `Models`, `Encoders`; `open_run`,
 `joint_trainer`, `Run`, `Trainer`; `Record`, `Evaluation`, `read_records`; `export`, `selector_of`.

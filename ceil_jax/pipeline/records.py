@@ -8,8 +8,6 @@ run-5b0c…/     key.json     task, method, settings; the names of the stages of
                done.json    the cost
 texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 ```
-
-`results_file` publishes records as lines of a file that needs no such folder.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ceil_jax.distributed.machine import device
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import unknown_name
 from ceil_jax.lm import LanguageModel
@@ -19,7 +20,6 @@ from ceil_jax.pipeline import evaluate
 from ceil_jax.pipeline.methods import METHODS, TRAINED, Guard, Method, entry, whose
 from ceil_jax.pipeline.models import Encoders, RunModels
 from ceil_jax.pipeline.records import Evaluation, beyond_default, record
-from ceil_jax.pipeline.results_file import device
 from ceil_jax.pipeline.trained import Trainer
 from ceil_jax.pipeline.training_data import TaskSupervision
 from ceil_jax.retrieval.registry import Retrieved

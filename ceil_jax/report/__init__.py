@@ -2,13 +2,11 @@
 
 - `table`: a table of typed cells with Markdown, CSV, text and HTML renderings
 - `compare`: several methods on one task (`compare`, `Comparison`)
-- `grid`: runs of many configurations, each computed once, and their published records (`Cell`, `Entry`, `Grid`)
 - `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs; rows by columns (`Crossed`)
 - `run_tables`: tables with a row for each method, with the paper's numbers
-- `experiment_table`: the tables of one experiment, and those of a results file
 - `write`: the HTML report of a comparison, or of folders of runs
 - `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
 - `plots`, `closeup`: drawing functions, and the figure of a comparison
-- `dry_run`: the stages, tokens and time that an experiment would take
+- `dry_run`: the stages, tokens and time that a run would take
 - `stand_ins`: the tools of a dry run: an LM that counts, estimates in place of vectors, searches and training
 """

@@ -1,4 +1,4 @@
-"""Dry runs: the stages of an experiment, those on disk and those that would run, their LM tokens and their time.
+"""Dry runs: the stages of a run, those on disk and those that would run, their LM tokens and their time.
 
 A dry run is a `Run` with other tools: an LM that counts, a store that only looks, and estimates in place of vectors,
 searches and training. Stages on disk are read. What is not on disk is noted and stands in with a guess: vectors and
@@ -11,19 +11,17 @@ from __future__ import annotations
 import importlib.util
 import logging
 import timeit
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from ceil_jax.errors import UserError
 from ceil_jax.pipeline.compose import Tools, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.search import Search
 from ceil_jax.pipeline.trained import Trainer
-from ceil_jax.report.grid import Entry, Grid
 from ceil_jax.report.stand_ins import CountingModels, StandIns
 from ceil_jax.report.table import Table, Value
 from ceil_jax.store.looking import LookingStore
@@ -32,7 +30,7 @@ from ceil_jax.tasks.example import Task
 
 
 @contextmanager
-def _no_guessed_trade_offs() -> Iterator[None]:
+def no_guessed_trade_offs() -> Iterator[None]:
     """Keep the values of λ out of the log, which a dry run tunes on stand-ins for the LM's scores."""
     log = logging.getLogger("ceil_jax.pipeline.training_data")
     before = log.level
@@ -43,34 +41,7 @@ def _no_guessed_trade_offs() -> Iterator[None]:
         log.setLevel(before)
 
 
-@_no_guessed_trade_offs()
-def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
-    """Return the stages that the entries would need with these seeds of training. Nothing is written.
-
-    Args:
-        entries: cells of a table.
-        seeds: seeds of training; only the first where nothing is trained.
-    """
-    found = Plan()
-    grid = Grid(CountingModels(), found.open)
-    for entry in entries:
-        cell, task = entry.cell, entry.task
-        found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
-        for seed in seeds if cell.trains else seeds[:1]:
-            if task in found.failed:
-                continue
-            try:
-                if not grid.applies(entry):
-                    continue
-                essential = cell.seeded(seed).essential()
-                run = grid.run_of(essential.config, essential.trained_by)
-                run.answers(essential.method)
-            except UserError as error:
-                found.failed[task] = str(error)
-    return found
-
-
-@_no_guessed_trade_offs()
+@no_guessed_trade_offs()
 def preparation(config: RunConfig, task: Task, method: str) -> Plan:
     """Return the stages that a method needs before its first query is answered. Nothing is written.
 

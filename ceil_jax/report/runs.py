@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ceil_jax.distributed.machine import device_hours
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import (
     Interval,
@@ -24,7 +25,6 @@ from ceil_jax.metrics.bootstrap import (
     paired,
 )
 from ceil_jax.pipeline.records import Record
-from ceil_jax.pipeline.results_file import device_hours
 from ceil_jax.report.table import Number, Table, Value, signed
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")

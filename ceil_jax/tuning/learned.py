@@ -55,8 +55,8 @@ def prospect(field: Field, candidate: Candidate) -> Interval:
     """Return the gain that a choice of sets could have over the top-k set: nats, with a 95 % interval.
 
     Random sets of some bank examples are scored twice, in two orders of their examples. The set that looks best in
-    one order is measured in the other: what one order says of a set is only worth something if the other order agrees
-    (`reordered` in experiments/ceil_diagnosis.py). The gold answers choose the set, so that retrievers win less.
+    one order is measured in the other: what one order says of a set is only worth something if the other order
+    agrees. The gold answers choose the set, so that retrievers win less.
 
     Args:
         field: the race's field.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import tyro
+from harness.command import check_flags
 
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
@@ -25,12 +27,17 @@ if TYPE_CHECKING:
 
 Config = Annotated[RunConfig, tyro.conf.arg(name="")]
 
+DATABASES = ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql")
+SKILLS = ("skill_base", "skill_consistency", "skill_distinct", "skill_joined")
+DIVERSE = ("topk", "dpp", "skill_base", "skill_map", "target_skill", "target_skill_map")
+LM = "SmolLM2-135M-Instruct"
+
 _PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
 
 SKILL_SCALES: dict[str, RunConfig] = {
     # a quick check
     "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr),
-    # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in experiments/cogs.py
+    # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in README.md
     "small": replace(_PAPER, limit=40, bank_limit=200, epr=EPRConfig(epochs=4)),
     # the papers' banks and queries
     "paper": replace(_PAPER, epr=SCALES["paper"].epr),
@@ -43,8 +50,8 @@ class SkillOptions:
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
-    retriever: tuple[str, ...] = (
-        *("random", "topk", "skill_base", "skill_consistency", "skill_distinct", "skill_joined"),
+    method: tuple[str, ...] = (
+        *("random", "topk", *SKILLS),
         *("target_knn", "target_skill", "target_sketch"),
     )
     """Rows of each task's table. METHOD@ENCODER compares with another encoder, such as
@@ -70,8 +77,8 @@ class SkillOptions:
         for lm in self.lms or (self.config.lm,):
             config = replace(self.config, lm=lm, skills=skills if self.lms else self.config.skills)
             for task in self.tasks:
-                pipeline = _pipeline(config, task, models, self.retriever, self.scorer)
-                tables.append(compare_skills(pipeline, self.retriever, seeds=self.seeds, answer=self.answer))
+                pipeline = _pipeline(config, task, models, self.method, self.scorer)
+                tables.append(compare_skills(pipeline, self.method, seeds=self.seeds, answer=self.answer))
                 parts.append(tables[-1].markdown())
                 print("\n" + tables[-1].text())
         if self.answer:
@@ -91,7 +98,7 @@ class RecallOptions:
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
-    retriever: tuple[str, ...] = ("random", "topk", "skill_consistency", "skill_distinct", "target_skill")
+    method: tuple[str, ...] = ("random", "topk", "skill_consistency", "skill_distinct", "target_skill")
     """Rows of each task's table."""
     samples: int = 100
     """Number of samples per query."""
@@ -106,8 +113,8 @@ class RecallOptions:
 
         models, parts = Models(), []
         for task in self.tasks:
-            pipeline = _pipeline(self.config, task, models, self.retriever)
-            parts.append(recall_table(pipeline, self.retriever, self.samples, self.temperature))
+            pipeline = _pipeline(self.config, task, models, self.method)
+            parts.append(recall_table(pipeline, self.method, self.samples, self.temperature))
             print("\n" + parts[-1])
         _write(self, name, {f"{name}.md": "\n".join(parts).encode()})
 
@@ -151,7 +158,8 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
         arguments: the command line; by default that of the process.
     """
 
-    def run(config: RunConfig, rest: list[str]) -> None:
+    def parsed(config: RunConfig, rest: list[str]) -> None:
+        check_flags(rest)
         kind = type(options)
         rest, registry = asked_for_help(rest)
         given = tyro.cli(
@@ -168,23 +176,28 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
             raise UserError("--tasks: give at least one")
         given.run(name)
 
-    return command(name, run, arguments, SKILL_SCALES)
+    return command(name, parsed, arguments, SKILL_SCALES)
+
+
+def run(options: Analysis, name: str) -> NoReturn:
+    """Run a script on the command line of this process, and exit with its code."""
+    sys.exit(main(options, name))
 
 
 def _pipeline(
-    config: RunConfig, task: str, models: Models, retriever: Sequence[str], scorer: str | None = None
+    config: RunConfig, task: str, models: Models, methods: Sequence[str], scorer: str | None = None
 ) -> Run:
     from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.methods import METHODS
     from ceil_jax.tasks.load import load_task
 
-    for row in retriever:
+    for row in methods:
         method, _, encoder = row.partition("@")
         if method not in METHODS:
-            raise unknown_name("retriever", method, METHODS)
+            raise unknown_name("method", method, METHODS)
         if encoder and METHODS[method].encoder != "base":
             raise UserError(
-                f"--retriever {row}: {method} does not compare with an untrained encoder; leave out @{encoder}"
+                f"--method {row}: {method} does not compare with an untrained encoder; leave out @{encoder}"
             )
     if not task_spec(task).language:
         raise UserError(

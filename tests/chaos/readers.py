@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from ceil_jax.encoders.registry import load_encoder
-from ceil_jax.report.experiment_table import published
 from ceil_jax.skills.rewriter import load_demonstrations
 from ceil_jax.tasks.families.sql import declared_schemas
 from ceil_jax.tasks.load import load_file
@@ -69,11 +68,6 @@ FILES: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], object]]] = {
         "d.json",
         lambda: next(iter(sorted((ROOT / "ceil_jax/skills/demonstrations").glob("*.json")))).read_bytes(),
         load_demonstrations,
-    ),
-    "results": (
-        "results.jsonl",
-        lambda: b"".join((ROOT / "experiments/results.jsonl").read_bytes().splitlines(True)[:6]),
-        published,
     ),
 }
 """Kind -> (file name, its content while it is whole, what reads it)."""

@@ -226,14 +226,6 @@ def test_json_quietly(capsys, tmp_path):
     assert Path(found["report"]).is_file()
 
 
-def test_results_as_json(capsys):
-    assert main(["results", "experiments/results.jsonl", "--experiment", "one_for_all", "--json"]) == 0
-    tables = json.loads(capsys.readouterr().out)[0]["tables"]
-    assert {"value"} <= set(tables[0]["rows"][0]["movie_reviews"]) or tables[0]["rows"][0][
-        "movie_reviews"
-    ] > 0
-
-
 def test_log_lines_have_times(tmp_path):
     data = tmp_path / "mine.csv"
     data.write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))

@@ -318,9 +318,9 @@ FIDELITY = sorted(DOCS.glob("fidelity*.md"))
 @pytest.mark.parametrize("page", FIDELITY, ids=lambda page: page.name)
 def test_what_a_page_of_fidelity_names_exists(page):
     """Functions by their dotted names, scripts, flags and tasks."""
+    from harness.command import ExperimentOptions
     from skill_knn.command import FigureOptions, RecallOptions, SkillOptions
 
-    from ceil_jax.cli.experiment import ExperimentOptions
     from ceil_jax.tasks import TASKS
 
     text = page.read_text("utf-8")

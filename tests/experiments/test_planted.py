@@ -1,72 +1,58 @@
 """experiments/planted.py trains without an LM and says how τ rose."""
 
 import json
-import runpy
-from pathlib import Path
 
 import numpy as np
+import planted
 import pytest
 from films import TASK
 
 from ceil_jax.errors import UserError
 
-ROOT = Path(__file__).parents[2]
-PLANTED = runpy.run_path(str(ROOT / "experiments" / "planted.py"))
 SIZES = (
     "--encoder tiny --queries 24 --independent 12 --sets 5 --size 3 --shortlist 45 --epochs 2 --batch-size 8"
 )
 
 
-def test_a_run_prints_a_line_and_appends_it(tmp_path, monkeypatch, capsys):
-    main = PLANTED["main"]
-    monkeypatch.setitem(main.__globals__, "load_task", lambda *arguments, **limits: TASK)
-    main([*SIZES.split(), "--learning-rate", "3e-3", "--out", str(tmp_path / "runs" / "planted.jsonl")])
-    [row] = map(json.loads, (tmp_path / "runs" / "planted.jsonl").read_text().splitlines())
-    assert f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out
-    assert (
-        row["size"] == 3 and row["learning_rate"] == 3e-3 and row["held_out_after"] >= row["held_out_before"]
-    )
-    assert row["tau_before"] == row["tau_without_noise_before"] != row["tau_after"]
-
-
-def test_ceil_after_epr(tmp_path, monkeypatch):
-    main = PLANTED["main"]
-    monkeypatch.setitem(main.__globals__, "load_task", lambda *arguments, **limits: TASK)
+def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(planted, "load_task", lambda *arguments, **limits: TASK)
     given = {"train_epr": [], "train_ceil": []}
     for name, calls in given.items():
-        train = main.__globals__[name]
-        monkeypatch.setitem(
-            main.__globals__, name, lambda *args, train=train, calls=calls: calls.append(args) or train(*args)
+        train = getattr(planted, name)
+        monkeypatch.setattr(
+            planted, name, lambda *args, train=train, calls=calls: calls.append(args) or train(*args)
         )
-    more = ["--candidates", "6", "--learning-rate", "3e-3", "--out", str(tmp_path / "planted.jsonl")]
-    main([*SIZES.split(), *more])
+    file = tmp_path / "runs" / "planted.jsonl"
+    planted.main([*SIZES.split(), "--candidates", "6", "--learning-rate", "3e-3", "--out", str(file)])
     assert given["train_epr"][0][2].scores.shape == (24, 6)
     [call] = given["train_ceil"]
     assert call[3].seen.sum() == 18, "CEIL holds out what EPR held out"
-    [row] = map(json.loads, (tmp_path / "planted.jsonl").read_text().splitlines())
-    assert row["candidates"] == 6 and row["tau_before"] != row["tau_after"]
+    [row] = map(json.loads, file.read_text().splitlines())
+    assert f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out
+    assert row["size"] == 3 and row["candidates"] == 6 and row["held_out_after"] >= row["held_out_before"]
+    assert row["tau_before"] == row["tau_without_noise_before"] != row["tau_after"]
 
 
 def test_more_queries_than_the_bank_has():
-    options = PLANTED["arguments"](["--encoder", "tiny", "--queries", "50", "--independent", "20"])
+    options = planted.arguments(["--encoder", "tiny", "--queries", "50", "--independent", "20"])
     with pytest.raises(UserError, match="has 60 examples: --queries and --independent take 70"):
-        PLANTED["run"](options, TASK)
+        planted.run(options, TASK)
 
 
 def test_the_largest_and_scores_of_single_examples():
     similar = np.random.default_rng(0).normal(size=(50, 10))
     subsets = np.random.default_rng(1).integers(10, size=(50, 30, 2))
-    _, clean = PLANTED["planted_scores"](similar, subsets, 0.0, 0, "max")
+    _, clean = planted.planted_scores(similar, subsets, 0.0, 0, "max")
     np.testing.assert_allclose(clean[3, 4], similar[3, subsets[3, 4]].max(), rtol=1e-6)
-    np.testing.assert_allclose(PLANTED["scores_of_singles"](similar, subsets, 0.0, 0), clean)
+    np.testing.assert_allclose(planted.scores_of_singles(similar, subsets, 0.0, 0), clean)
     # two sets with the same best example have the same score, with noise too
-    noisy = PLANTED["scores_of_singles"](similar, np.array([[[1, 1], [1, 1]]] * 50), 2.0, 0)
+    noisy = planted.scores_of_singles(similar, np.array([[[1, 1], [1, 1]]] * 50), 2.0, 0)
     assert (noisy[:, 0] == noisy[:, 1]).all() and (noisy[:, 0] != similar[:, 1]).all()
 
 
 def test_noise_is_relative_to_the_spread_within_a_query():
     similar = np.random.default_rng(0).normal(size=(200, 10))
     subsets = np.random.default_rng(1).integers(10, size=(200, 30, 2))
-    noisy, clean = PLANTED["planted_scores"](similar, subsets, 2.0, 0)
+    noisy, clean = planted.planted_scores(similar, subsets, 2.0, 0)
     np.testing.assert_allclose(clean[3, 4], similar[3, subsets[3, 4]].mean(), rtol=1e-6)
     assert (noisy - clean).std() == pytest.approx(2 * clean.std(axis=1).mean(), rel=0.05)

@@ -1,20 +1,17 @@
 """experiments/repeats.py compares recorded runs with their repetition."""
 
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+import repeats
 from films import TASK
+from harness import results_file
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline import results_file
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.rows import Cost
 from ceil_jax.tasks.words import Overlap
-
-REPEATS = runpy.run_path(str(Path(__file__).parents[2] / "experiments" / "repeats.py"))
 
 
 def record(experiment, row, scores, task="films", seed=0, **other):
@@ -58,7 +55,7 @@ def test_values_changes_and_differences_of_both(tmp_path, capsys):
         record("two", "TST", "0000"),
     ]
     results_file.keep(file, runs)
-    REPEATS["main"](["one", "two", "--results", str(file)])
+    repeats.main(["one", "two", "--results", str(file)])
     printed = capsys.readouterr().out
     assert "| EPR | films | 4 | 50.0 → 50.0 | 50.0 → 50.0 | 2 |" in printed
     assert "| CEIL | films | 4 | 75.0 → 75.0, 100.0 → 25.0 | 87.5 → 50.0 | 0, 3 |" in printed
@@ -75,7 +72,7 @@ def test_means_over_tasks_stand_below(tmp_path, capsys):
     again = [replace(run, experiment="two") for run in runs]
     again[-1] = replace(again[-1], statistics=np.ones((4, 1)))
     results_file.keep(file, [*runs, *again])
-    REPEATS["main"](["one", "two", "--results", str(file)])
+    repeats.main(["one", "two", "--results", str(file)])
     (mean,) = [line for line in capsys.readouterr().out.splitlines() if "mean of 2" in line]
     assert [cell.split()[0] for cell in mean.split(" | ")[2:]] == ["-12.5", "+37.5", "+12.5"]
 
@@ -85,9 +82,9 @@ def test_rows_of_another_lm_or_number_of_examples_are_not_subtracted(other):
     runs = [record("one", "EPR", "1100"), record("one", "CEIL", "1110")]
     runs += [replace(run, name=f"{run.name}-other", **other) for run in runs]
     runs[2] = replace(runs[2], statistics=np.zeros((4, 1)))
-    found = REPEATS["repeated"]([*runs, *(replace(run, experiment="two") for run in runs)], "one", "two")
+    found = repeats.repeated([*runs, *(replace(run, experiment="two") for run in runs)], "one", "two")
     assert len(found) == 4
-    *_, less = REPEATS["tables"](found, "EPR")
+    *_, less = repeats.tables(found, "EPR")
     assert [(row, task, first.value) for row, task, first, *_ in less.rows] == [
         ("CEIL", "films", 25.0),
         ("CEIL", "films", 75.0),
@@ -102,9 +99,9 @@ def test_the_shared_queries_of_a_smaller_draw_are_compared(monkeypatch):
         assert name == "films"
         return replace(task, validation=[task.validation[place] for place in kept[limit]])
 
-    monkeypatch.setitem(REPEATS["repeated"].__globals__, "load_task", load)
+    monkeypatch.setattr(repeats, "load_task", load)
     small, large = record("one", "EPR", "101"), record("two", "EPR", "011000")
-    (one,) = REPEATS["repeated"]([small, large], "one", "two")
+    (one,) = repeats.repeated([small, large], "one", "two")
     assert one.first.queries == one.again.queries == 3 and one.changed == [1]
     assert (one.first.value, one.again.value) == (pytest.approx(200 / 3), pytest.approx(100 / 3))
 
@@ -112,11 +109,11 @@ def test_the_shared_queries_of_a_smaller_draw_are_compared(monkeypatch):
 def test_what_cannot_be_compared_is_said(tmp_path):
     runs = [record("one", "EPR", "10"), record("two", "EPR", "10", seed=1)]
     with pytest.raises(UserError, match="one and two have no row, task, LM"):
-        REPEATS["repeated"](runs, "one", "two")
+        repeats.repeated(runs, "one", "two")
     with pytest.raises(UserError, match="three"):
-        REPEATS["repeated"](runs, "one", "three")
+        repeats.repeated(runs, "one", "three")
     with pytest.raises(UserError, match="no such file"):
-        REPEATS["main"](["one", "two", "--results", str(tmp_path / "none")])
+        repeats.main(["one", "two", "--results", str(tmp_path / "none")])
     other = replace(record("two", "EPR", "10"), texts="texts-others")
     with pytest.raises(UserError, match="different queries of films"):
-        REPEATS["repeated"]([runs[0], other], "one", "two")
+        repeats.repeated([runs[0], other], "one", "two")

@@ -1,22 +1,21 @@
 """docs/scaling.md and the notes show what experiments/scaling.py prints."""
 
-import runpy
 from pathlib import Path
 
 import pytest
+import scaling
 
 ROOT = Path(__file__).parents[2]
-SCALING = runpy.run_path(str(ROOT / "experiments" / "scaling.py"))
 
 
-@pytest.mark.parametrize("name", SCALING["TABLES"])
+@pytest.mark.parametrize("name", scaling.TABLES)
 def test_the_pages_hold_the_table(name):
     page = "docs/scaling.md" if name == "scoring" else "experiments/NOTES.md"
-    assert SCALING["TABLES"][name]() in (ROOT / page).read_text()
+    assert scaling.TABLES[name]() in (ROOT / page).read_text()
 
 
 def test_flops_by_hand():
-    scored = SCALING["scoring"]("7B", 8, 17)
+    scored = scaling.scoring("7B", 8, 17)
     length = 17 * (757_407 - 206_102) / (240 * 12 * 7)
     assert scored.tokens == pytest.approx(44_000 * 50 * length)
     # 32 layers of width 4,096
@@ -24,4 +23,4 @@ def test_flops_by_hand():
     # 14 GB from disk at 2 GB/s, then 8 GPUs at 40 % of 989 TFLOP/s
     assert scored.seconds == pytest.approx(14e9 / 2e9 + scored.flops / (8 * 0.4 * 989e12))
     assert scored.gpus_an_lm == 1
-    assert SCALING["scoring"]("70B", 8, 17).gpus_an_lm == 4  # 140 GB in parts of 48
+    assert scaling.scoring("70B", 8, 17).gpus_an_lm == 4  # 140 GB in parts of 48

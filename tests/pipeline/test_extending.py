@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from films import SMALL, TASK
+from harness.grid import Cell, Entry, Grid, plan
 
 from ceil_jax import CeilSelector, UserError, build_retriever
 from ceil_jax.cli.main import main
@@ -14,8 +15,6 @@ from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.export import export
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.compare import compare
-from ceil_jax.report.dry_run import plan
-from ceil_jax.report.grid import Cell, Entry, Grid
 from ceil_jax.report.write import report, write_report
 from ceil_jax.training import losses
 
@@ -71,7 +70,7 @@ def test_they_work_wherever_the_packages_own_do(imported, tmp_path, moved_for_tr
     assert '"loss":"softmax"' in key and '"loss_options":["temperature=0.5"]' in key
 
     # in a dry run: everything is on disk; nothing is in another folder
-    monkeypatch.setattr("ceil_jax.report.dry_run.Grid", FilmGrid)
+    monkeypatch.setattr("harness.grid.Grid", FilmGrid)
 
     def planned(config):
         return plan([Entry(row, "films", Cell(config, row)) for row in ROWS], (0,))

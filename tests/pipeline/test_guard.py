@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from films import SMALL, TASK
+from harness.results_file import line_of
 
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample, mean
@@ -13,7 +14,6 @@ from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.evaluate import scored
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.methods import Guard
-from ceil_jax.pipeline.results_file import line_of
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.closeup import _view
 from ceil_jax.report.compare import compare

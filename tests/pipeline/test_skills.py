@@ -282,7 +282,7 @@ def test_lms_share_the_rewriter_and_another_scores_for_epr(config, asked, monkey
     monkeypatch.setattr("ceil_jax.tasks.load.load_task", lambda *_, **limits: TASK)
     monkeypatch.setattr("skill_knn.command.task_spec", lambda name: TASK)
     flags = "--encoder tiny --shots 2 --skills.orders 2 --epr.instances 8 --epr.candidates 4 --epr.epochs 1"
-    options = SkillOptions(tasks=("questions",), retriever=("epr", "skill_base"), lms=("a", "b"), scorer="c")
+    options = SkillOptions(tasks=("questions",), method=("epr", "skill_base"), lms=("a", "b"), scorer="c")
     arguments = [*flags.split(), "--lm", "r", "--out", str(config.out)]
     shown = ["--skills.demonstrations", config.skills.demonstrations]
     assert main(options, "skill_table3", [*arguments, *shown]) == 0
@@ -327,7 +327,7 @@ def test_the_papers_wins():
     [
         (["--task", "spider"], "--task spider: this script takes --tasks"),
         (["--tasks", "sst5"], "sst5 is neither a SQL nor a COGS task"),
-        (["--retriever", "topkk"], "unknown retriever 'topkk'; did you mean 'topk'"),
+        (["--method", "topkk"], "unknown method 'topkk'; did you mean 'topk'"),
         (["--tasks"], "--tasks: give at least one"),
     ],
 )

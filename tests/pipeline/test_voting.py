@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 from films import SMALL, TASK
+from harness.grid import Cell, Entry, plan
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline.compose import open_run
 from ceil_jax.report.compare import compare
-from ceil_jax.report.dry_run import plan
-from ceil_jax.report.grid import Cell, Entry
 from ceil_jax.tasks.load import load_task
 
 OPEN = replace(

@@ -12,9 +12,9 @@ import numpy as np
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.experiment_table import BASELINES, ExperimentTable
-from ceil_jax.report.grid import Cell, Entry, Measured
 from ceil_jax.report.plots import MARKERS, PALETTE, draw_points, panels
+from harness.grid import Cell, Entry, Measured
+from harness.table import BASELINES, ExperimentTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Grids of runs: the cells of tables, each a configuration and a method, and each computed once."""
+"""Grids of runs: the cells of tables, each a configuration and a method, computed once or, in a dry run, planned."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAINED, trains
 from ceil_jax.pipeline.models import KEPT, Kept, Models
 from ceil_jax.pipeline.records import Evaluation, Record
-from ceil_jax.pipeline.results_file import device
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.trained import Trainer
+from ceil_jax.report.dry_run import Plan, no_guessed_trade_offs
 from ceil_jax.report.runs import Runs
+from ceil_jax.report.stand_ins import CountingModels
 from ceil_jax.store.stage import DONE
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
@@ -204,3 +206,30 @@ class Grid:
                 failed[entry.task] = str(error)
                 log.warning("%s failed, the others go on: %s", entry.task, error)
         return measured, failed
+
+
+@no_guessed_trade_offs()
+def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
+    """Return the stages that the entries would need with these seeds of training. Nothing is written.
+
+    Args:
+        entries: cells of a table.
+        seeds: seeds of training; only the first where nothing is trained.
+    """
+    found = Plan()
+    grid = Grid(CountingModels(), found.open)
+    for entry in entries:
+        cell, task = entry.cell, entry.task
+        found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
+        for seed in seeds if cell.trains else seeds[:1]:
+            if task in found.failed:
+                continue
+            try:
+                if not grid.applies(entry):
+                    continue
+                essential = cell.seeded(seed).essential()
+                run = grid.run_of(essential.config, essential.trained_by)
+                run.answers(essential.method)
+            except UserError as error:
+                found.failed[task] = str(error)
+    return found

@@ -19,9 +19,6 @@ question.
 from __future__ import annotations
 
 import json
-import os
-import platform
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +32,9 @@ from ceil_jax.store.locking import held
 from ceil_jax.store.rows import Cost
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.words import Overlap
+
+RESULTS = Path(__file__).parents[1] / "results.jsonl"
+"""The project's own records."""
 
 IDENTITY = ("experiment", "row", "column", "config")
 """Fields that identify a line; a later line replaces one with the same. A run may be in several places of a table."""
@@ -218,35 +218,3 @@ def _packed_overlap(overlap: Overlap) -> dict[str, Any]:
 def _unpacked_overlap(value: Mapping[str, Any], count: int) -> Overlap:
     bits = [_unpacked(value[name])[:, 0] > 0 for name in ("question_in_bank", "output_in_bank")]
     return Overlap(np.array(value.get("question", range(count)), np.int64), *bits)
-
-
-def processor() -> str:
-    """Return the processor's model, which `platform` leaves empty on Linux."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def device() -> str:
-    """Return the accelerators that language models run on, or the processor: `2 cores, AMD EPYC`."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
-    return f"{os.cpu_count()} cores, {processor()}"
-
-
-def device_hours(seconds: float, device: str) -> float:
-    """Return the GPU-hours, or without a GPU the core-hours, of some seconds: what was reserved, busy or not.
-
-    Args:
-        seconds: wall-clock time.
-        device: as `device` returns it; any other text counts as one device.
-
-    >>> device_hours(1800, "2 cores, AMD EPYC"), device_hours(7200, "4 × NVIDIA A100")
-    (1.0, 8.0)
-    """
-    count = device.split(" ")[0]
-    return seconds / 3600 * (int(count) if count.isdigit() else 1)

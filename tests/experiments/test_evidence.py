@@ -1,35 +1,34 @@
 """The page of results and the README say what the recorded runs say."""
 
-import runpy
 from functools import cache
 from pathlib import Path
 
-from ceil_jax.pipeline.results_file import read_results
+import evidence
+from harness.results_file import read_results
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = runpy.run_path(str(ROOT / "docs" / "evidence.py"))
-RUNS = EVIDENCE["evidence"](read_results(EVIDENCE["RESULTS"]))
+RUNS = evidence.evidence(read_results(evidence.RESULTS))
 PAGE, README = ((ROOT / name).read_text("utf-8") for name in ("docs/results.md", "README.md"))
 
 
 @cache
 def panels():
-    return EVIDENCE["panels"](RUNS)
+    return evidence.panels(RUNS)
 
 
 def test_the_figure_is_of_the_recorded_runs():
-    assert EVIDENCE["drawing"](panels()) == EVIDENCE["FILE"].read_text("utf-8"), (
-        "run `python docs/evidence.py`"
+    assert evidence.drawing(panels()) == evidence.FILE.read_text("utf-8"), (
+        "run `python experiments/evidence.py`"
     )
 
 
 def test_the_page_has_the_recorded_values():
-    for line in EVIDENCE["table"](RUNS).splitlines():
+    for line in evidence.table(RUNS).splitlines():
         assert line in PAGE
 
 
 def test_the_page_has_the_recorded_costs():
-    for line in EVIDENCE["costs"](RUNS).splitlines():
+    for line in evidence.costs(RUNS).splitlines():
         assert line in PAGE
 
 

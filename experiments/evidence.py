@@ -1,7 +1,7 @@
 """Draw what CEIL gains over other methods, task by task, and print the table of results.
 
-`python docs/evidence.py` writes docs/evidence.svg. The numbers are those of experiments/results.jsonl, and
-`tests/docs/test_evidence.py` fails when the drawing or the page has others.
+`python experiments/evidence.py` writes docs/evidence.svg. The numbers are those of experiments/results.jsonl, and
+`tests/experiments/test_evidence.py` fails when the drawing or the page has others.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from harness.results_file import RESULTS, read_results
+
 from ceil_jax.metrics.bootstrap import Interval, averaged_interval, bootstrap_interval, paired
 from ceil_jax.pipeline.records import Record
-from ceil_jax.pipeline.results_file import read_results
 from ceil_jax.report.runs import Crossed, Place, Runs
 from ceil_jax.report.table import Number, Table, Value, signed
 
-RESULTS = Path(__file__).parents[1] / "experiments" / "results.jsonl"
-FILE = Path(__file__).parent / "evidence.svg"
+FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"
 METHOD, SHOTS, LM = "CEIL", 4, "SmolLM2-135M-Instruct@bfloat16"
 BASELINES = ("dense top-k", "EPR", "EPR + MAP")
 

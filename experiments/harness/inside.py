@@ -1,4 +1,4 @@
-"""How long the steps of a method that compares vectors take, and how far down the ranking its choice reaches."""
+"""What tables and figures read from inside a run: the LM's scores of subsets, latencies, ranks of what is chosen."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import numpy as np
 
 from ceil_jax.pipeline.run import Run
 from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.training.candidates import log_probs
 
 T = TypeVar("T")
 
 REPEATS = 5
+
+
+def subset_scores(run: Run) -> np.ndarray:
+    """Return the LM scores of the subsets that a run's CEIL learns from, float [Q, M]; the top-k subset is first."""
+    return log_probs(run.trainer.ceil_scores.rows)
 
 
 class Latency(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import tyro
 
@@ -14,14 +15,14 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.results_file import keep
-from ceil_jax.report.experiment_table import ExperimentTable
-from ceil_jax.report.grid import Entry, Grid, records_of
 from ceil_jax.report.plots import image
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
+from harness.grid import Entry, Grid, records_of
+from harness.results_file import keep
+from harness.table import ExperimentTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ class ExperimentOptions:
     """Names as in --lm, for experiments over several; by default --lm alone."""
     encoders: tuple[str, ...] = ()
     """Names as in --encoder, for experiments with a row for each; by default none besides --encoder."""
-    retriever: tuple[str, ...] = ()
+    method: tuple[str, ...] = ()
     """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds of training; methods without training run once."""
@@ -71,9 +72,9 @@ class Experiment:
             UserError: an unknown task, no seeds, or all tasks failed.
         """
         configs = self._configs(config, options)
-        entries = _only([entry for one in configs for entry in self.entries(one, options)], options.retriever)
+        entries = _only([entry for one in configs for entry in self.entries(one, options)], options.method)
         if options.dry_run:
-            from ceil_jax.report.dry_run import plan
+            from harness.grid import plan
 
             planned = plan(entries, options.seeds)
             print(planned.text())
@@ -119,6 +120,7 @@ class Experiment:
             ) -> tuple[ExperimentOptions, RunConfig]:
                 return options, config
 
+            check_flags(rest)
             rest, registry = asked_for_help(rest)
             options, config = tyro.cli(
                 parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=registry
@@ -131,6 +133,22 @@ class Experiment:
             self.run(config, options)
 
         return command(self.name, parsed, arguments)
+
+
+def check_flags(arguments: Sequence[str]) -> None:
+    """Refuse a flag by its former name.
+
+    Raises:
+        UserError: --retriever, which is --method now.
+    """
+    if any(argument.partition("=")[0] == "--retriever" for argument in arguments):
+        raise UserError("--retriever is called --method now")
+
+
+def script(main: Callable[[list[str]], None]) -> NoReturn:
+    """Run a script's main on the arguments of this process, and exit: with code 2 after a mistake of the user."""
+    name = Path(sys.argv[0]).stem
+    sys.exit(command(name, lambda _, arguments: main(arguments)))
 
 
 def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:

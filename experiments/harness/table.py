@@ -1,0 +1,130 @@
+"""The tables of an experiment that was just run: values, means over tasks, differences and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.report.runs import Crossed, Place, Runs
+from ceil_jax.report.table import Number, Span, Table, Value, signed
+from harness.grid import Measured
+
+BASELINES = {"epr": "EPR", "topk": "top-k"}
+"""Methods that every entry is compared with, where the experiment has their entry under the same configuration."""
+
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """The measurements of an experiment."""
+
+    title: str
+    measured: Sequence[Measured]
+    failed: dict[str, str] = field(default_factory=dict)
+    """Task → why it has no numbers."""
+    notes: Sequence[str] = ()
+    sections: Sequence[Table] = ()
+    """Further tables, each with a title."""
+
+    def at(self, task: str, row: str, column: str) -> Measured | None:
+        """Return the entry in one place of a task's table, or None."""
+        for one in self.measured:
+            if (one.entry.task, one.entry.row, one.entry.column) == (task, row, column):
+                return one
+        return None
+
+    def less(self, row: str, header: str, title: str) -> Table:
+        """Return the difference of every entry to that of one row in the same task and column.
+
+        Args:
+            row: the row that is subtracted.
+            header: the table's second column, what the other rows are.
+            title: the table's title.
+        """
+        found = []
+        for one in self.measured:
+            base = self.at(one.entry.task, row, one.entry.column)
+            if base is not None and one is not base:
+                found.append([one.entry.task, one.entry.row, signed(one.minus(base))])
+        return Table(["task", header, f"− {row}"], found, title)
+
+    def by_task(self) -> dict[str, list[Measured]]:
+        """Return the entries of each task."""
+        found: dict[str, list[Measured]] = {}
+        for one in self.measured:
+            found.setdefault(one.entry.task, []).append(one)
+        return found
+
+    def difference(self, one: Measured, baseline: str) -> Interval | None:
+        """Return an entry minus the baseline's entry of the same configuration, in points; None without one."""
+        other = self._baseline(one, baseline)
+        return None if other is None else one.minus(other)
+
+    def _baseline(self, one: Measured, baseline: str) -> Measured | None:
+        if one.entry.cell.method == baseline:
+            return None
+        wanted = one.entry.cell._replace(method=baseline).essential()
+        for other in self.measured:
+            if other.entry.cell.essential() == wanted:
+                return other
+        return None
+
+    def markdown(self) -> str:
+        """Return the title, the tables of each task (of all where the columns are tasks), and every number."""
+        tables = [*(table for crossed in self._crossed() for table in crossed.tables()), *self.sections]
+        if self.measured:
+            tables.append(self._details())
+        parts = [f"# {self.title}\n", *(table.markdown() for table in tables)]
+        parts += [f"{task} has no numbers: {message}\n" for task, message in self.failed.items()]
+        return "\n".join([*parts, *(f"{note}\n" for note in self.notes)])
+
+    def _crossed(self) -> Iterator[Crossed]:
+        groups: dict[str, dict[Place, Measured]] = {}
+        for one in self.measured:
+            entry = one.entry
+            group = groups.setdefault("" if entry.column == entry.task else entry.task, {})
+            group[entry.row, entry.column] = one
+        for title, members in groups.items():
+            minus: dict[str, dict[Place, Runs]] = {name: {} for name in BASELINES.values()}
+            for place, one in members.items():
+                for method, name in BASELINES.items():
+                    if base := self._baseline(one, method):
+                        minus[name][place] = base
+            yield Crossed(members, minus, title)
+
+    def _details(self) -> Table:
+        header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd"]
+        header += ["95 % interval", "#ICE", "paper", *(f"− {name}" for name in BASELINES.values())]
+        return Table(header, [self._detail(one) for one in self.measured], "Every number")
+
+    def _detail(self, one: Measured) -> list[Value]:
+        entry = one.entry
+        return [
+            *(entry.task, entry.row, entry.column, one.queries, len(one.seeds), one.metric),
+            *(one.value, one.sd, Span(one.interval), one.examples),
+            None if entry.paper is None else Number(entry.paper, 2),
+            *(signed(self.difference(one, baseline)) for baseline in BASELINES),
+        ]
+
+    def csv(self) -> str:
+        """Return a CSV file with a line for each number."""
+        header = ["task", "row", "column", "method", "metric", "lm", "n", "seeds"]
+        header += ["value", "sd", "low", "high", "examples", "paper"]
+        header += [f"minus_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
+        return Table(header, [self._csv_row(one) for one in self.measured]).csv()
+
+    def _csv_row(self, one: Measured) -> list[Value]:
+        entry = one.entry
+        found = [self.difference(one, baseline) for baseline in BASELINES]
+        numbers = [one.value, one.sd, one.interval.low, one.interval.high, one.examples]
+        return [
+            *(entry.task, entry.row, entry.column, entry.cell.method, one.metric, one.lm, one.queries),
+            " ".join(map(str, one.seeds)),
+            *(None if number is None else Number(number, 3) for number in numbers),
+            None if entry.paper is None else Number(entry.paper, 2),
+            *(
+                None if interval is None else Number(number, 3)
+                for interval in found
+                for number in interval or (0, 0, 0)
+            ),
+        ]

@@ -1,0 +1,227 @@
+"""The file of published records, and its tables."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import results
+from harness.results_file import RESULTS, keep, line_of, read_results, record_of
+from results import published
+
+from ceil_jax.cli.main import command
+from ceil_jax.errors import UserError
+from ceil_jax.metrics.bootstrap import bootstrap_interval, mean, over_seeds, paired
+
+
+def line(row, column, scores, seed=None, **other):
+    values = np.array(scores, float)
+    return {
+        "experiment": "table2",
+        "row": row,
+        "column": column,
+        "task": column,
+        "method": "ceil",
+        "trained_by": [],
+        "bank": 60,
+        "low": 0.0,
+        "high": 100.0,
+        "lm": "small-lm",
+        "encoder": "an-encoder",
+        "shots": 8,
+        "seed": seed,
+        "n": len(values),
+        "metric": "accuracy",
+        "value": round(100 * values.mean(), 3),
+        "tokens": 1234,
+        "seconds": 5.6,
+        "device": "2 cores",
+        "date": "2026-11-22",
+        "config": f"{row} {column} {seed} {len(other)}",
+        "texts": column,
+        "statistics": values[:, None].tolist(),
+        **other,
+    }
+
+
+LINES = [
+    line("EPR", "films", [1, 0, 0, 0], 0),
+    line("EPR", "films", [1, 1, 0, 0], 1),
+    line("CEIL", "films", [1, 1, 1, 0], 0),
+    line("CEIL", "films", [1, 1, 0, 0], 1),
+    line("EPR", "shows", [0.25, 0.5], 0),
+    line("CEIL", "shows", [0.75, 0.5], 0),
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return kept(tmp_path / "results.jsonl", LINES)
+
+
+def kept(file, lines):
+    keep(file, map(record_of, lines))
+    return file
+
+
+def test_a_place_has_one_line_for_each_run_the_latest(tmp_path):
+    file = tmp_path / "results.jsonl"
+    first, other = (
+        record_of(line("CEIL", "n = 50", [1], config="a")),
+        record_of(line("CEIL", "n = 100", [1], config="a")),
+    )
+    keep(file, [first, other])
+    keep(file, [replace(first, value=3.0), replace(first, experiment="table6")])
+    assert read_results(file) == [replace(first, value=3.0), other, replace(first, experiment="table6")]
+
+
+def test_scripts_side_by_side_lose_no_line(tmp_path):
+    file, one = tmp_path / "results.jsonl", record_of(LINES[0])
+    with ThreadPoolExecutor(4) as scripts:
+        list(scripts.map(lambda i: keep(file, [replace(one, name=f"run-{i}")]), range(20)))
+    assert {one.name for one in read_results(file)} == {f"run-{i}" for i in range(20)}
+
+
+def test_the_projects_own_results_are_read_without_loss():
+    records = read_results(RESULTS)
+    for text, found in zip(RESULTS.read_text().splitlines(), records, strict=True):
+        assert json.dumps(line_of(found), ensure_ascii=False) == text
+    # none is in a place twice, and the rows of a column answered the same queries
+    titles = [title for title, _ in results.tables(RESULTS, minus=["EPR"])]
+    assert all(any(title.startswith(record.experiment) for title in titles) for record in records)
+
+
+def test_a_line_says_which_recipe_trained_its_encoder(tmp_path):
+    settings = {"ceil": {"size": 3, "initial": "epr"}, "epr": {"epochs": 4}, "tst": {"epochs": 3}}
+    ceil = record_of(LINES[2])
+    ceil = replace(ceil, config={**ceil.config, **settings})
+    recipes = [
+        line_of(replace(ceil, **changed)).get("recipe")
+        for changed in ({}, {"method": "epr_map"}, {"method": "dpp"}, {"trained_by": (("films", "an LM"),)})
+    ]
+    both = {name: settings[name] for name in ("ceil", "epr")}
+    assert recipes == [both, {"epr": settings["epr"]}, None, None]
+    keep(tmp_path / "results.jsonl", [ceil])
+    assert line_of(read_results(tmp_path / "results.jsonl")[0])["recipe"] == both
+
+
+@pytest.mark.parametrize("values", [[[0], [1], [1]], [[0.25], [0.5]], [[1, 2, 3], [4, 5, 6]]])
+def test_statistics_are_kept_without_loss(values, tmp_path):
+    file = kept(tmp_path / "results.jsonl", [line("CEIL", "films", [0] * len(values), statistics=values)])
+    np.testing.assert_array_equal(read_results(file)[0].statistics, values)
+    assert ('"statistics": "011"' in file.read_text()) == (len(values) == 3)
+
+
+WRONG = [
+    *(({"task": None}, "expected a text as 'task'"), ({"tokens": "many"}, "expected a number as 'tokens'")),
+    ({"seed": "first"}, "expected a whole number or null as 'seed'"),
+    *(
+        ({"statistics": wrong}, "expected a number or several for each of 4 queries as 'statistics'")
+        for wrong in ("12x", "101", [1, 0, 1, 1])
+    ),
+    ({"overlap": {"question_in_bank": "1"}}, "expected what 4 queries share with the bank as 'overlap'"),
+    ({"texts": 7}, "expected a text as 'texts'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        *((json.dumps(LINES[0] | change).encode(), expected) for change, expected in WRONG),
+        *((content, "expected a JSON object") for content in (b"[1]", b"{torn", b"\xff\xfe", b'"text"')),
+    ],
+)
+def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(file, content, expected):
+    before = file.read_bytes() + content + b"\n"
+    file.write_bytes(before)
+    told = rf"results.jsonl, line {len(LINES) + 1}: {expected}; correct the line or remove it"
+    for reading in (lambda: published(file), lambda: keep(file, [record_of(LINES[0])])):
+        with pytest.raises(UserError, match=told):
+            reading()
+    assert file.read_bytes() == before
+
+
+def test_values_means_differences_and_costs(file):
+    text = published(file, minus=["EPR", "nothing"])
+    assert "# table2 (small-lm, 8 examples a prompt, encoder an-encoder)" in text
+    assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
+    assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
+    epr, ceil = (
+        over_seeds(np.array([one["statistics"] for one in LINES[seeds]]), mean)
+        for seeds in (slice(2), slice(2, 4))
+    )
+    differences = bootstrap_interval(*paired(ceil, epr)).percent()
+    less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
+    assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
+    assert "| EPR |" not in less and "nothing" not in text
+    assert "| CEIL | 1,234, 6, 0.00 | 1,234, 6, 0.00 |" in text
+    assert "Queries: 4 of films, 2 of shows. 2 cores, 2026-11-22." in text
+
+
+def test_tables_of_their_own_for_other_settings_and_experiments(file):
+    elsewhere = [["films", "small-lm"], ["shows", "small-lm"]]
+    kept(
+        file,
+        [
+            line("CEIL", "films", [1, 1, 1, 1], 0, shots=4),
+            line("CEIL", "films", [1], experiment="ideas"),
+            line("both", "films", [1, 1, 1, 1], 0, trained_by=elsewhere),
+        ],
+    )
+    text = published(file)
+    assert "| both | 1,234, 6, 0.00 + training elsewhere |" in text and text.count("\n# ") == 2
+    assert published(file, ["ideas"]).startswith("# ideas")
+
+
+def test_what_cannot_be_compared_is_said(file, tmp_path):
+    kept(file, [line("CEIL", "films", [1, 1, 1, 1], 0, bank=5)])
+    with pytest.raises(UserError, match="CEIL on films is there twice, with other settings"):
+        published(file)
+    kept(tmp_path / "b.jsonl", [LINES[4], line("CEIL", "shows", [1, 0], 0, texts="others")])
+    with pytest.raises(UserError, match="CEIL and EPR saw different queries of shows"):
+        published(tmp_path / "b.jsonl", minus=["EPR"])
+    kept(tmp_path / "c.jsonl", [LINES[0], line("EPR", "films", [1, 0, 0, 0], 1, texts="others")])
+    with pytest.raises(UserError, match="seeds of EPR on films saw different queries"):
+        published(tmp_path / "c.jsonl")
+
+
+def test_the_command(file, tmp_path, capsys):
+    def run(*arguments):
+        return command("results", lambda _, rest: results.main(rest), list(map(str, arguments)))
+
+    assert run(file, "--experiment", "table2", "--minus", "EPR") == 0
+    assert "## Less EPR" in capsys.readouterr().out
+    (tmp_path / "empty").touch()
+    for wrong, told in {
+        (file, "--experiment", "tabel2"): "did you mean 'table2'",
+        ("none.jsonl",): "none.jsonl: no such file; name one that --record wrote",
+        (tmp_path / "empty",): "empty: no results in it",
+    }.items():
+        assert run(*wrong) == 2 and told in capsys.readouterr().err
+
+
+def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
+    places = [(task, k) for task in ("films", "shows") for k in (1, 2)]
+    lines = [
+        line("CEIL", f"K = {k}", [1, 0], 0, task=task, shots=k, config=f"{task} {k}") for task, k in places
+    ]
+    text = published(kept(tmp_path / "results.jsonl", lines))
+    assert text.count("\n# ") == 1 and text.startswith("# table2 on films (small-lm, encoder an-encoder)")
+    assert "|  | K = 1 | K = 2 |" in text and "mean" not in text and "Queries: 2." in text
+
+
+def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
+    shared = {"question_in_bank": "1100", "output_in_bank": "1111", "question": [0, 0, 1, 2]}
+    runs = {"EPR": [1, 1, 0, 0], "CEIL": [1, 1, 1, 0]}
+    file = kept(
+        tmp_path / "results.jsonl",
+        [line(row, "films", values, 0, overlap=shared) for row, values in runs.items()],
+    )
+    text = published(file, minus=["EPR"])
+    assert "## films: question in the bank (2)" in text and "output in the bank" not in text
+    assert "| CEIL | 100.0 (20.7 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
+    # one question is asked twice and right both times: Wilson's interval for 1 of 1 (test of `metric_interval`)
+    assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |" in text
+    # three questions are resampled, one of them with both of its copies
+    assert read_results(file)[0].overlap.question.tolist() == [0, 0, 1, 2]
