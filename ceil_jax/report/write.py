@@ -129,7 +129,7 @@ def _figures(store: Path) -> list[Figure]:
 
 def _costs(records: Sequence[Record]) -> dict[str, Cost]:
     return {
-        f"{record.task}, {record.method} ({record.name[-4:]}): {what}": cost
+        f"{record.task}, {record.method} ({record.name}): {what}": cost
         for record in records
         for what, cost in (("preparing", record.preparing), ("answering", record.answering))
     }

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -11,6 +12,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import measure
 from ceil_jax.pipeline.records import read_records, record
+from ceil_jax.report import write
 from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import report
 from ceil_jax.store.rows import Cost
@@ -129,6 +131,19 @@ def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):
     [table] = tables(read_records(runs)[0])
     assert [line.label for line in table.rows][-1] == "CEIL (training kept EPR's encoder)"
     assert "CEIL (training kept EPR&#x27;s encoder)" in report([runs], tmp_path / "page.html").read_text()
+
+
+def test_trained_methods_are_drawn_as_such_and_every_run_has_its_costs(runs, tmp_path):
+    for method in ("epr", "tst_map", "ceil", "dpp"):
+        keep(runs, method, ["good", method, "bad", "bad"])
+    page = report([runs], tmp_path / "page.html").read_text()
+    drawn = re.findall(r'class="dot (\w+)"', page)
+    assert drawn.count("learned") == 3 and drawn.count("plain") == 3
+    # runs whose names end alike, too
+    record = read_records(runs)[0][0]
+    names = ("run-0000abcd", "run-1111abcd")
+    costs = write._costs([replace(record, name=name) for name in names])
+    assert len(costs) == 4 and all(any(name in what for what in costs) for name in names)
 
 
 def test_only_the_gain_of_dpp_map_is_shown(runs, tmp_path):

@@ -130,6 +130,14 @@ def test_a_spec_of_ones_own_needs_no_registration(folder):
     assert task.template.example(task.train[0]) == "print line 0 $ sed -n 0p"
 
 
+@pytest.mark.parametrize("name", ["break.csv", "sst5.v2.csv", "my-break.csv"])
+def test_a_file_never_passes_for_a_task_of_the_papers(name, tmp_path):
+    """Whose published numbers and demonstrations would stand beside the user's own rows."""
+    (tmp_path / name).write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
+    found = load_file(tmp_path / name).name
+    assert found not in TASKS and found in (name, "my-break")
+
+
 def test_embedded_tasks_need_nothing():
     task = load_task("scan.addprim_jump", limit=5)
     assert (len(task.train), len(task.validation)) == (13_204, 5)
