@@ -2,17 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test chaos gpu-check lint format docs drawing notebooks lock clean
+.PHONY: demo test gpu-check lint format docs drawing notebooks lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-
-# Kills, damage and flipped bits for nine minutes; CHAOS='--minutes 60 --seed 7' for more, or the same again.
-chaos: .venv/dev.stamp
-	PYTHONPATH=.:tests $(BIN)/python -m chaos $(CHAOS)
 
 # On a machine with a GPU: numerics, benchmarks and an experiment. CUDA=dev GPU='--device cpu --small' tries it without.
 CUDA ?= cuda

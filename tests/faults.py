@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import select
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -23,10 +21,9 @@ class Server:
     Args:
         hash_seed: PYTHONHASHSEED of the process.
         script: `fault_server.py`, whose children run the tiny pipeline, or another one that serves.
-        seconds: a child that takes longer hangs; by default it may take for ever.
     """
 
-    def __init__(self, hash_seed: int, script: str = "fault_server.py", seconds: float | None = None) -> None:
+    def __init__(self, hash_seed: int, script: str = "fault_server.py") -> None:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
@@ -35,28 +32,18 @@ class Server:
             "XLA_FLAGS": flags_for(1),
             "TQDM_DISABLE": "1",
         }
-        self.seconds = seconds
         self.process = subprocess.Popen(
             [sys.executable, str(TESTS / script)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # so that its children can be killed with it
         )
 
     def run(self, folder: Path, **how) -> dict:
-        """The exit status and events of a child that worked in a folder; what it said is in `FOLDER.log`.
-
-        Raises:
-            TimeoutError: it took too long; the server is gone then.
-        """
+        """The exit status and events of a child that worked in a folder; what it said is in `FOLDER.log`."""
         self.process.stdin.write(json.dumps({"folder": str(folder), **how}) + "\n")
         self.process.stdin.flush()
-        if self.seconds and not select.select([self.process.stdout], [], [], self.seconds)[0]:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            raise TimeoutError(f"a child took more than {self.seconds:.0f} seconds")
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
@@ -66,14 +53,13 @@ class Server:
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """Every file that a run left, but locks, half-written pages and what is only compared by what it selects."""
+    """Every file that a run left, but locks and half-written pages."""
     found = (
         file
         for file in sorted(out.rglob("*"))
         if file.is_file()
         and not file.name.startswith(".lock")
         and not re.fullmatch(r"\.report\.html\.\d+", file.name)
-        and "selector" not in file.parts
     )
     # the page's title names the folder
     return {str(f.relative_to(out)): f.read_bytes().replace(out.name.encode(), b"RUNS") for f in found}

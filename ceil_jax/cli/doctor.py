@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.report.table import Table
-from ceil_jax.store.compiled import compiled_folder
 from ceil_jax.tasks.assets import ASSETS, cache_path
 
 PROBES = {
@@ -161,7 +160,7 @@ def _cache() -> Iterator[Finding]:
             yield Finding(f"  {name}", f"{size}, {asset.licence}")
         else:
             yield Finding(f"  {name}", f"not downloaded; the first use does it ({asset.licence})", "missing")
-    compiled = compiled_folder(folder / "xla")
+    compiled = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or folder / "xla")
     yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}; deleting the folder is safe")
 
 

@@ -18,7 +18,6 @@ from ceil_jax.cli.serve_lm import serve_lm
 from ceil_jax.cli.tune import tune
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
-from ceil_jax.store.compiled import use_compiled
 from ceil_jax.tasks.assets import cache_path
 
 DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
@@ -85,6 +84,7 @@ def command(
     """
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     try:
@@ -94,8 +94,6 @@ def command(
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        if rest[:1] != ["doctor"]:  # doctor writes nothing
-            use_compiled(cache_path() / "xla")
         for module in given.plugin:
             _import_plugin(module)
         code = run(scales[given.scale], rest)

@@ -12,6 +12,4 @@ same stage share it. What a stage computes is no business of this room.
 - `locking`: one process at a time in a folder; files that appear whole; a full or unwritable disk as one line
 - `hashing`: hashes of values, files and folders
 - `keys`: what a configuration contributes to a stage's key: the fields that differ from a frozen baseline
-- `cached`: whether the files of a folder that was made once are still the same
-- `compiled`: JAX's cache of compiled programs, of which only whole entries are used
 """

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from chaos.bit_flips import fuzz_folder
+from bit_flips import unbound
 from selector_words import ROWS
 
 from ceil_jax import CeilSelector
@@ -25,7 +25,7 @@ TESTS = Path(__file__).parents[1]
 def server():
     """Ask for a save in a process of its own, which may be killed in it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
-    command = [sys.executable, str(TESTS / "chaos" / "save_server.py")]
+    command = [sys.executable, str(TESTS / "save_server.py")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
 
@@ -166,7 +166,5 @@ def test_a_flipped_bit_is_refused_with_one_line(saved):
             getattr(again, name) == getattr(selector, name) for name in settings
         )
 
-    tally = fuzz_folder(folder, CeilSelector.from_pretrained, same, count=120, seed=7)
-    assert not tally.failures, str(tally)
     # the model card is for readers of the page; every other file is bound
-    assert set(tally.unchanged) == {"README.md"} and tally.refused > 90
+    assert unbound(folder, CeilSelector.from_pretrained, same, seed=7) == {"README.md"}
