@@ -6,7 +6,8 @@ A repetition is a run with the same row, task, LM, number of examples and seed, 
 table has, for every row, the metric of every seed on both machines and how many queries got another score; the second
 has the differences from --minus on each, and over the seeds of both together. Where one of the two answered more
 queries, those of the smaller draw are compared, which are among those of the larger; which they are says the task's
-data.
+data. With --by-program, intervals resample programs (gold outputs without their entities) in place of questions: a
+program that many queries share is one observation.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from harness.command import script
 from harness.results_file import RESULTS, read_results
+from table3 import template_of
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics import metric_named
@@ -35,6 +37,7 @@ from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Table, Value, signed
 from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.words import overlap
 
 
 class Repeated(NamedTuple):
@@ -44,6 +47,8 @@ class Repeated(NamedTuple):
     task: str
     first: Runs
     again: Runs
+    programs: np.ndarray | None = None
+    """int [N]: the number of each query's program, where programs are resampled in place of questions."""
 
     @property
     def setting(self) -> tuple[str, int]:
@@ -53,9 +58,12 @@ class Repeated(NamedTuple):
     @property
     def samples(self) -> tuple[Sample, Sample, Sample]:
         """The first run, its repetition, and both as runs with as many seeds together."""
-        seeds = np.concatenate([self.first.statistics, self.again.statistics])
-        both = over_seeds(seeds, metric_named(self.first.metric).from_sums)
-        return self.first.sample, self.again.sample, by_question(both, self.first.questions)
+        both = np.concatenate([self.first.statistics, self.again.statistics])
+        statistic = metric_named(self.first.metric).from_sums
+        together = self.first.questions if self.programs is None else self.programs
+        parts = (self.first.statistics, self.again.statistics, both)
+        first, again, six = (by_question(over_seeds(part, statistic), together) for part in parts)
+        return first, again, six
 
     @property
     def changed(self) -> list[int]:
@@ -71,6 +79,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("first", help="the experiment that was run first")
     parser.add_argument("again", help="the experiment with its repetition")
     parser.add_argument("--minus", default="EPR", help="the row that the others are compared with")
+    parser.add_argument("--tasks", nargs="+", help="only these tasks; default: all that both have")
+    parser.add_argument("--by-program", action="store_true", help="resample programs, not questions")
     parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a file that --record wrote")
     return parser.parse_args(argv)
@@ -129,6 +139,19 @@ def _shared(data_dir: Path | None, task: str, *counts: int) -> list[np.ndarray]:
     return [np.array([one in both for one in ids]) for ids in drawn]
 
 
+def programs(one: Repeated, data_dir: Path | None) -> np.ndarray:
+    """Return the number of each query's program, int [N].
+
+    Raises:
+        UserError: the data have other queries than the records.
+    """
+    queries = load_task(one.task, data_dir, limit=one.first.queries).validation
+    asked, recorded = overlap(queries, ()).question, one.first.questions
+    if recorded is None or not np.array_equal(asked, recorded):
+        raise UserError(f"{one.task}: the queries of the data are not those of the records")
+    return np.unique([template_of(query.output) for query in queries], return_inverse=True)[1]
+
+
 def tables(found: Sequence[Repeated], minus: str) -> Iterator[Table]:
     """Yield the values of every seed and the scores that changed, and the differences from one row."""
     body: list[list[Value]] = []
@@ -167,7 +190,10 @@ def main(argv: list[str] | None = None) -> None:
     options = arguments(argv)
     if not options.results.is_file():
         raise UserError(f"{options.results}: no such file; name one that --record wrote")
-    found = repeated(read_results(options.results), options.first, options.again, options.data_dir)
+    records = [one for one in read_results(options.results) if one.task in (options.tasks or [one.task])]
+    found = repeated(records, options.first, options.again, options.data_dir)
+    if options.by_program:
+        found = [one._replace(programs=programs(one, options.data_dir)) for one in found]
     for table in tables(found, options.minus):
         print("\n" + table.markdown())
 

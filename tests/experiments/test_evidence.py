@@ -11,7 +11,7 @@ from ceil_jax.metrics.bootstrap import averaged_interval, paired
 
 ROOT = Path(__file__).parents[2]
 RUNS = evidence.evidence(read_results(evidence.RESULTS))
-PAGE, README = ((ROOT / name).read_text("utf-8") for name in ("docs/results.md", "README.md"))
+PAGE = (ROOT / "docs" / "results.md").read_text("utf-8")
 
 
 @cache
@@ -23,11 +23,6 @@ def test_the_figure_is_of_the_recorded_runs():
     assert evidence.drawing(panels()) == evidence.FILE.read_text("utf-8"), (
         "run `python experiments/evidence.py`"
     )
-
-
-def test_the_page_has_the_recorded_values():
-    for line in evidence.table(RUNS).splitlines():
-        assert line in PAGE
 
 
 def test_the_page_has_the_recorded_costs():
@@ -59,13 +54,3 @@ def test_differences_are_quoted_as_they_are():
         tasks = [task for row, task in RUNS if row == rows[0]] if what == "mean" else [TASKS[what]]
         pairs = [paired(*(RUNS[row, task].sample for row in rows)) for task in tasks]
         assert points == printed(averaged_interval(pairs).percent()), f"{better} − {worse}, {what}"
-
-
-def test_the_readme_has_the_recorded_values():
-    gains = next(panel for panel in panels() if panel.baseline == "EPR").gains
-    rows = [line.replace("*", "").replace("its template", "template") for line in README.splitlines()]
-    for name, task in TASKS.items():
-        values = [RUNS[row, task].value for row in ("dense top-k", "DPP-MAP", "EPR", "CEIL")]
-        cells = [name, *(f"{value:.1f}" for value in values), f"{gains[task].mean:+.1f}".replace("-", "−")]
-        assert f"| {' | '.join(cells)} |" in rows
-    assert any(row.startswith("| mean |") and row.endswith(f" {printed(gains['mean'])} |") for row in rows)

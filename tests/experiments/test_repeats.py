@@ -117,3 +117,21 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     other = replace(record("two", "EPR", "10"), texts="texts-others")
     with pytest.raises(UserError, match="different queries of films"):
         repeats.repeated([runs[0], other], "one", "two")
+
+
+def test_programs_in_place_of_questions(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "results.jsonl"
+    runs = [
+        record(name, row, scores)
+        for name in ("one", "two")
+        for row, scores in (("EPR", "0000"), ("CEIL", "1110"))
+    ]
+    results_file.keep(file, runs)
+    # three queries of one program, which are right together, and one of another
+    queries = [replace(TASK.train[i], output=f"loc(m{i})" if i < 3 else "all(m0)") for i in range(4)]
+    monkeypatch.setattr(repeats, "load_task", lambda *_, limit: replace(TASK, validation=queries[:limit]))
+    repeats.main(["one", "two", "--results", str(file), "--by-program", "--tasks", "films"])
+    assert "+75.0 (+0.0 to +100.0)" in capsys.readouterr().out
+    monkeypatch.setattr(repeats, "load_task", lambda *_, limit: replace(TASK, validation=queries[:2] * 2))
+    with pytest.raises(UserError, match="films: the queries of the data are not those of the records"):
+        repeats.main(["one", "two", "--results", str(file), "--by-program"])
