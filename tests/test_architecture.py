@@ -30,6 +30,7 @@ HOMES = {
     "optax": ("training",),
     "orbax": ("training",),
     "ray": ("training",),
+    "sklearn": ("training.free",),
     "datasets": ("tasks",),
     "bm25s": ("retrieval",),
     "faiss": ("retrieval",),
@@ -169,8 +170,8 @@ LOADS = {
     },
     "encoders": {"torch", "datasets", "orbax", "matplotlib"},
     "encoders.registry": {"openai"},
-    "training": {"torch", "openai", "datasets", "ray", "matplotlib"},
-    "selector": {"torch", "openai", "datasets", "optax", "orbax", "matplotlib", "tyro"},
+    "training": {"sklearn", "torch", "openai", "datasets", "ray", "matplotlib"},
+    "selector": {"sklearn", "torch", "openai", "datasets", "optax", "orbax", "matplotlib", "tyro"},
     "pipeline": {"torch", "openai", "matplotlib", "tyro", "ray"},
     "cli.main": {"torch", "openai", "matplotlib", "datasets", "ray"},
 }

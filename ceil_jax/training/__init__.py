@@ -15,6 +15,7 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages
 - `loop`: the training loop, the split into training and held-out queries, and the weights that training ends with.
 - `checkpoints`: what a stopped training continues from.
 - `tuning`: the trade-off λ of DPP-MAP, chosen on training queries.
+- `free/`: supervision without an LM, by the bank's own outputs.
 
 Names for other rooms: `CEILConfig`, `EPRConfig`; `CandidateSets`, `ScoredSets`, `TrainingData`, `epr_candidates`,
 `join_tasks`; `ceil_candidates`; `score_sets`, `top_subset_mrr`; `ScoringJob`, `actor_pool`; `SetScores`,

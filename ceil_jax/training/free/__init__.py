@@ -1,0 +1,16 @@
+"""Supervision without an LM: what a bank's own outputs teach about which examples suit a query.
+
+Every method is a pair of maps on vectors that are already there, of queries and of examples with their outputs, so
+that relevance is a dot product and top-k, DPP-MAP, export and a live bank work as with any encoder.
+
+- `rows`: what a method sees of queries and examples; the protocol of a method; the untrained pair
+- `head`: the label head, and the classifier alone, for tasks with choices
+- `structures`: predicted structures, for outputs that parse
+- `cover`: sets that cover the predicted structures
+- `output_similarity`: how alike outputs are
+- `adapter`: a small network on each side
+- `objectives`: what an adapter learns from: outputs, or an LM's scores of single examples or of sets
+- `fitting`: training of adapters
+- `encoder`: a trained method as an encoder, saved and loaded
+- `choice`: which method suits a task, by rows of its bank
+"""

@@ -1,0 +1,58 @@
+"""Adapters: a small network on each side of vectors that are already there, in place of a whole encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from ceil_jax.training.free.rows import Rows, beside, features
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A linear map to unit vectors on each side, beside the vectors themselves.
+
+    The side of the bank sees an example's output: its one-hot label if `labels` are given, else the output's vector.
+    Relevance is the cosine of the mapped vectors + a learnt weight times the cosine of the inputs.
+    """
+
+    labels: tuple[str, ...]
+    query_kernel: Float[np.ndarray, "f w"]
+    query_bias: Float[np.ndarray, " w"]
+    example_kernel: Float[np.ndarray, "g w"]
+    example_bias: Float[np.ndarray, " w"]
+    cosine_weight: float
+    scale: float
+    """Factor of relevance in a softmax over examples, where training goes on."""
+
+    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+        """Return [unit(features · kernel + bias), √weight · u]."""
+        return beside(
+            _unit(features(rows) @ self.query_kernel + self.query_bias), rows.vectors, self.cosine_weight
+        )
+
+    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+        """Return the same of the features beside the output's."""
+        mapped = _unit(example_features(rows, self.labels) @ self.example_kernel + self.example_bias)
+        return beside(mapped, rows.vectors, self.cosine_weight)
+
+
+def example_features(rows: Rows, labels: tuple[str, ...]) -> Float[np.ndarray, "n g"]:
+    """Return what the bank's side of an adapter sees.
+
+    Args:
+        rows: with outputs, or output vectors where there are no labels.
+        labels: the labels that have a place; all others share one more.
+    """
+    if not labels:
+        assert rows.output_vectors is not None
+        return np.hstack([features(rows), rows.output_vectors])
+    place = {label: i for i, label in enumerate(labels)}
+    places = [place.get(output, len(place)) for output in rows.outputs]
+    return np.hstack([features(rows), np.eye(len(place) + 1, dtype=np.float32)[places]])
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)

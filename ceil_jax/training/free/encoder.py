@@ -1,0 +1,217 @@
+"""A trained free method as an encoder: its queries' side reads texts, its bank's side reads examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from ceil_jax.encoders.files import read_json, write_json
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.errors import UserError
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.store.hashing import digest, text_digest
+from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.structures import Structures, bracketed, sql
+from ceil_jax.training.free.adapter import Adapter
+from ceil_jax.training.free.head import LabelHead
+from ceil_jax.training.free.rows import FreeMethod, Rows
+from ceil_jax.training.free.structures import StructureHead
+
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead, Adapter)}
+PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
+
+SETTINGS, ARRAYS = "free.json", "free.npz"
+
+
+def observe(
+    encoder: TextEncoder,
+    examples: Sequence[Example],
+    *,
+    parser: Structures | None = None,
+    outputs: bool = True,
+    output_vectors: bool = False,
+) -> Rows:
+    """Return what free methods see of examples.
+
+    Args:
+        encoder: embeds their inputs, the texts that these join, and outputs.
+        examples: queries, or examples of the bank.
+        parser: of the outputs, where they are programs.
+        outputs: whether outputs may be seen; False for queries.
+        output_vectors: whether to embed the outputs.
+    """
+    count = {len(example.texts) for example in examples}
+    if not count <= {1, 2} or len(count) > 1:
+        raise UserError(
+            f"free methods: inputs of {sorted(count)} texts; expected all of one text, or all of two"
+        )
+    texts = [example.input for example in examples]
+    answers = [example.output for example in examples] if outputs else []
+    parts = None
+    if count == {2}:
+        both = unit_rows(encoder.encode([text for example in examples for text in example.texts]))
+        parts = both.reshape(len(examples), 2, -1)
+    return Rows(
+        texts,
+        unit_rows(encoder.encode(texts)),
+        parts,
+        answers,
+        unit_rows(encoder.encode(answers)) if outputs and output_vectors else None,
+        [parser(answer) for answer in answers] if parser else (),
+    )
+
+
+@dataclass(frozen=True)
+class FreeEncoder:
+    """An encoder and a free method trained on its vectors; works without torch, an LM or the rows it has learnt from.
+
+    A bank that is searched with it embeds examples by `encode_examples` and queries by `encode`; cosines rank as the
+    method's relevance does.
+    """
+
+    base: TextEncoder
+    method: FreeMethod
+    parser: str = ""
+    """A name in PARSERS, for a method that needs structures."""
+    pairs: bool = False
+    """Whether inputs are pairs of texts."""
+    trained_on: frozenset[str] = frozenset()
+    """Digests of the examples that the method has learnt from."""
+
+    @property
+    def name(self) -> str:
+        """The base encoder's name and the method's."""
+        return f"{self.base.name} + {type(self.method).__name__}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits of what the base encoder and the method are."""
+        held = vars(self.method)
+        arrays = {
+            name: text_digest(np.ascontiguousarray(one).tobytes())
+            for name, one in held.items()
+            if _array(one)
+        }
+        others = {name: one for name, one in held.items() if not _array(one)}
+        base: Any = self.base
+        return digest([base.fingerprint, type(self.method).__name__, arrays, others, self.parser])
+
+    @property
+    def cached_as(self) -> str:
+        """The key under which vectors are cached."""
+        return self.fingerprint
+
+    @property
+    def dim(self) -> int:
+        """The length D' of a vector."""
+        blank = np.zeros((1, self.base.dim), np.float32)
+        return self.method.query(
+            Rows([""], blank, np.stack([blank, blank], axis=1) if self.pairs else None)
+        ).shape[1]
+
+    def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of queries, float32 [N, D'].
+
+        Raises:
+            UserError: the method compares the two texts of an input, which one text does not show.
+        """
+        if self.pairs and texts:
+            raise UserError(
+                f"{self.name} compares the two texts of an input: give queries as examples with `parts`, to "
+                "encode_queries"
+            )
+        return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
+
+    def encode_queries(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of queries, float32 [N, D']; their outputs are not read."""
+        return self.method.query(observe(self.base, examples, outputs=False))
+
+    def encode_examples(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of bank examples, float32 [N, D']; their outputs are read."""
+        needs_vectors = isinstance(self.method, Adapter) and not self.method.labels
+        parser = PARSERS[self.parser] if self.parser else None
+        return self.method.examples(observe(self.base, examples, parser=parser, output_vectors=needs_vectors))
+
+    def unseen(self, examples: Sequence[Example]) -> int:
+        """Return how many of a bank's examples the method has not learnt from, such as those added since."""
+        return sum(row_key(example) not in self.trained_on for example in examples)
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Write the method and its base encoder into a folder: arrays as npz, settings as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        fields = vars(self.method)
+        arrays = {name: value for name, value in fields.items() if _array(value)}
+        settings = {name: value for name, value in fields.items() if name not in arrays}
+        np.savez(folder / ARRAYS, **arrays)
+        base: Any = self.base
+        if hasattr(base, "save_pretrained"):
+            base.save_pretrained(folder / "base")
+        content = {
+            "method": type(self.method).__name__,
+            "settings": settings,
+            "base": "" if hasattr(base, "save_pretrained") else base.name,
+            "parser": self.parser,
+            "pairs": self.pairs,
+            "trained_on": sorted(self.trained_on),
+        }
+        write_json(folder / SETTINGS, content)
+
+    @classmethod
+    def from_pretrained(cls, folder: Path) -> FreeEncoder:
+        """Read what `save_pretrained` wrote.
+
+        Raises:
+            UserError: the folder holds something else.
+        """
+        content = read_json(folder / SETTINGS)
+        kind = KINDS.get(content.get("method", ""))
+        if kind is None:
+            raise UserError(
+                f"{folder / SETTINGS}: method {content.get('method')!r}; expected one of {[*KINDS]}"
+            )
+        settings = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content["settings"].items()
+        }
+        with np.load(folder / ARRAYS) as arrays:
+            method = kind(**settings, **arrays)
+        base = load_encoder(content["base"] or folder / "base")
+        return cls(base, method, content["parser"], content["pairs"], frozenset(content["trained_on"]))
+
+
+def _array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def row_key(example: Example) -> str:
+    """Return what an example is known by: a digest of its input and output."""
+    return digest([example.input, example.output])[:16]
+
+
+class Fit(Protocol):
+    """Trains a free method on rows of a bank."""
+
+    def __call__(self, rows: Rows, /) -> FreeMethod: ...
+
+
+def fit_free_encoder(
+    base: TextEncoder, bank: Sequence[Example], fit: Fit, *, parser: str = "", output_vectors: bool = False
+) -> FreeEncoder:
+    """Train a free method on a bank and return it as an encoder.
+
+    Args:
+        base: gives the vectors.
+        bank: the examples.
+        fit: such as `fit_label_head`.
+        parser: a name in PARSERS, for `fit_structure_head`.
+        output_vectors: whether the method sees vectors of outputs, as an adapter without labels does.
+    """
+    rows = observe(base, bank, parser=PARSERS[parser] if parser else None, output_vectors=output_vectors)
+    return FreeEncoder(base, fit(rows), parser, rows.parts is not None, frozenset(map(row_key, bank)))

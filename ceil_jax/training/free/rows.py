@@ -1,0 +1,75 @@
+"""The vectors and texts that free supervision learns from, and the map that a trained free method is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Vectors = Float[np.ndarray, "n d"]
+
+
+class Rows(NamedTuple):
+    """N queries or bank examples. A query leaves `outputs`, `output_vectors` and `structures` empty."""
+
+    texts: Sequence[str]
+    """Their inputs."""
+    vectors: Float[np.ndarray, "n d"]
+    """Vectors of the inputs, unit rows, from any encoder."""
+    parts: Float[np.ndarray, "n p d"] | None = None
+    """Vectors of the two texts of an input that is made of two, unit rows."""
+    outputs: Sequence[str] = ()
+    output_vectors: Float[np.ndarray, "n d"] | None = None
+    """Vectors of the outputs, unit rows."""
+    structures: Sequence[frozenset[str]] = ()
+    """Local structures of the outputs, where they parse."""
+
+    def take(self, places: Int[np.ndarray, " m"]) -> Rows:
+        """Return the rows at these places."""
+
+        def some(held: Sequence | np.ndarray | None) -> Sequence | np.ndarray | None:
+            return held[places] if isinstance(held, np.ndarray) else held and [held[i] for i in places]
+
+        return Rows(*map(some, self))  # type: ignore[arg-type]
+
+
+class FreeMethod(Protocol):
+    """A pair of maps to vectors of one length D' whose dot product is relevance: larger is better."""
+
+    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of queries, float32 [N, D']; outputs are not read."""
+        ...
+
+    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of bank examples, float32 [N, D'], all of one length, so that cosines rank as dot
+        products do."""
+        ...
+
+
+class Cosine:
+    """The untrained pair: the vectors of the inputs as they are."""
+
+    def query(self, rows: Rows) -> Vectors:
+        return rows.vectors
+
+    def examples(self, rows: Rows) -> Vectors:
+        return rows.vectors
+
+
+def features(rows: Rows) -> Vectors:
+    """Return what classifiers see: the vectors, or u, v, |u − v| and u · v of an input's two texts u and v.
+
+    The vector of two joined texts says nothing about how they differ; these features do (InferSent, Conneau et al.
+    2017).
+    """
+    if rows.parts is None:
+        return rows.vectors
+    u, v = rows.parts[:, 0], rows.parts[:, 1]
+    return np.hstack([u, v, np.abs(u - v), u * v])
+
+
+def beside(block: Vectors, vectors: Vectors, weight: float) -> Vectors:
+    """Return float32 [block, √weight · vectors]: the dot product adds weight · cosine to that of the blocks."""
+    return np.hstack([block, np.sqrt(weight) * vectors]).astype(np.float32)

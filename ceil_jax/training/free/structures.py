@@ -1,0 +1,142 @@
+"""Predicted structures: an example is right for a query as far as its program has the local structures that the
+query's words predict; and sets of examples that cover them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ceil_jax.errors import UserError
+from ceil_jax.training.free.head import COSINE_WEIGHT, fold_numbers
+from ceil_jax.training.free.rows import Rows, beside, features
+
+PENALTIES = (0.0001, 0.001, 0.01)
+"""The grid for the L2 penalty."""
+
+
+@dataclass(frozen=True)
+class StructureHead:
+    """One logistic regression for each structure, on TF-IDF of words and pairs of words beside the vector.
+
+    Relevance is a cosine of predicted and held structures, which ranks as the expected F1 does, + ½ cosine of inputs.
+    """
+
+    structures: tuple[str, ...]
+    vocabulary: tuple[str, ...]
+    idf: Float[np.ndarray, " words"]
+    weights: Float[np.ndarray, "words+f structures"]
+    bias: Float[np.ndarray, " structures"]
+    cosine_weight: float = COSINE_WEIGHT
+
+    def probabilities(self, rows: Rows) -> Float[np.ndarray, "n structures"]:
+        """Return P(structure | query), in the order of `structures`."""
+        words = _tf_idf(self.vocabulary, self.idf).transform(list(rows.texts)).astype(np.float32)
+        split = len(self.vocabulary)
+        logits = words @ self.weights[:split] + features(rows) @ self.weights[split:] + self.bias
+        return (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).astype(np.float32)
+
+    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+        """Return [P / |P|, 0, √½ u]."""
+        p = self.probabilities(rows)
+        p = p / np.maximum(np.linalg.norm(p, axis=1, keepdims=True), 1e-6)
+        return beside(np.pad(p, ((0, 0), (0, 1))), rows.vectors, self.cosine_weight)
+
+    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+        """Return [structures / √their number, √½ u]. Structures that the head has not seen share the last place of
+        the first block, which no query predicts."""
+        place = {structure: i for i, structure in enumerate(self.structures)}
+        held = np.zeros((len(rows.texts), len(place) + 1), np.float32)
+        for row, structures in zip(held, rows.structures, strict=True):
+            known = [place[one] for one in structures if one in place]
+            row[known] = 1 / np.sqrt(max(len(structures), 1))
+            row[-1] = np.sqrt(1 - len(known) / max(len(structures), 1))
+        return beside(held, rows.vectors, self.cosine_weight)
+
+
+def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = {"ngram_range": (1, 2), "token_pattern": r"\w+", "sublinear_tf": True}
+    if vocabulary is None:
+        return TfidfVectorizer(**words)
+    known = TfidfVectorizer(**words, vocabulary={word: i for i, word in enumerate(vocabulary)})
+    known.idf_ = np.asarray(idf, np.float64)
+    return known
+
+
+def fit_structure_head(
+    rows: Rows, *, grid: Sequence[float] = PENALTIES, cosine_weight: float = COSINE_WEIGHT
+) -> StructureHead:
+    """Fit one logistic regression a structure, all of them together.
+
+    The L2 penalty is the one of `grid` with the smallest log loss on a fifth of the bank that is held out.
+
+    Args:
+        rows: the bank, with structures.
+        grid: penalties, per row: half of it times the squared weights is added to the mean log loss.
+        cosine_weight: weight of the inputs' cosine.
+
+    Raises:
+        UserError: no example has a structure.
+    """
+    names = tuple(sorted(frozenset().union(*rows.structures)))
+    if not names:
+        raise UserError(
+            "structures: no output of the bank has a structure; this method is for outputs that parse"
+        )
+    place = {name: i for i, name in enumerate(names)}
+    y = np.zeros((len(rows.texts), len(names)), np.float32)
+    for row, structures in zip(y, rows.structures, strict=True):
+        row[[place[one] for one in structures]] = 1
+
+    def fitted(rows: Rows, y: np.ndarray, penalty: float) -> StructureHead:
+        from scipy.sparse import csr_matrix, hstack
+
+        tf_idf = _tf_idf()
+        words = tf_idf.fit_transform(list(rows.texts))
+        x = hstack([words, csr_matrix(features(rows))]).tocsr().astype(np.float32)
+        weights, bias = _logistic_regressions(x, y, penalty)
+        return StructureHead(
+            names,
+            tuple(tf_idf.get_feature_names_out()),
+            tf_idf.idf_.astype(np.float32),
+            weights,
+            bias,
+            cosine_weight,
+        )
+
+    if len(grid) > 1 and len(y) >= 10:
+        held_out = fold_numbers(len(y), 5) == 0
+        inside, outside = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+        def log_loss(penalty: float) -> float:
+            p = fitted(rows.take(inside), y[inside], penalty).probabilities(rows.take(outside))
+            return float(-np.log(np.clip(np.where(y[outside] > 0, p, 1 - p), 1e-6, 1)).mean())
+
+        grid = [min(grid, key=log_loss)]
+    return fitted(rows, y, grid[0])
+
+
+_FULL_BATCH = 2_000
+"""Up to so many rows L-BFGS on all of them is quicker than Adam on batches."""
+
+
+def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and biases of one regression a column of y: a network without a hidden layer."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    full = len(y) <= _FULL_BATCH
+    alpha = penalty * (len(y) if full else 256)  # scikit-learn divides it by the rows of a batch
+    solver = {"solver": "lbfgs", "max_iter": 200} if full else {"max_iter": 12, "batch_size": 256}
+    model = MLPClassifier((), alpha=alpha, learning_rate_init=0.01, random_state=0, **solver)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, y)
+    return model.coefs_[0].astype(np.float32), model.intercepts_[0].astype(np.float32)

@@ -1,0 +1,76 @@
+"""A free method as an encoder: saved, loaded, and on a bank that has grown."""
+
+import numpy as np
+import pytest
+
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.example import Example
+from ceil_jax.training.free.encoder import FreeEncoder, fit_free_encoder
+from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
+from ceil_jax.training.free.head import fit_label_head
+from ceil_jax.training.free.objectives import Listwise
+from ceil_jax.training.free.output_similarity import OutputSimilarity
+from ceil_jax.training.free.structures import fit_structure_head
+
+WORDS = ("bright", "dull", "long", "short", "old", "new")
+BANK = [
+    Example(
+        str(i), f"a {WORDS[i % 6]} film {WORDS[i % 5]}", f"rate({('good', 'bad')[i % 2]}({WORDS[i % 6]}))"
+    )
+    for i in range(24)
+]
+BASE = load_encoder("tiny")
+
+
+def listwise(rows):
+    config = AdapterConfig(width=4, epochs=1, batch_size=8)
+    return fit_adapter(Listwise(OutputSimilarity("vectors", rows), len(rows.texts)), rows, config=config)
+
+
+@pytest.mark.parametrize(
+    ("fit", "given"),
+    [
+        (fit_label_head, {}),
+        (fit_structure_head, {"parser": "bracketed"}),
+        (listwise, {"output_vectors": True}),
+    ],
+    ids=["head", "structures", "adapter"],
+)
+def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
+    encoder = fit_free_encoder(BASE, BANK, fit, **given)
+    encoder.save_pretrained(tmp_path / "free")
+    loaded = FreeEncoder.from_pretrained(tmp_path / "free")
+    texts = ["a bright film", "a dull play"]
+    assert loaded.encode(texts) == pytest.approx(encoder.encode(texts), abs=1e-6)
+    assert loaded.encode_examples(BANK[:2]) == pytest.approx(encoder.encode_examples(BANK[:2]), abs=1e-6)
+    assert loaded.encode(texts).shape == (2, encoder.dim)
+    assert (loaded.fingerprint, loaded.name) == (
+        encoder.fingerprint,
+        encoder.name.replace("tiny", loaded.base.name),
+    )
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_added_rows_are_encoded_and_counted():
+    encoder = fit_free_encoder(BASE, BANK, fit_label_head)
+    new = Example("new", "a film of no label known", "superb")
+    assert encoder.unseen(BANK) == 0
+    assert encoder.unseen([*BANK[3:], new]) == 1
+    vector = encoder.encode_examples([new])[0]
+    assert np.isfinite(vector).all()
+    # no query predicts its label: relevance is half the cosine
+    query, base = encoder.encode(["a film"])[0], BASE.encode(["a film", new.input])
+    cosine = base[0] @ base[1] / np.linalg.norm(base[0]) / np.linalg.norm(base[1])
+    assert query @ vector == pytest.approx(cosine / 2, abs=1e-5)
+
+
+def test_pairs_need_both_texts():
+    bank = [
+        Example(str(i), f"{a} {b}", ("No", "Yes")[a == b], ("No", "Yes"), parts=(a, b))
+        for i, (a, b) in enumerate((a, b) for a in WORDS for b in WORDS)
+    ]
+    encoder = fit_free_encoder(BASE, bank, lambda rows: fit_label_head(rows, grid=(1.0,)))
+    assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
+    with pytest.raises(UserError, match=r"give queries as examples with `parts`"):
+        encoder.encode(["bright dull"])

@@ -1,0 +1,63 @@
+"""The label head: maps worked out by hand, and planted labels that cosines do not see."""
+
+import numpy as np
+import pytest
+from planted_rows import planted
+
+from ceil_jax.errors import UserError
+from ceil_jax.training.free.choice import agreement, best_free, nearest
+from ceil_jax.training.free.head import LabelHead, fit_label_head
+from ceil_jax.training.free.rows import Cosine, Rows, features
+
+
+def test_dot_product_is_probability_and_half_a_cosine():
+    # logits log 3 and 0: P(bad) = 3/4, P(good) = 1/4
+    head = LabelHead(("bad", "good"), np.zeros((2, 2), np.float32), np.log([3, 1]).astype(np.float32))
+    query = head.query(Rows(["q"], np.array([[1.0, 0.0]])))
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [1.0, 0.0]])
+    examples = head.examples(Rows([*"abcd"], vectors, outputs=["bad", "bad", "good", "never seen"]))
+    assert (query @ examples.T)[0] == pytest.approx([0.75 + 0.5, 0.75, 0.25 + 0.3, 0.5])
+    # all of one length, an unseen label included, so that cosines rank alike
+    assert (examples**2).sum(axis=1) == pytest.approx(4 * [1.5])
+
+
+def test_head_finds_labels_that_cosines_do_not_see():
+    bank, queries = planted(300, 0), planted(60, 1)
+    head = fit_label_head(bank, grid=(1.0, 30.0))
+
+    def right(method):
+        chosen = nearest(method, bank, queries, 4)
+        rows = zip(chosen, queries.outputs, strict=True)
+        return np.mean([bank.outputs[place] == label for row, label in rows for place in row])
+
+    assert right(Cosine()) < 0.65
+    assert right(head) > 0.9
+    answered = np.mean([a == b for a, b in zip(head.classify(queries), queries.outputs, strict=True)])
+    assert answered > 0.9
+
+
+def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
+    fits = {
+        "cosine": lambda rows: Cosine(),
+        "label head": lambda rows: fit_label_head(rows, grid=(1.0, 30.0)),
+    }
+    assert best_free(agreement(fits, planted(300, 0), "label", k=4)) == "label head"
+    # the label has no direction of its own
+    assert best_free(agreement(fits, planted(300, 0, label_at=0), "label", k=4)) == "cosine"
+
+
+def test_pairs_are_compared():
+    u, v = np.array([[0.6, 0.8]]), np.array([[1.0, 0.0]])
+    seen = features(Rows(["u v"], u, np.stack([u, v], axis=1)))
+    assert seen == pytest.approx(np.array([[0.6, 0.8, 1, 0, 0.4, 0.8, 0.6, 0]]))
+
+
+def test_one_label_is_refused():
+    with pytest.raises(UserError, match=r"all 3 examples have the output 'good'"):
+        fit_label_head(Rows([*"abc"], np.eye(3), outputs=["good"] * 3))
+
+
+def test_a_label_of_one_example_is_learnt():
+    rows = planted(30, 0)
+    head = fit_label_head(rows._replace(outputs=["rare", *rows.outputs[1:]]))
+    assert head.labels == ("bad", "good", "rare")
