@@ -131,7 +131,7 @@ def adapter(kind: str, rows: Rows, labels: tuple[str, ...] = ()) -> FreeMethod:
     return fit_adapter(objective, rows, labels=labels, config=AdapterConfig())
 
 
-def table(name: str, data: Path, folder: Path, k: int, bank_limit: int | None) -> None:
+def table(name: str, data: Path, folder: Path, k: int, bank_limit: int | None, methods: list[str]) -> None:
     task = load_task(
         name, data_dir=None if name == "movie_reviews" else data, limit=600, bank_limit=bank_limit
     )
@@ -153,6 +153,8 @@ def table(name: str, data: Path, folder: Path, k: int, bank_limit: int | None) -
 
     print(f"| {name} | | bank {len(bank.texts)}, {len(queries.texts)} queries, k = {k} | |", flush=True)
     for label, fit in fits(bank, same_choices).items():
+        if methods and label not in methods:
+            continue
         begun = time.process_time()
         whole = fit(bank)
         note = f"{time.process_time() - begun:.0f} s of CPU"
@@ -187,12 +189,13 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--vectors", type=Path, default=Path("/tmp/free_vectors"))
     parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--methods", nargs="+", default=[], help="lines of the table; all by default")
     parser.add_argument("--bank", type=int, help="examples of the bank at most; all by default")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     given.vectors.mkdir(exist_ok=True)
     for name in given.tasks:
-        table(name, given.data, given.vectors, given.k, given.bank)
+        table(name, given.data, given.vectors, given.k, given.bank, given.methods)
 
 
 if __name__ == "__main__":

@@ -136,9 +136,10 @@ def fit_adapter(
 
 
 def _adapter_of(model: Sides, labels: tuple[str, ...]) -> Adapter:
-    arrays = (side[...] for one in (model.query, model.example) for side in (one.kernel, one.bias))
-    weight, scale = (float(np.exp(one[...])) for one in (model.log_cosine_weight, model.log_scale))
-    return Adapter(labels, *map(np.asarray, arrays), weight, scale)
+    held = nnx.to_pure_dict(nnx.state(model))
+    kernels = [np.asarray(held[side][part]) for side in ("query", "example") for part in ("kernel", "bias")]
+    weight, scale = (float(np.exp(held[name])) for name in ("log_cosine_weight", "log_scale"))
+    return Adapter(labels, kernels[0], kernels[1], kernels[2], kernels[3], weight, scale)
 
 
 def _params_of(adapter: Adapter, like: Any) -> Any:
