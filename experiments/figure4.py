@@ -43,8 +43,8 @@ def with_ranks(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     header = ["task", "method", "examples chosen", *(_name(i) for i in range(len(EDGES) - 1))]
     rows = []
     for one in table.measured:
-        cell = one.entry.cell.seeded(one.seeds[0]).essential()
-        ranks = chosen_ranks(grid.run_of(cell.config), cell.method)
+        cell = one.entry.cell.seeded(one.seeds[0])
+        ranks = chosen_ranks(grid.open(cell), cell.method)
         bins = Counter(next(i for i in range(len(EDGES) - 1) if rank < EDGES[i + 1]) for rank in ranks)
         shares = [100 * bins[i] / len(ranks) for i in range(len(EDGES) - 1)]
         rows.append([one.entry.task, one.entry.row, len(ranks), *shares])

@@ -39,7 +39,6 @@ from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.store.store import Store
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
 from ceil_jax.training.candidates import TrainingData, epr_candidates
@@ -211,9 +210,9 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
     if options.candidates:
         own = positions[: options.queries]
         singles = singles_of(options, queries[: options.queries], bank, outputs, own)
-        with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:
+        with tempfile.TemporaryDirectory() as folder:
             encoder = encoder.with_params(
-                train_epr(stage, encoder, singles, EPRConfig(), options.seed).params
+                train_epr(Path(folder), encoder, singles, EPRConfig(), options.seed).params
             )
     vectors = unit_rows(encoder.encode(texts, progress=True))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)
@@ -273,8 +272,10 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
         data = data._replace(seen=np.isin(np.arange(options.queries), training))
     before = measured(encoder, encoder)
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder)).stage("planted", {}) as stage:
-        trained = train_ceil(stage, encoder, vectors, data, config, options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        trained = train_ceil(
+            Path(folder), encoder, vectors, data, config, options.seed, float(config.trade_off)
+        )
     seconds = time.perf_counter() - began
     query = encoder.with_params(trained.params["query"])
     context = encoder.with_params(trained.params["context"]) if "context" in trained.params else query

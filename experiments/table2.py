@@ -24,7 +24,7 @@ from harness.grid import Cell, Entry, Grid, Measured
 from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, TRAINED
+from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.report.runs import COST_COLUMNS
 from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.tasks import task_spec
@@ -56,7 +56,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
 def _label(config: RunConfig, method: str) -> str:
     source = METHODS[method].encoder
     both = ", both encoders" if source == "ceil" and config.ceil.train_context == "both" else ""
-    return METHODS[method].label + both + (", guarded" if config.guard and source in TRAINED else "")
+    return METHODS[method].label + both + (", guarded" if config.guard and source in TRAININGS else "")
 
 
 def costs_of(measured: Sequence[Measured]) -> Table:

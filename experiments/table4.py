@@ -46,7 +46,7 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
-        scores = subset_scores(grid.run_of(cell.config))
+        scores = subset_scores(grid.open(cell))
         queries, count = scores.shape
         rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])

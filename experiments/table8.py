@@ -38,7 +38,7 @@ def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for one in table.measured:
         cell = one.entry.cell
-        seconds = measure_latency(grid.run_of(cell.seeded(one.seeds[0]).config), cell.method)
+        seconds = measure_latency(grid.open(cell.seeded(one.seeds[0])), cell.method)
         total = 1000 * (seconds.encode + seconds.shortlist + seconds.map) / seconds.queries
         n = cell.config.shortlist if METHODS[cell.method].needs.shortlist else None
         rows.append(

@@ -23,8 +23,8 @@ from ceil_jax import (
     similarity_from_features,
 )
 from ceil_jax.dpp.kernel import relevance
-from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.records import read_records
 from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, draw_kernel, draw_plane
 
@@ -85,14 +85,14 @@ trained = [record for record in records if record.method == "ceil" and record.ta
 if trained:
     config = as_config(trained[0].config)
     full = load_task("movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
-    run = open_run(config, full)
-    ceil = run.encoders("ceil")
+    run, graph = open_run(config, full)
+    ceil = run.get(graph.encoders("ceil"))
     r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.context, full.train)
     picks = np.asarray(
         map_set(
             r_asked,
             r_vectors,
-            run.tuned_trade_off("ceil") if config.ceil.trade_off == "tuned" else config.ceil.trade_off,
+            trained[0].trade_off,
         ).items
     )
     print("CEIL of", trained[0].name, "with", config.encoder)

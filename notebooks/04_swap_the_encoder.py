@@ -17,8 +17,8 @@ from flax import nnx
 
 from ceil_jax import Encoder, build_retriever, load_encoder, load_task, register_encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer
-from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.graph import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, ORANGE
 from ceil_jax.training.config import CEILConfig, EPRConfig
@@ -83,8 +83,8 @@ config = RunConfig(
     ceil=CEILConfig(instances=120, subsets=8, size=4, shortlist=30, epochs=3, learning_rate=3e-3),
     out=Path(folder.name),
 )
-pipeline = open_run(config, task)
-comparison = compare(pipeline, ["topk", "dpp", "epr", "ceil"])
+run, graph = open_run(config, task)
+comparison = compare(run, graph, ["topk", "dpp", "epr", "ceil"])
 print(comparison.text())
 
 # %% [markdown]
@@ -95,7 +95,7 @@ print(comparison.text())
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
 for (name, marker), colour in zip((("epr", "o"), ("ceil", "s")), (BLUE, ORANGE), strict=True):
-    history = pipeline.trainer.history(name)
+    history = run.summary(graph.encoders(name))["history"]
     axes.plot(
         [row["step"] for row in history],
         [row[QUALITY] for row in history],
@@ -114,7 +114,7 @@ axes.legend()
 # wherever that name is registered.
 
 # %%
-trained = pipeline.encoders("epr").query
+trained = run.get(graph.encoders("epr")).query
 trained.save_pretrained(Path(folder.name) / "my-encoder")
 again = load_encoder(Path(folder.name) / "my-encoder")
 moved = np.abs(np.asarray(trained.params["vectors.embedding"]) - encoder.params["vectors.embedding"]).max()

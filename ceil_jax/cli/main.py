@@ -29,14 +29,14 @@ On a file with the columns text and label (tune searches within a budget and exp
 compare trained in the folder runs):
 
   ceil-jax tune --data reviews.csv --input text --output label --metric accuracy --lm-tokens 1000000
-  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --retriever topk dpp ceil
+  ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --method topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
 """The flags of all commands, which are read first: the scale decides what the other flags default to."""
 _SHARED.add_argument("--plugin", action="append", default=[])
-_SHARED.add_argument("--scale", default="tiny")
+_SHARED.add_argument("--scale")
 _SHARED.add_argument("--quiet", action="store_true")
 
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             commands, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=registry
         )
 
-    return command("ceil-jax", run, arguments, APPLIED)
+    return command("ceil-jax", run, arguments, APPLIED, ("compare", "score", "export"))
 
 
 def command(
@@ -72,6 +72,7 @@ def command(
     run: Callable[[RunConfig, list[str]], int | None],
     arguments: Sequence[str] | None = None,
     scales: Mapping[str, RunConfig] = SCALES,
+    scaled: Sequence[str] = (),
 ) -> int:
     """Run a command and return its exit code: 2 after a one-line message about a mistake of the user.
 
@@ -81,6 +82,7 @@ def command(
             commands take, is not among them.
         arguments: the command line; by default that of the process.
         scales: the defaults by the name of their scale.
+        scaled: the sub-commands that take `--scale`; all by default.
     """
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -89,14 +91,19 @@ def command(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     try:
         given, rest = _SHARED.parse_known_args(arguments)
-        if given.scale not in scales:
-            raise unknown_name("scale", given.scale, scales)
+        scale = given.scale or "tiny"
+        if scale not in scales:
+            raise unknown_name("scale", scale, scales)
+        if given.scale and scaled and rest[:1] and rest[0] not in scaled:
+            raise UserError(f"--scale: {rest[0]} has no scales; leave it out")
+        if any(word.split("=")[0] == "--retriever" for word in rest):
+            raise UserError("--retriever is called --method now")
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
         for module in given.plugin:
             _import_plugin(module)
-        code = run(scales[given.scale], rest)
+        code = run(scales[scale], rest)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

@@ -10,6 +10,7 @@ the `openai` package in `lm.openai` only.
 - `stopping`: where generated text ends
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
+- `readings`: what LMs have read, by content, in one SQLite file; `ray_reading`: reading on a Ray cluster
 - `counting`: an LM that only counts tokens, for dry runs
 - `torch`: causal LMs of transformers
 - `openai`: LMs behind an OpenAI-compatible server

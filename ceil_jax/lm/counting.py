@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ceil_jax.lm.base import BaseLM, Continuations
+from ceil_jax.lm.readings import Request, answer
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
@@ -35,6 +36,19 @@ class CountingLM(BaseLM):
         self.tokens_written = 0
         self.answer_tokens = 32.0
         """The assumed length of a generated answer, in tokens."""
+
+    def count(self, requests: Sequence[Request], answers: Sequence[str]) -> tuple[float, float]:
+        """Return the tokens that answering requests of one kind reads and writes.
+
+        Args:
+            requests: at least one.
+            answers: answers as long as those that are generated; 32 tokens each without them.
+        """
+        if answers:
+            self.answer_tokens = float(self._count(answers).mean()) + 1
+        before = self.tokens_read, self.tokens_written
+        answer(self, requests)
+        return self.tokens_read - before[0], self.tokens_written - before[1]
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._count(texts)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,13 +25,6 @@ class Voting(NamedTuple):
     """Sampling temperature."""
     seed: int = 0
     """Seeds the orders. Samples are seeded by their number, so that more of them begin with the fewer."""
-
-    def key(self) -> dict[str, Any]:
-        """Return what answers depend on, for the keys of stages; empty without voting."""
-        if self.answers == 1:
-            return {}
-        rest = {"temperature": self.temperature} if self.by == "samples" else {"seed": self.seed}
-        return {"voting": {"answers": self.answers, "by": self.by, **rest}}
 
     def text(self) -> str:
         """Return a sentence for a table's notes; empty without voting."""

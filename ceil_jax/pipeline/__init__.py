@@ -1,20 +1,18 @@
-"""One run: a task, an LM and an encoder; the stages that a method needs are computed once and kept on disk.
+"""A run as a graph of stages: a stage is a value that names the stages it needs, and is computed once and kept.
 
-How retrievers choose is in `retrieval/` and `skills/`, how encoders learn in `training/`, and tables of several runs
-in `report/`. A run is put together from parts that are given to each other: `compose.open_run` shows all of them.
+Start with `stage`, then `graph`; the other modules hold one kind of stage each.
 
-- `config`: the settings of a run, the scales, the demo.
-- `methods`: the rows of a comparison: a retriever and the encoder that it compares with; the guard on trained ones.
-- `models`: LMs and encoders by name, vectors and trained weights kept on disk, the prompts of a task.
-- `search`: the retrieval text of examples; nearest examples, candidate sets, a retriever's choice.
-- `training_data`: training queries, candidate sets and their scores; the tuned λ.
-- `trained`: the trainer of TST, EPR and CEIL.
-- `run`: a method's examples, answers and metric.
-- `compose`: a run from its configuration; one trainer for the tasks of several runs.
-- `evaluate`: predictions, and what their metric is computed from.
-- `export`: a method as a selector.
-- `records`: the record of an evaluation (`Record`), and a folder of stages that has them.
-
-Names for other rooms: `RunConfig`, `SCALES`, `DEMO`; `METHODS`, `TRAINED`; `Models`, `Encoders`; `open_run`,
-`joint_trainer`, `Run`, `Trainer`; `Record`, `Evaluation`, `read_records`; `export`, `selector_of`.
+- `stage`: `Stage`, its key, and `Run`, which gets a stage's value from memory, from disk or by computing it
+- `graph`: `Graph`, which stages the rows of a comparison need, from a configuration and a task
+- `views`: the examples as methods see them
+- `encoders`: untrained, trained and guarded encoders, and vectors
+- `choosing`: chosen examples and candidate sets
+- `scoring`: the LM's scores of candidate sets, and λ
+- `answering`: predictions and metrics
+- `methods`: the rows of a comparison and their registry; `trainings`: TST, EPR and CEIL, one value each
+- `evaluate`: one method evaluated, with its cost
+- `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit some
+- `export`: a method as a selector
+- `records`: the record of an evaluation; `results_file`: published records, one line each
+- `models`: LMs and encoders by name; `config`: settings and scales
 """

@@ -175,4 +175,4 @@ TUNE = RunConfig(
 COMPARED = ("majority", "zero", "random", "bm25", "topk", "dpp", "epr", "epr_map", "ceil")
 """The methods that `ceil-jax compare` has rows for by default."""
 
-DEMO_RETRIEVERS = tuple(name for name in COMPARED if name != "bm25")
+DEMO_METHODS = tuple(name for name in COMPARED if name != "bm25")

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.methods import METHODS, Method
-from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.answering import Measured
+from ceil_jax.pipeline.encoders import Encoded
+from ceil_jax.pipeline.graph import Graph
+from ceil_jax.pipeline.methods import METHODS, TRAININGS
+from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder.files import check_target
-from ceil_jax.training.config import CEILConfig, EPRConfig
 
 NEAREST = 1e-9
 """λ of a selector that takes the nearest examples: relevance that differs in its last digit outweighs diversity."""
 
 
-def exports(method: Method) -> bool:
-    """Return whether a method can be written as a selector."""
-    return method.needs.ends_in_map or method.needs.ends_in_nearest
-
-
-def export(run: Run, method: str, folder: Path, license: str = "") -> str:
+def export(run: Run, graph: Graph, name: str, folder: Path, license: str = "") -> str:
     """Write a method as a selector into a folder, and return what to tell the user.
 
     Args:
         run: trains what the method needs and is not on disk.
-        method: a row of METHODS that ends in DPP-MAP or takes the nearest.
+        graph: the task and the settings.
+        name: a row of METHODS that ends in DPP-MAP or takes the nearest.
         folder: where to; a selector that is there already is replaced.
         license: of the examples, as an SPDX name, for the card.
 
@@ -35,69 +34,89 @@ def export(run: Run, method: str, folder: Path, license: str = "") -> str:
             anything is trained.
     """
     check_target(folder)
-    selector = selector_of(run, method)
+    selector = selector_of(run, graph, name)
     selector.card = replace(selector.card, license=license)
     selector.save_pretrained(folder)
-    measured = ", ".join(f"{name} {value:.1f}" for name, value in selector.card.metrics.items())
+    measured = ", ".join(f"{metric} {value:.1f}" for metric, value in selector.card.metrics.items())
     measured = measured or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
         f"{folder}: {selector.card.title}, {len(selector):,} examples; {measured}\n"
-        f'in Python: CeilSelector.from_pretrained("{folder}").select("a query", k={run.config.shots})'
+        f'in Python: CeilSelector.from_pretrained("{folder}").select("a query", k={graph.config.shots})'
     )
 
 
-def selector_of(run: Run, name: str = "ceil") -> CeilSelector:
+def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
     """Return a method that ends in DPP-MAP, or takes the nearest, trained if need be, as a selector.
 
     Args:
         run: trains what the method needs and is not on disk.
+        graph: the task and the settings.
         name: a row of METHODS such as topk, dpp, epr, epr_map or ceil.
 
     Raises:
         UserError: any other method, or --text skill.
     """
-    method = METHODS.get(name)
-    if method is None or not exports(method):
-        raise unknown_name("selector", name, [n for n, m in METHODS.items() if exports(m)])
-    if run.config.text != "input":
+    method, task, config = METHODS.get(name), graph.task, graph.config
+    if method is None or not method.exports:
+        raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.exports])
+    if config.text != "input":
         raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
-    method = run.used(name)
-    assert method.encoder is not None
-    encoders, task, config = run.encoders(method.encoder), run.task, run.config
-    trained = method.encoder != "base"
+    encoders = run.get(graph.used(method))
+    trained = encoders.source != "base"
     return CeilSelector.from_examples(
         task.train,
         encoder=encoders.context,
         query_encoder=encoders.query,
-        vectors=run.embed(encoders.context, [example.input for example in run.bank_of(method)]),
-        trade_off=run.trade_off_of(method) if method.needs.ends_in_map else NEAREST,
+        vectors=run.get(Encoded(graph.used(method), graph.view_of(method.encoder), "context")),
+        trade_off=_number(run, graph.trade_off_of(method)) if method.needs.ends_in_map else NEAREST,
         near_duplicate=None,  # what was evaluated passes over nothing
         shortlist=config.shortlist,
         template=task.template,
         context=config.context if trained else "input",
-        count_tokens=lambda texts: run.lm.count_tokens(texts),
+        count_tokens=lambda texts: run.lm(graph.lm).count_tokens(texts),
         card=Card(
             title=f"{method.label} on {task.name}",
-            training_data=_training_data(run, method),
-            language_model=config.lm if trained else "",
-            metrics=run.measured(name),
+            training_data=_training_data(graph, encoders.source),
+            language_model=config.lm if trained and TRAININGS[encoders.source].lm_tokens else "",
+            metrics=_measured(run, graph, name),
         ),
     )
 
 
-def _training_data(run: Run, method: Method) -> str:
+def _number(run: Run, trade_off: Any) -> float:
+    return run.get(trade_off) if isinstance(trade_off, Stage) else trade_off
+
+
+def _measured(run: Run, graph: Graph, name: str) -> dict[str, float]:
+    """The metrics, in percent, of a method that has been evaluated; none if it has not."""
+    if not any(run.root.glob("metric-*/done.json")):
+        return {}  # so that an encoder that needs no training needs no LM either
+    stage = graph.metric(name)
+    if run.summary(stage) is None:
+        return {}
+    found: Measured = run.get(stage)
+    values = {graph.task.metric: found.value, **found.more}
+    settings = (
+        f"percent of {len(graph.queries):,} held-out queries, {graph.config.shots} examples, {graph.lm.key}"
+    )
+    return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
+
+
+def _training_data(graph: Graph, source: str) -> str:
     """A line for the model card."""
-    config, name = run.config, run.task.name
-    queries = len(run.task.train)
-
-    def of(one: EPRConfig | CEILConfig, what: str) -> str:
-        return f"{name}: {min(one.instances, queries)} queries × {what}"
-
-    data = {
-        "tst": of(config.tst, f"{config.tst.candidates} examples by their outputs"),
-        "epr": of(config.epr, f"{config.epr.candidates} single examples"),
-        "ceil": of(config.ceil, f"{config.ceil.subsets} sets of {config.ceil.size}"),
-    }
-    stages = (config.ceil.initial, "ceil") if method.encoder == "ceil" else (method.encoder,)
-    used = "; then ".join(data[stage] for stage in stages if stage in data)
-    return f"from {config.encoder} on {used}" if used else "none: the encoder is as loaded"
+    steps: list[str] = []
+    while source != "base":
+        settings, training = graph.settings(source), TRAININGS[source]
+        count = min(getattr(settings, "instances", len(graph.bank)), len(graph.bank))
+        size = getattr(settings, "size", None)
+        what = (
+            f"{settings.subsets} sets of {size}"
+            if size
+            else f"{getattr(settings, 'candidates', 'all')} examples"
+        )
+        by = "" if training.lm_tokens else " by their outputs"
+        steps.insert(0, f"{training.title}: {count} queries × {what}{by}")
+        source = graph.start(source)
+    if not steps:
+        return "none: the untrained encoder"
+    return f"from {graph.config.encoder} on {graph.task.name}; {'; then '.join(steps)}"

@@ -1,10 +1,10 @@
 """Records: for every evaluation its task, method, settings, score and cost.
 
 Stages are named by what they depend on, so that runs share them, and a stage cannot say which run it belongs to. A
-record can. It is kept in the folder of stages, as a stage of its own:
+record can. It is kept beside the stages:
 
 ```
-run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions, metrics and texts
+run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions and metrics
                done.json    the cost
 texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 ```
@@ -16,33 +16,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ceil_jax.lm.openai.address import is_address, parse_address
+from ceil_jax.pipeline.answering import examples_shown, read_measured
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import examples_shown, read_overlap
 from ceil_jax.pipeline.methods import trains
+from ceil_jax.pipeline.stage import describe
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.folder import KEY, finish, finished, read_json, write, write_json
 from ceil_jax.store.hashing import canonical, digest
-from ceil_jax.store.rows import Cost, Rows
-from ceil_jax.store.stage import Stage
-from ceil_jax.store.store import Store
+from ceil_jax.store.locking import held
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.words import Overlap
-
-FORMAT = 1
-"""Version of stored records; a reader refuses any other."""
-
-_FIRST = """
-task limit bank_limit encoder lm dtype shots shortlist trade_off fit text context index engine actors seed
-data_seed skills.lm skills.order skills.orders skills.demonstrations epr.batch_size epr.candidates epr.epochs
-epr.instances epr.learning_rate epr.positives epr.temperature ceil.batch_size ceil.epochs ceil.initial
-ceil.instances ceil.learning_rate ceil.loss ceil.reduction ceil.sampler ceil.shortlist ceil.size ceil.subsets
-ceil.trade_off ceil.train_context
-"""
-FIRST_SETTINGS = frozenset(_FIRST.split())
-"""Settings of the first records. Later ones are left out at their defaults: a new setting renames no record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +59,7 @@ class Record:
     trade_off: float | None = None
     """λ that the examples were chosen with; None for a method without one."""
     device: str = ""
-    """The device that it was computed on; empty in folders from before it was kept."""
+    """The device that it was computed on."""
     examples: float | None = None
     """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the oldest lines."""
     statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
@@ -85,7 +73,7 @@ class Record:
     predictions: str = ""
     metrics: str = ""
     """Names of stages."""
-    answering: Cost = field(default_factory=lambda: Cost(0))
+    answering: Cost = field(default_factory=Cost)
     """The part of `cost` after LM scoring, rewriting and training."""
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
@@ -116,27 +104,15 @@ class Record:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
-        return Stage(self.root / self.predictions).rows_so_far()
+        return read_json(self.root / self.predictions / "rows.json")
 
     def scores(self) -> np.ndarray:
         """float [N]: the metric of each query."""
-        return np.load(self.root / self.metrics / "scores.npy")
-
-
-class Evaluation(NamedTuple):
-    """An evaluation that has just been made or found, with its record."""
-
-    rows: Rows
-    """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
-    scores: np.ndarray
-    """float [N]: the metric of each query."""
-    value: float
-    """The metric over all queries; for corpus metrics it is not the mean of `scores`."""
-    record: Record
+        return read_measured(self.root / self.metrics, {"value": 0, "more": {}}, self.metric).scores
 
 
 def record(
-    store: Store,
+    root: Path,
     config: RunConfig,
     task: Task,
     method: str,
@@ -148,10 +124,10 @@ def record(
     answering: Cost,
     **remarks: str | float | None,
 ) -> Record:
-    """Write the record of an evaluation and return it. Existing records are left unchanged.
+    """Write the record of an evaluation and return it. An existing record is left unchanged.
 
     Args:
-        store: the folder of stages.
+        root: the folder of stages.
         config: the run's settings.
         task: the task, whose validation examples were answered and whose training examples are the bank.
         method: a name in METHODS.
@@ -164,14 +140,13 @@ def record(
     """
     queries = task.validation
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
-    with store.stage("texts", about) as stage:
-        if stage.summary is None:
-            shown = {"queries": _texts(queries), "bank": _texts(task.train)}
-            stage.write("texts.json", json.dumps(shown, ensure_ascii=False).encode())
-            stage.finish({"queries": len(queries), "bank": len(task.train)}, ("texts.json",))
-        texts = stage.name
+    texts = root / f"texts-{digest(about)}"
+    if finished(texts) is None:
+        with held(texts):
+            write(texts / KEY, canonical(about).encode())
+            write_json(texts / "texts.json", {"queries": _texts(queries), "bank": _texts(task.train)})
+            finish(texts, {"queries": len(queries), "bank": len(task.train)})
     key = {
-        "format": FORMAT,
         "task": task.name,
         "metric": task.metric,
         "method": method,
@@ -179,47 +154,28 @@ def record(
         "config": settings_of(config),
         "predictions": predictions,
         "metrics": metrics,
-        "texts": texts,
+        "texts": texts.name,
     }
-    with store.stage("run", key) as stage:
-        if stage.summary is None:
+    folder = root / f"run-{digest(key)}"
+    if finished(folder) is None:
+        with held(folder):
+            write(folder / KEY, canonical(key).encode())
             costs = {"preparing": _plain(preparing), "answering": _plain(answering)}
-            stage.finish(costs | {name: value for name, value in remarks.items() if value})
-        name = stage.name
-    found = _read(store.root, store.root / name)
-    assert found is not None, f"{name} has just been written"
+            finish(folder, costs | {name: value for name, value in remarks.items() if value})
+    found = _read(root, folder)
+    assert found is not None, f"{folder.name} has just been written"
     return found
-
-
-def beyond_default(config: RunConfig, *names: str) -> dict[str, Any]:
-    """Return those of the named settings that differ from their defaults; only they are part of a key."""
-    values, default = {name: getattr(config, name) for name in names}, RunConfig()
-    return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """Return a RunConfig as JSON, without what differs between machines: folders, devices, addresses of models."""
-    given, defaults = (
-        json.loads(canonical(replace(it, out=Path(), data_dir=None))) for it in (config, RunConfig())
-    )
+    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
     for name in ("out", "data_dir", "device_map", "endpoint"):
-        del given[name]
-    settings = _without_new_defaults(given, defaults)
+        del settings[name]
     for place in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
             if place.get(name) and is_address(place[name]):
                 place[name] = parse_address(place[name]).model or "the model of an endpoint"
-    return settings
-
-
-def _without_new_defaults(given: dict[str, Any], defaults: dict[str, Any], group: str = "") -> dict[str, Any]:
-    settings = {}
-    for name, value in given.items():
-        path = f"{group}{name}"
-        if any(first.startswith(f"{path}.") for first in FIRST_SETTINGS):
-            settings[name] = _without_new_defaults(value, defaults[name], f"{path}.")
-        elif path in FIRST_SETTINGS or value != defaults[name]:
-            settings[name] = value
     return settings
 
 
@@ -247,25 +203,16 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
             trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
         else:
             records.append(found)
-    known = {record.predictions for record in records}
-    lost = [folder.name for folder in sorted(root.glob("predictions-*")) if folder.name not in known]
-    if lost:
-        trouble.append(
-            f"{root}: {len(lost)} evaluation(s) half-finished or stored by an older version "
-            f"({', '.join(lost[:3])}{', …' * (len(lost) > 3)}); run their command again: what is stored is not "
-            "computed again"
-        )
     return records, trouble
 
 
 def _read(root: Path, folder: Path) -> Record | None:
-    """The record in a folder; None if it is unfinished or of another version."""
-    key = json.loads((folder / "key.json").read_text("utf-8"))
-    cost = Stage(folder).peek()
-    measured = Stage(root / key["metrics"]).peek()
-    texts = Stage(root / key["texts"]).peek()
-    if key["format"] != FORMAT or cost is None or measured is None or texts is None:
+    """The record in a folder; None if it is unfinished or one of its stages is."""
+    key, cost = describe(folder), finished(folder)
+    measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
+    if cost is None or measured is None or texts is None or finished(root / key["predictions"]) is None:
         return None
+    found = read_measured(root / key["metrics"], measured, key["metric"])
     record = Record(
         **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},
         **{name: key[name] for name in ("predictions", "metrics", "texts")},
@@ -274,13 +221,12 @@ def _read(root: Path, folder: Path) -> Record | None:
         name=folder.name,
         queries=texts["queries"],
         bank=texts["bank"],
-        value=100 * measured["value"],
-        more={name: 100 * value for name, value in measured["more"].items()},
-        cost=Cost(*(cost["preparing"][part] + cost["answering"][part] for part in ("seconds", "tokens"))),
+        value=100 * found.value,
+        more={name: 100 * value for name, value in found.more.items()},
+        cost=Cost(**cost["preparing"]) + Cost(**cost["answering"]),
         answering=Cost(**cost["answering"]),
         seed=key["config"]["seed"] if trains(key["method"]) else None,
-        statistics=np.load(root / key["metrics"] / "statistics.npy"),
-        overlap=read_overlap(np.load(root / key["metrics"] / "overlap.npy")),
+        statistics=found.statistics,
+        overlap=found.overlap,
     )
-    rows = record.rows()
-    return replace(record, examples=examples_shown(rows)) if len(rows) == len(record.scores()) else None
+    return replace(record, examples=examples_shown(record.rows()))

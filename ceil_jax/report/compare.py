@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ceil_jax.pipeline.methods import TRAINED, Method
-from ceil_jax.pipeline.records import Evaluation
-from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
+from ceil_jax.pipeline.graph import Graph
+from ceil_jax.pipeline.plan import plan, this_machine
+from ceil_jax.pipeline.stage import Run, Stage, closure
+from ceil_jax.pipeline.views import failures
 from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table, pairs
 from ceil_jax.report.runs import Difference
 from ceil_jax.report.table import Number, Table, Value, signed
-from ceil_jax.store.rows import Cost
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.progress import command_bar
 
 
 @dataclass(frozen=True)
@@ -113,35 +116,53 @@ def _numbers(row: MethodRow) -> dict[str, Number | int | None]:
     }
 
 
-def compare(pipeline: Run, methods: Sequence[str]) -> Comparison:
-    """Evaluate methods on the task's validation examples.
+def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
+    """Evaluate methods on the task's validation examples, under one progress bar.
 
     Args:
-        pipeline: the run.
+        run: computes what is not on disk.
+        graph: the task and the settings.
         methods: rows of METHODS, in the order of the table.
     """
-    evaluations = {method: pipeline.evaluate(method) for method in methods}
+    targets = check(graph, methods)
+    with command_bar(plan(run, targets).expected(this_machine())):
+        evaluations = {method: evaluate(run, graph, method) for method in methods}
     rows = method_rows([evaluation.record for evaluation in evaluations.values()])
     compared = pairs(rows)
     return Comparison(
-        pipeline.task.name,
-        pipeline.task.asked,
+        graph.task.name,
+        graph.task.asked,
         tuple(rows),
         differences(compared),
-        dict(pipeline.costs),
+        stage_costs(run, targets),
         evaluations,
         _parts(rows, compared),
-        "\n".join(_remarks(pipeline, [pipeline.method(method) for method in methods])),
+        "\n".join(_remarks(run, graph, methods, targets)),
     )
 
 
-def _remarks(pipeline: Run, methods: Sequence[Method]) -> Iterator[str]:
+def stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
+    """Return what each stage of some targets took, those of a tenth of a second and no token summed up in one
+    line."""
+    found: dict[str, Cost] = {}
+    rest = Cost()
+    for stage in closure(targets):
+        cost = run.own_cost(stage)
+        if cost.tokens or cost.seconds >= 0.1:
+            label = stage.what if stage.what not in found else f"{stage.what} ({stage.key[-6:]})"
+            found[label] = cost
+        else:
+            rest += cost
+    return found | ({"everything else": rest} if rest.seconds else {})
+
+
+def _remarks(run: Run, graph: Graph, methods: Sequence[str], targets: Sequence[Stage[Any]]) -> Iterator[str]:
     """Yield what a reader of the numbers has to know besides."""
-    if any(method.encoder in TRAINED for method in methods):
-        yield ONE_SEED.format(seed=pipeline.config.seed)
-    if voting := pipeline.voting.text():
+    if any(graph.method(name).trains for name in methods):
+        yield ONE_SEED.format(seed=graph.config.seed)
+    if voting := graph.voting.text():
         yield voting
-    if rewriting := pipeline.views.report(methods):
+    if rewriting := failures(run, targets):
         yield rewriting
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ceil_jax.pipeline.methods import METHODS, trains
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.table import Number, Table, signed, typeset
-from ceil_jax.store.rows import Cost
+from ceil_jax.store.cost import Cost
 
 _LEFT, _WIDTH, _STEP = 12, 340, 40
 """Left margin, width of the axis and height of a row, in pixels. They fit a phone, so that the text is not scaled

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.errors import UserError
+from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.records import Record, read_records
-from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.closeup import closeup
 from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import Figure, render
 from ceil_jax.report.run_tables import tables
-from ceil_jax.store.locking import disk_errors, held
-from ceil_jax.store.rows import Cost
-from ceil_jax.store.stage import Stage
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.folder import write
+from ceil_jax.store.locking import held
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ class Files(NamedTuple):
     figure: Path
 
 
-def write_report(folder: Path, pipeline: Run, comparison: Comparison) -> Files:
+def write_report(folder: Path, run: Run, graph: Graph, comparison: Comparison) -> Files:
     """Write `report.html`, self-contained, and `report.png`, `results.csv` and `results.md` beside it.
 
     Args:
         folder: where to write.
-        pipeline: the run.
-        comparison: its scores.
+        run: has evaluated the methods.
+        graph: the task and the settings.
+        comparison: the scores.
     """
-    pictures = closeup(pipeline, comparison)
-    files = Files(folder / "report.html", folder / "report.png")
+    pictures = closeup(run, graph, comparison)
     page = render(
         f"{comparison.task}: choosing in-context examples",
         tables([row.record for row in comparison.rows]),
@@ -53,12 +53,11 @@ def write_report(folder: Path, pipeline: Run, comparison: Comparison) -> Files:
         megabytes=MEGABYTES,
     )
     with held(folder):
-        stage = Stage(folder)
-        stage.write("report.png", pictures.whole)
-        stage.write("results.csv", comparison.csv().encode())
-        stage.write("results.md", comparison.markdown().encode())
-        stage.write("report.html", page.encode())
-    return files
+        write(folder / "report.png", pictures.whole)
+        write(folder / "results.csv", comparison.csv().encode())
+        write(folder / "results.md", comparison.markdown().encode())
+        write(folder / "report.html", page.encode())
+    return Files(folder / "report.html", folder / "report.png")
 
 
 def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Path:
@@ -97,12 +96,7 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
         notes=trouble,
         megabytes=megabytes,
     )
-    with disk_errors(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        # another process may be writing the same page; what a killed one leaves is hidden
-        beside = out.with_name(f".{out.name}.{os.getpid()}")
-        beside.write_text(page, "utf-8")
-        beside.replace(out)
+    write(out, page.encode())
     return out
 
 

@@ -51,16 +51,17 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
             (folder / name).touch()
         except (OSError, ValueError) as error:
             raise _cannot_write(folder, error) from error
-        lock = FileLock(folder / name)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            log.warning("another process is working in %s; waiting for it", folder)
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
+    # an error inside the block is the caller's, not the disk's
+    lock = FileLock(folder / name)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.warning("another process is working in %s; waiting for it", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -112,17 +113,20 @@ def check_room(folder: Path, size: int) -> None:
 
 
 @contextmanager
-def appearing(target: Path, part: str = ".part") -> Iterator[IO[bytes]]:
+def appearing(target: Path) -> Iterator[IO[bytes]]:
     """Yield a file beside its place; flush it to the disk and rename it into place when the block ends.
 
     Args:
         target: the place; its folder is made if need be.
-        part: the suffix while it is written; another one for each process that may write at the same time.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(target.name + part)
-    with beside.open("wb") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
-    beside.replace(target)
+    beside = target.with_name(f"{target.name}.{os.getpid()}.part")
+    with disk_errors(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(target)

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int32
 
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.store.rows import Rows
 from ceil_jax.tasks.example import Example
 
 
@@ -26,52 +25,11 @@ class CandidateSets(NamedTuple):
 class ScoredSets(NamedTuple):
     """Training queries with their candidate sets and the scores of these."""
 
-    instances: list[Example]
-    """The Q queries."""
     positions: Int32[np.ndarray, " q"]
     """Bank positions of the queries."""
     candidates: CandidateSets
-    rows: Rows
-    """One row of scores a query."""
-    stage: str
-    """The name of the stage of the scores, which stands for everything that they depend on."""
-
-
-def log_probs(rows: Rows) -> Float[np.ndarray, "q m"]:
-    """Return the LM's scores of the sets: Σ log P of the answer's tokens, in nats."""
-    return np.array([row["log_prob"] for row in rows], np.float32)
-
-
-def nearest_first(
-    shortlist: Int32[np.ndarray, "q n"],
-    scores: Float[np.ndarray, "q n"],
-    queries: Float[np.ndarray, "q d"],
-    bank: Float[np.ndarray, "bank d"],
-) -> tuple[Int32[np.ndarray, "q n"], Float[np.ndarray, "q n"]]:
-    """Return single candidates and their scores in the order of their nearness to the query.
-
-    Args:
-        shortlist: bank positions; −1 marks an empty place.
-        scores: the score of each candidate.
-        queries: unit rows.
-        bank: unit rows.
-    """
-    cosines = np.einsum("qd,qnd->qn", queries, bank[shortlist])
-    order = np.argsort(np.where(shortlist < 0, np.inf, -cosines), axis=1, kind="stable")
-    return np.take_along_axis(shortlist, order, 1), np.take_along_axis(scores, order, 1)
-
-
-def best_single(
-    scores: Float[np.ndarray, "q n"], subsets: Int32[np.ndarray, "q m k"]
-) -> Float[np.ndarray, "q m"]:
-    """Return the score of each set's best example, a surrogate of the set's own score.
-
-    Args:
-        scores: the score of each shortlisted example, alone in the prompt.
-        subsets: places in the shortlist; −1 marks an empty place.
-    """
-    each = np.take_along_axis(scores[:, None], np.maximum(subsets, 0), axis=2)
-    return np.where(subsets < 0, -np.inf, each).max(axis=2)
+    scores: Float[np.ndarray, "q m"]
+    """LM scores, Σ log P of the gold output's tokens in nats, or what stands in their place."""
 
 
 class TrainingData(NamedTuple):
@@ -143,12 +101,10 @@ def join_tasks(parts: Sequence[ScoredSets], bank_sizes: Sequence[int]) -> Scored
     ]
     positions = [part.positions + start for part, start in zip(parts, starts, strict=True)]
     return ScoredSets(
-        [example for part in parts for example in part.instances],
         np.concatenate(positions).astype(np.int32),
         CandidateSets(
             np.concatenate(shortlists).astype(np.int32),
             np.concatenate([part.candidates.subsets for part in parts]),
         ),
-        Rows([row for part in parts for row in part.rows], []),
-        " ".join(part.stage for part in parts),
+        np.concatenate([part.scores for part in parts]),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -15,7 +16,6 @@ from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.dpp.distribution import subset_log_probs
 from ceil_jax.dpp.kernel import block_log_dets, relevance
 from ceil_jax.encoders.tokenizers import Tokens
-from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
@@ -107,34 +107,38 @@ def set_log_probs(
 
 
 def train_ceil(
-    stage: Stage,
+    folder: Path,
     encoder: Encoder,
     bank_vectors: Float[np.ndarray, "bank d"],
     data: TrainingData,
     config: CEILConfig,
     seed: int,
+    trade_off: float,
+    example_encoder: Encoder | None = None,
 ) -> Trained:
     """Train log det L'_S to order each query's candidate sets S as their scores do.
 
-    With `train_context` "frozen", examples have the vectors of the starting weights while training: log det S_S
+    With `train_context` "frozen" or "released", examples have the vectors of the starting weights while training:
+    log det S_S
     never changes, it is computed once, and a step encodes queries only. Afterwards the trained encoder encodes
     examples too, so that a query's copy in the bank is the nearest to it again (docs/recipe.md); what training ends
     with is chosen by how that ranks held-out sets. Otherwise a step draws a few of each query's sets and also encodes
     their examples, each once, however many sets hold it.
 
     Args:
-        stage: where checkpoints are kept.
+        folder: where checkpoints are kept.
         encoder: the starting weights; it also gave `bank_vectors`.
         bank_vectors: unit rows.
         data: queries, bank, candidate sets and their scores.
-        config: settings, with λ as a number.
+        config: settings.
         seed: of the held-out split, the order of batches, and dropout.
+        trade_off: λ of the kernel.
+        example_encoder: the starting weights of the encoder of examples, where it is another one.
 
     Returns:
         Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
-    assert config.trade_off != "tuned"
-    settings: dict[str, Any] = {"encode": over_devices(encoder.apply), "trade_off": config.trade_off}
+    settings: dict[str, Any] = {"encode": over_devices(encoder.apply), "trade_off": trade_off}
     loss = ceil_loss(config.loss, config.loss_options, config.reduction)
     objective = partial(ceil_objective, loss=loss, **settings)
     context = "context" if config.train_context == "both" else "query"
@@ -143,7 +147,7 @@ def train_ceil(
     judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
     learnt = _LearntExamples(objective, encoder, context, data)
     examples: _Examples = learnt
-    if config.train_context == "frozen":
+    if config.train_context in ("frozen", "released"):
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
     sets, predict = _BatchedSets(encoder, data), jit_whole(partial(_predicted, **settings))
 
@@ -158,8 +162,8 @@ def train_ceil(
         return sets.batch(examples, training[rows], drawn)
 
     return fit(
-        stage,
-        {"query": encoder.params, context: encoder.params},
+        folder,
+        {context: (example_encoder or encoder).params, "query": encoder.params},
         lambda params, batch, key: examples.gradient(params, batch[0], batch[1], key),
         batch,
         partial(quality, examples),
@@ -169,7 +173,8 @@ def train_ceil(
         learning_rate=config.learning_rate,
         seed=seed,
         what="training CEIL",
-        as_used=partial(quality, learnt),
+        # with "released" the trained encoder encodes queries only
+        as_used=partial(quality, examples if config.train_context == "released" else learnt),
     )
 
 

@@ -1,84 +1,53 @@
-"""The state that a stopped training continues from: checkpoints, their seals, and the history so far.
-
-```
-scratch/checkpoints/8/      Orbax's folder of the checkpoint after step 8
-scratch/checkpoints.jsonl   a seal for each checkpoint: stage, step, sha256 of the folder
-scratch/history.jsonl       a row for each checkpoint: stage, step, rank, loss, held-out measures
-```
-"""
+"""The state that a stopped training continues from: Orbax's checkpoints, each with the history so far."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from ceil_jax.store.hashing import folder_sha256
-from ceil_jax.store.journal import Journal
-from ceil_jax.store.locking import check_room
-from ceil_jax.store.stage import Stage
+from ceil_jax.store.locking import check_room, disk_errors
 
 log = logging.getLogger(__name__)
 
 
 class TrainingState:
-    """The latest and the best checkpoint, in a stage's scratch folder; the earlier of two equally good ones counts.
+    """The latest and the best checkpoint of a training; the earlier of two equally good ones counts.
 
-    A checkpoint is used only with a seal of its stage. The last one may lack it, because the process was killed in
-    between: it is removed, and training continues from the one before it, which is kept until then. Where anything
-    else is damaged, missing or another stage's, training begins again, because the best checkpoint may be lost.
+    Orbax writes a new checkpoint before it removes an old one, and a half-written one does not count. Where one
+    cannot be read, training begins again.
 
     Args:
-        stage: its scratch folder holds the checkpoints.
-        every: steps from one checkpoint to the next.
+        folder: holds the checkpoints; made if need be.
         like: a pytree of arrays with the shapes and dtypes of a checkpoint.
     """
 
-    def __init__(self, stage: Stage, every: int, like: Any) -> None:
+    def __init__(self, folder: Path, like: Any) -> None:
         self._like = jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), leaf.dtype), like)
-        self._folder = (stage.scratch / "checkpoints").absolute()
-        self._stage = stage.name
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if not self._sound(stage, every):
-            log.warning("%s: a checkpoint is damaged; training again from the start", stage.name)
-            shutil.rmtree(stage.scratch)
-            self._folder.mkdir(parents=True)
-        self._manager = _manager(self._folder)
-        self._step = self._manager.latest_step()
-        self._history = self._journal(stage.scratch / "history.jsonl")
-        self._seals = self._journal(stage.scratch / "checkpoints.jsonl")
-        self._rows = {
-            step: _row(line)
-            for step, line in self._history.lines.items()
-            if step <= (self._step or 0)  # type: ignore[operator]
-        }
+        self._folder = (folder / "checkpoints").absolute()
+        self._manager, self._rows, self._last = self._opened()
 
-    def _journal(self, path: Path) -> Journal:
-        return Journal(path, "step", lambda line: line.get("stage") == self._stage)
-
-    def _sound(self, stage: Stage, every: int) -> bool:
-        """Remove a last checkpoint without a seal; return whether the others are all there and whole."""
-        seals = self._journal(stage.scratch / "checkpoints.jsonl").lines
-        history = self._journal(stage.scratch / "history.jsonl").lines
-        # names that are no number are half-written; Orbax removes them
-        steps = sorted(int(folder.name) for folder in self._folder.glob("[0-9]*") if folder.name.isdigit())
-        if not steps:
-            return True
-        last = steps[-1]
-        if last not in seals:
-            shutil.rmtree(self._folder / str(steps.pop()))
-        if not {*range(0, last, every), last} <= history.keys():
-            return False
-        # the best may be the one that was removed, which will be made again
-        best = max((step for step in history if step <= last), key=lambda step: history[step]["rank"])  # type: ignore[operator]
-        if best not in {*steps, last} or not seals.keys() >= set(steps):
-            return False
-        return all(seals[step]["sha256"] == folder_sha256(self._folder / str(step)) for step in steps)
+    def _opened(self) -> tuple[Any, list[dict[str, float]], Any]:
+        """Orbax's manager, the history so far, and the last tree; None where there is no checkpoint."""
+        with disk_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            manager = _manager(self._folder)
+        if manager.latest_step() is None:
+            return manager, [], None
+        try:
+            found = _restore(manager, manager.latest_step(), self._like)
+            _restore(manager, manager.best_step(), self._like)
+        except Exception as error:  # whatever Orbax meets in damaged files
+            log.warning("%s cannot be read (%s); training again from the start", self._folder, error)
+            manager.close()
+            shutil.rmtree(self._folder)
+            return self._opened()
+        return manager, list(found["history"]), found["tree"]
 
     def __enter__(self) -> TrainingState:
         return self
@@ -88,16 +57,16 @@ class TrainingState:
 
     @property
     def step(self) -> int | None:
-        """Step of the last checkpoint when this process began; None without one."""
-        return self._step
+        """Step of the last checkpoint; None without one."""
+        return None if not self._rows else int(self._rows[-1]["step"])
 
     @property
     def history(self) -> list[dict[str, float]]:
         """The rows of the history up to the last checkpoint."""
-        return list(self._rows.values())
+        return self._rows
 
     def save(self, step: int, tree: Any, row: dict[str, float], quality: float) -> None:
-        """Write a checkpoint and its row of the history.
+        """Write a checkpoint with the history up to it.
 
         Args:
             step: the number of steps done.
@@ -105,55 +74,42 @@ class TrainingState:
             row: loss and held-out measures.
             quality: what decides which checkpoint is the best.
         """
-        # of equally good checkpoints the earlier is better
-        rank = quality - 1e-9 * step
-        line = {"stage": self._stage, "rank": rank, "step": step, **row}
         import orbax.checkpoint as ocp
 
-        # before the checkpoint: a stopped run may have a row too many, never one too few
-        if step not in self._history.lines:
-            self._history.append([line])
-        self._rows[step] = _row(self._history.lines[step])  # as it was first written
-        args = ocp.args.StandardSave(jax.tree.map(np.asarray, tree))
-        # Orbax writes a new checkpoint before it removes an old one
-        check_room(self._folder.parent, sum(leaf.nbytes for leaf in jax.tree.leaves(args.item)))
-        self._manager.save(step, args=args, metrics={"rank": rank})
-        if step not in self._seals.lines:
-            sha256 = folder_sha256(self._folder / str(step))
-            self._seals.append([{"stage": self._stage, "step": step, "sha256": sha256}])
+        self._rows.append({"step": step, **row})
+        arrays = jax.tree.map(np.asarray, tree)
+        args = ocp.args.Composite(tree=ocp.args.StandardSave(arrays), history=ocp.args.JsonSave(self._rows))
+        with disk_errors(self._folder):
+            check_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(arrays)))
+            # of equally good checkpoints the earlier is better
+            self._manager.save(step, args=args, metrics={"rank": quality - 1e-9 * step})
 
     def last(self) -> Any:
-        """Return the tree of the last checkpoint, as numpy arrays."""
-        return self._restored(lambda manager: manager.latest_step())
+        """Return the tree of the last checkpoint when this process began, as numpy arrays."""
+        return self._last
 
     def best(self) -> Any:
         """Return the tree of the best checkpoint, as numpy arrays."""
-        return self._restored(lambda manager: manager.best_step())
-
-    def _restored(self, which: Callable[[Any], int]) -> Any:
-        import orbax.checkpoint as ocp
-
-        return self._manager.restore(which(self._manager), args=ocp.args.StandardRestore(self._like))
+        return _restore(self._manager, self._manager.best_step(), self._like)["tree"]
 
 
-def _row(line: Mapping[str, Any]) -> dict[str, float]:
-    """A row of the history without what only checks need."""
-    return {name: value for name, value in line.items() if name not in ("stage", "rank")}
+def _restore(manager: Any, step: int, like: Any) -> Any:
+    import orbax.checkpoint as ocp
+
+    args = ocp.args.Composite(tree=ocp.args.StandardRestore(like), history=ocp.args.JsonRestore())
+    return manager.restore(step, args=args)
 
 
-def _manager(folder: Any) -> Any:
+def _manager(folder: Path) -> Any:
     import orbax.checkpoint as ocp
     from orbax.checkpoint import checkpoint_managers as policies
 
-    def rank(metrics: dict[str, float]) -> float:
-        return metrics["rank"]
-
-    options: dict[str, Any] = {
-        "best_fn": rank,
-        "preservation_policy": policies.AnyPreservationPolicy(
-            # two, because the last one has no seal at first
-            [policies.LatestN(2), policies.BestN(get_metric_fn=rank, n=1)]
+    rank: Callable[[dict[str, float]], float] = lambda metrics: metrics["rank"]  # noqa: E731
+    options = ocp.CheckpointManagerOptions(
+        best_fn=rank,
+        preservation_policy=policies.AnyPreservationPolicy(
+            [policies.LatestN(1), policies.BestN(get_metric_fn=rank, n=1)]
         ),
-        "enable_async_checkpointing": False,
-    }
-    return ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(**options))
+        enable_async_checkpointing=False,
+    )
+    return ocp.CheckpointManager(folder, options=options)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from ceil_jax.errors import Range, UserError
+from ceil_jax.errors import Range
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,9 @@ class EPRConfig:
     """Queries a step; the positive and the hard negative of each are negatives of the others."""
     learning_rate: Annotated[float, Range(above=0)] = 3e-5
     """Peak of the learning-rate schedule."""
+    initial: str = "base"
+    """The encoders that training starts from: base (untrained), or those of another training, whose nearest examples
+    are then the candidates."""
     temperature: Annotated[float, Range(above=0)] = 0.05
     """Divides the cosines."""
     train_context: Literal["shared", "stopped", "both"] = "shared"
@@ -52,19 +54,17 @@ class CEILConfig:
     sampler: Literal["random", "k_dpp", "bank"] = "random"
     """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the shortlist; bank:
     uniformly from the whole bank."""
-    scores: Literal["sets", "singles"] = "sets"
-    """What the LM scores. sets: every candidate set. singles: nothing besides EPR's candidates; sets are drawn among
-    these, for EPR's training queries, and have the score of their best example."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does; training then takes
     the λ tuned for the encoder that it starts from."""
-    initial: Literal["epr", "tst", "base"] = "epr"
-    """The encoder that gives the starting weights and the shortlists."""
-    train_context: Literal["frozen", "shared", "both"] = "frozen"
+    initial: str = "epr"
+    """The encoders that give the starting weights and the shortlists: base (untrained), or those of a training."""
+    train_context: Literal["frozen", "released", "shared", "both"] = "frozen"
     """How training encodes examples: once, with the starting weights (frozen); by the encoder of queries as it
     learns (shared); or by a second encoder that learns too (both), with which the default learning rate can lose
-    far more than training gains; 1e-5 did not (docs/recipe.md). Afterwards the trained encoder of queries encodes
-    examples too, unless both learn."""
+    far more than training gains; 1e-5 did not (docs/recipe.md), as in the paper. Afterwards the trained encoder of
+    queries encodes examples too, unless both learn, or it is trained as the released code does (released): then
+    examples keep the starting encoder."""
     loss: str = "pairwise"
     """A registered loss: pairwise (all pairs of sets are ranked), info_nce (the best set against the rest), or one
     added with register_loss."""
@@ -78,45 +78,3 @@ class CEILConfig:
     """Queries a step."""
     learning_rate: Annotated[float, Range(above=0)] = 1e-4
     """Peak of the learning-rate schedule."""
-
-    def check_start(self, starts: Mapping[str, EPRConfig]) -> None:
-        """Check that the encoder that training starts from is one encoder.
-
-        Args:
-            starts: the settings of the trainings that give one, by their names in `initial`.
-
-        Raises:
-            UserError: the start has an encoder of queries and another of examples.
-        """
-        if self.initial in starts and starts[self.initial].train_context == "both":
-            raise UserError(
-                f"--{self.initial}.train-context both: CEIL starts from one encoder; give shared, or --ceil.initial "
-                "base"
-            )
-
-
-BASELINE: dict[str, dict[str, Any]] = {
-    "EPRConfig": {
-        "candidates": 20,
-        "positives": 5,
-        "epochs": 6,
-        "batch_size": 16,
-        "learning_rate": 3e-5,
-        "temperature": 0.05,
-    },
-    "CEILConfig": {
-        "subsets": 20,
-        "size": 8,
-        "shortlist": 50,
-        "sampler": "random",
-        "trade_off": 0.05,
-        "initial": "epr",
-        "train_context": "frozen",
-        "loss": "pairwise",
-        "reduction": "pairs",
-        "epochs": 6,
-        "batch_size": 16,
-        "learning_rate": 1e-5,
-    },
-}
-"""The value that each field had by default when the layout of training keys began (`store.keys`)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
@@ -18,7 +19,6 @@ from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.dpp.kernel import norm
 from ceil_jax.encoders.tokenizers import Tokens
-from ceil_jax.store.stage import Stage
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
@@ -118,7 +118,7 @@ def output_similarity(
 
 
 def train_epr(
-    stage: Stage,
+    folder: Path,
     encoder: Encoder,
     data: TrainingData,
     config: EPRConfig,
@@ -133,7 +133,7 @@ def train_epr(
     that query's negative, nor does another of its group.
 
     Args:
-        stage: where checkpoints are kept.
+        folder: where checkpoints are kept.
         encoder: the starting weights.
         data: queries, bank, candidates (sets of one example) and their scores.
         config: settings.
@@ -186,7 +186,7 @@ def train_epr(
     )
     cache = GradientCache(apply, "context" if both else "query", objective)
     trained = fit(
-        stage,
+        folder,
         {"query": encoder.params, **({"context": encoder.params} if both else {})},
         lambda params, batch, key: cache(params, batch[0], batch[1], key),
         batch,

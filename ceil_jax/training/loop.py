@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
 from jaxtyping import Float
-from tqdm.auto import tqdm
 
 from ceil_jax.distributed.devices import device_mesh, jit_whole, whole
 from ceil_jax.errors import UserError
-from ceil_jax.store.stage import Stage
+from ceil_jax.store.progress import bar as progress_bar
 from ceil_jax.training.checkpoints import TrainingState
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Trained(NamedTuple):
 
 
 def fit(
-    stage: Stage,
+    folder: Path,
     params: Params,
     gradient: Callable[[Params, Batch, jax.Array], tuple[jax.Array, Params]],
     batches: Callable[[int, np.ndarray], Batch],
@@ -98,7 +98,7 @@ def fit(
     them (`devices.over_devices`), so that a batch's loss and gradient are those of one device.
 
     Args:
-        stage: its scratch folder holds the checkpoints.
+        folder: holds the checkpoints.
         params: the starting weights.
         gradient: (params, batch, dropout key) → (loss, its gradient with respect to the params), see `gradient_of`.
         batches: (step, numbers of the queries int [B]) → batch.
@@ -137,7 +137,7 @@ def fit(
         return {"params": params, "state": state, "average": average}
 
     state = jit_whole(optimiser.init)(params)
-    with TrainingState(stage, every, tree()) as kept:
+    with TrainingState(folder, tree()) as kept:
         last = kept.step
         if last is None:
             last = 0
@@ -149,7 +149,7 @@ def fit(
 
         key = jax.random.key(seed)
         losses: list[float] = []
-        with tqdm(total=steps, initial=last, desc=what) as bar:
+        with progress_bar(steps, what, initial=last) as bar:
             for step in range(last, steps):
                 batch = batches(step, _rows(step, instances, batch_size, seed))
                 value, slope = gradient(params, batch, jax.random.fold_in(key, step))

@@ -1,4 +1,4 @@
-"""Answers of an LM, kept by the content of their prompts, so that the same prompt is read once in all searches."""
+"""Answers of candidates' prompts within a budget: what two candidates ask alike is read, and paid for, once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import LanguageModel
-from ceil_jax.pipeline.evaluate import ask
+from ceil_jax.pipeline.answering import ask
+from ceil_jax.pipeline.graph import Graph
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.racing.budget import Meter
-from ceil_jax.store.hashing import digest
-from ceil_jax.store.store import Store
-from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.example import Example
 
 _CHUNK = 32
-"""Prompts that the LM is given at a time."""
+"""Prompts between two looks at the clock."""
 
 _SPECIAL = 2
 """Tokens that a tokenizer may put around a text."""
@@ -26,21 +25,21 @@ class OutOfTime(Exception):
 
 
 class Answers:
-    """Asks the LM, keeps its answers on disk, and enters what they cost.
+    """Asks the LM and enters what its answers cost.
 
-    An answer that is on disk already costs what it cost then, so that a search that was killed and goes on spends the
+    An answer that was read before costs what it cost then, so that a search that was killed and goes on spends the
     same and takes the same decisions.
 
     Args:
-        store: keeps the answers.
-        lm: the LM.
-        task: says how a query is answered.
+        run: keeps what was read.
+        graph: says how a query is answered.
         meter: what has been spent.
     """
 
-    def __init__(self, store: Store, lm: LanguageModel, task: Task, meter: Meter) -> None:
-        self.store, self.lm, self.task, self.meter = store, lm, task, meter
-        self._entered: dict[str, float] = {}
+    def __init__(self, run: Run, graph: Graph, meter: Meter) -> None:
+        self.graph, self.task, self.meter = graph, graph.task, meter
+        self.lm = run.lm(graph.lm)
+        self._entered: set[tuple[str, ...]] = set()
 
     def tokens(self, prompts: Sequence[str], queries: Sequence[Example]) -> np.ndarray:
         """Return the largest number of tokens that each answer takes, float64 [N]."""
@@ -70,30 +69,30 @@ class Answers:
         Raises:
             OutOfTime: the seconds of the budget are spent.
         """
-        keys = [
-            digest([prompt, self._options(query)]) for prompt, query in zip(prompts, queries, strict=True)
-        ]
-        asked = dict(zip(keys, zip(prompts, queries, strict=True), strict=True))
-        new = {key: tokens for key, tokens in zip(keys, estimated, strict=True) if key not in self._entered}
-        limit = self.meter.limits.seconds
-
-        def work(some: list[str]) -> list[str]:
-            if limit is not None and self.meter.seconds > limit:
+        keys = [(prompt, *self._options(query)) for prompt, query in zip(prompts, queries, strict=True)]
+        asked = dict(zip(keys, zip(prompts, queries, estimated, strict=True), strict=True))
+        found: dict[tuple[str, ...], str] = {}
+        order, limit = list(asked), self.meter.limits.seconds
+        for start in range(0, len(order), _CHUNK):
+            some = order[start : start + _CHUNK]
+            new = [key for key in some if key not in self._entered]
+            if new and limit is not None and self.meter.seconds > limit:
                 raise OutOfTime
-            return ask(self.lm, self.task, *zip(*(asked[key] for key in some), strict=True))
-
-        key = {
-            "lm": self.lm.name,
-            "answers": [self.task.max_new_tokens, list(self.task.stop)],
-            "per_token": self.task.per_token,
-        }
-        with self.store.stage("answers", key) as stage:
             began = time.perf_counter()
+            with self.lm.metered(what) as spent:
+                given = [asked[key][:2] for key in new]
+                if new:
+                    found |= zip(new, self._answers(*zip(*given, strict=True)), strict=True)
             if new:
-                rows = stage.keyed_rows(
-                    list(new), work, chunk=_CHUNK, what=what, cost=lambda: self.lm.tokens_read
-                )
                 inside = time.perf_counter() - began
-                self.meter.spend(rows.tokens, len(new), rows.seconds, sum(new.values()), inside)
-                self._entered |= new
-            return list(stage.keyed_rows(keys, work, chunk=_CHUNK, what=what))
+                tokens = sum(float(asked[key][2]) for key in new)
+                self.meter.spend(spent.cost.tokens, len(new), spent.cost.seconds, tokens, inside)
+                self._entered |= set(new)
+            again = [key for key in some if key not in found]
+            if again:
+                texts = self._answers(*zip(*(asked[key][:2] for key in again), strict=True))
+                found |= zip(again, texts, strict=True)
+        return [found[key] for key in keys]
+
+    def _answers(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[str]:
+        return ask(self.lm, self.graph.answering, self.task.stop, prompts, queries)

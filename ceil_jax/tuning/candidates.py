@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, TRAINED
+from ceil_jax.pipeline.methods import METHODS, TRAININGS, learns_from_lm
 from ceil_jax.tasks.example import Context, Task
 from ceil_jax.tuning.options import Space
 
@@ -37,8 +37,8 @@ class Candidate:
 
     @property
     def trains(self) -> bool:
-        """Whether an encoder has to be trained for it."""
-        return METHODS[self.method].encoder in TRAINED
+        """Whether encoders have to be trained for it on an LM's scores."""
+        return learns_from_lm(self.method)
 
     @property
     def prepared(self) -> bool:
@@ -134,7 +134,7 @@ def _by_default(config: RunConfig, task: Task) -> Iterator[str]:
         needs = method.needs
         if method.answers != "lm" or needs.gold_outputs or (needs.skills != "none" and not demonstrated):
             continue
-        if method.encoder in TRAINED and name not in LEARNED:
+        if method.trains and name not in LEARNED:
             continue
         yield name
 
@@ -145,9 +145,10 @@ def _variants(name: str, space: Space, config: RunConfig, ks: Sequence[int]) -> 
         yield NOTHING
         return
     method, needs = METHODS[name], METHODS[name].needs
-    trained = method.encoder in TRAINED
+    trained = method.trains
     encoders = dict.fromkeys((config.encoder, *space.encoders)) if method.encoder else ("",)
-    free = needs.trade_off == "tunable" and method.encoder != "ceil"
+    by_sets = method.trains and TRAININGS[method.encoder].sets  # type: ignore[index]
+    free = needs.trade_off == "tunable" and not by_sets
     for encoder in encoders:
         for trade_off in space.trade_offs if free else (None,):
             for context in space.contexts if trained else ("input",):

@@ -10,10 +10,10 @@ import numpy as np
 
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import metric_named
-from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import choose
+from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.run import Run
 from ceil_jax.racing.budget import Meter
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.answers import Answers
@@ -53,26 +53,26 @@ class Field:
 
     def __init__(self, config: RunConfig, task: Task, meter: Meter, models: Models | None = None) -> None:
         self.config, self.task, self.meter = config, task, meter
-        self.models = models or Models()
-        self._runs: dict[RunConfig, Run] = {}
+        self.run = open_run(config, task, models).run
+        self._graphs: dict[RunConfig, Graph] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
 
-    def run(self, candidate: Candidate) -> Run:
-        """Return the run of a candidate; candidates of equal settings share one."""
+    def graph(self, candidate: Candidate) -> Graph:
+        """Return the stages of a candidate's settings; candidates of equal settings share them."""
         config = candidate.config(self.config)
-        if config not in self._runs:
-            self._runs[config] = open_run(config, self.task, self.models)
-        return self._runs[config]
+        if config not in self._graphs:
+            self._graphs[config] = Graph(config, self.task, self.run.models)
+        return self._graphs[config]
 
     @cached_property
-    def base(self) -> Run:
-        """The run whose LM and prompts all candidates share."""
-        return self.run(Candidate(ZERO, 0))
+    def base(self) -> Graph:
+        """The graph whose LM and prompts all candidates share."""
+        return self.graph(Candidate(ZERO, 0))
 
     @cached_property
     def answers(self) -> Answers:
         """Asks the LM."""
-        return Answers(self.base.store, self.base.lm, self.task, self.meter)
+        return Answers(self.run, self.base, self.meter)
 
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
         """Return a candidate's prompts for some rows; only encoders work, unless it has to be prepared.
@@ -82,20 +82,20 @@ class Field:
             queries: N rows.
         """
         builder = self._builder(queries)
-        retrieved = self.run(candidate).retrieve(candidate.method, queries)
+        retrieved = choose(self.run, self.graph(candidate), candidate.method, queries)
         prompts = []
         for query, picks in zip(queries, retrieved, strict=True):
             chosen = [self.task.train[pick.position] for pick in picks]
             relevance = [pick.relevance for pick in picks]
             prompts.append(builder.build(query, chosen, relevance, self.config.fit).text)
-        lengths = np.asarray(self.base.lm.count_tokens(prompts), np.float64)
+        lengths = np.asarray(self.answers.lm.count_tokens(prompts), np.float64)
         return Entrant(candidate, prompts, lengths, self.answers.tokens(prompts, queries))
 
     def _builder(self, queries: Sequence[Example]) -> PromptBuilder:
         """The builder of prompts for some rows, which has counted the bank's tokens once."""
         key = tuple(query.id for query in queries)
         if key not in self._builders:
-            self._builders[key] = self.base.prompts.builder(queries, self.config.token_budget)
+            self._builders[key] = self.base.answering.builder(self.run, queries)
         return self._builders[key]
 
     def score(

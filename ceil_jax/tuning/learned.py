@@ -8,11 +8,12 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Interval, bootstrap_interval
-from ceil_jax.pipeline.models import Encoders
-from ceil_jax.pipeline.search import shortlists
-from ceil_jax.report.dry_run import preparation
+from ceil_jax.pipeline.choosing import shortlists
+from ceil_jax.pipeline.plan import plan
+from ceil_jax.pipeline.scoring import FixedSets
+from ceil_jax.pipeline.stage import closure
 from ceil_jax.tasks.example import Task
-from ceil_jax.training.candidates import CandidateSets, log_probs
+from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.tuning.candidates import Candidate
 from ceil_jax.tuning.field import Field
 
@@ -33,13 +34,16 @@ def cost(field: Field, candidate: Candidate) -> float | None:
         field: the race's field.
         candidate: one that has to be prepared.
     """
-    task = field.task
+    graph = field.graph(candidate)
     try:
-        plan = preparation(candidate.config(field.config), task, candidate.method)
+        found = plan(field.run, [graph.chosen(candidate.method)])
     except UserError as error:
         log.info("%s: its cost cannot be counted: %s", candidate.label(), error)
         return None
-    return MARGIN * sum(work.read + work.written for work in plan.stages.values() if not work.done)
+    asked = [lm for step in found.missing for lm in step.stage.lms]
+    if any(field.run.models.counting(lm) is None for lm in asked):
+        return None
+    return MARGIN * found.tokens
 
 
 def prospect_cost(tokens: float) -> float:
@@ -62,21 +66,22 @@ def prospect(field: Field, candidate: Candidate) -> Interval:
         field: the race's field.
         candidate: its encoder and K are used.
     """
-    run, k = field.run(candidate), candidate.shots
-    data, bank = run.training_data, run.views.bank
-    queries = data.instances(QUERIES)
-    n = min(max(SHORTLIST, 2 * k), len(bank) - 1)
-    near = shortlists(run.search.nearest(Encoders(run.base, run.base), bank, data.seen(queries), n))
+    run, graph, k = field.run, field.graph(candidate), candidate.shots
+    queries = graph.training_queries(QUERIES)
+    n = min(max(SHORTLIST, 2 * k), len(graph.bank) - 1)
+    near = shortlists(run.get(graph.nearest("base", queries.seen, n)))
     rng = np.random.default_rng([field.config.data_seed, 6])
     k = min(k, near.shape[1])
-    drawn = [[np.sort(rng.choice(near.shape[1], k, replace=False)) for _ in range(SETS)] for _ in queries]
+    drawn = [[np.sort(rng.choice(near.shape[1], k, replace=False)) for _ in range(SETS)] for _ in near]
     subsets = np.array([[np.arange(k), *sets] for sets in drawn], np.int32)
-    scores = [
-        log_probs(data.scores(queries, CandidateSets(*sets), f"sets, order {order}")[0])
+    shape = subsets.shape[1], k
+    stages = [
+        graph.scores(queries.rows, FixedSets(CandidateSets(*sets)), shape, f"sets, order {order}")
         for order, sets in enumerate([(near, subsets), _shuffled(near, subsets, rng)], 1)
     ]
-    for order in (1, 2):
-        cost = run.costs[f"scoring sets, order {order}"]
+    scores = [run.get(stage)["log_prob"].astype(np.float32) for stage in stages]
+    for stage in stages:
+        cost = run.own_cost(stage)
         field.meter.spend(cost.tokens, subsets.shape[0] * subsets.shape[1], cost.seconds, cost.tokens)
     gains = [
         np.take_along_axis(there, here.argmax(axis=1)[:, None], axis=1)[:, 0] - there[:, 0]
@@ -97,20 +102,20 @@ def _shuffled(
     return shortlist, places
 
 
-def spent(field: Field, candidate: Candidate, before: dict[str, float]) -> None:
-    """Enter what preparing a candidate has cost since `before`.
+def spent(field: Field, candidate: Candidate, entered: set[str]) -> None:
+    """Enter what preparing a candidate has cost, each stage once.
 
     Args:
         field: the race's field.
         candidate: it is prepared now.
-        before: stage → LM tokens that have been entered; it is added to.
+        entered: the keys of stages whose LM tokens have been entered; it is added to.
     """
-    costs = field.run(candidate).costs
-    for stage, one in costs.items():
-        if one.tokens and stage not in before and not stage.startswith("scoring sets"):
-            before[stage] = one.tokens
+    for stage in closure([field.graph(candidate).chosen(candidate.method)]):
+        cost = field.run.own_cost(stage)
+        if cost.tokens and stage.key not in entered:
+            entered.add(stage.key)
             # the time of training is counted as it passes
-            field.meter.spend(one.tokens, 0, one.seconds, one.tokens)
+            field.meter.spend(cost.tokens, 0, cost.seconds, cost.tokens)
 
 
 def sized(task: Task) -> bool:

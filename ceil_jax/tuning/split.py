@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.racing.split import Sizes, sizes
+from ceil_jax.store.folder import finish, finished
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.store import Store
+from ceil_jax.store.locking import held
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.words import first_of_each, question_key
@@ -55,18 +57,19 @@ class Split:
         self.task = replace(task, train=bank, validation=self.final)
 
 
-def looks(store: Store, rows: Sequence[Example], lm: str, search: str) -> int:
+def looks(root: Path, rows: Sequence[Example], lm: str, search: str) -> int:
     """Keep that a search looked at these final rows, and return how many other searches had done so before.
 
     Args:
-        store: where searches are kept.
+        root: the folder of runs.
         rows: the final rows.
         lm: the name of the LM that answered them.
         search: the hash of the search's settings.
     """
-    with store.stage("final", {"rows": digest(list(rows)), "lm": lm}) as stage:
-        seen = list((stage.summary or {}).get("searches", []))
+    folder = root / f"final-{digest([digest(list(rows)), lm])}"
+    with held(folder):
+        seen = list((finished(folder) or {}).get("searches", []))
         if search not in seen:
-            stage.finish({"searches": [*seen, search]})
+            finish(folder, {"searches": [*seen, search]})
             return len(seen)
         return seen.index(search)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import remark
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Limits, Meter
 from ceil_jax.racing.race import Race, Step, hold
@@ -179,7 +180,7 @@ class Search:
         if step.start == 0 and len(racers) > 1 and not any(one.scores.any() for one in found):
             query, answer = self.split.tuning[0], found[-1].predictions[0]
             raise UserError(
-                f"{self.field.base.lm.name} scores 0 on {step.stop} rows with each of {len(racers)} candidates; "
+                f"{self.field.base.lm.key} scores 0 on {step.stop} rows with each of {len(racers)} candidates; "
                 f"where {query.output!r} was right it answered {answer!r}: try another --lm, --template or --metric"
             )
         return {i: one.scores for i, one in zip(racers, found, strict=True)}
@@ -208,7 +209,7 @@ class Search:
         if not learned.sized(self.task):
             self.notes.append(f"A bank of {len(self.task.train)} examples is too small to train on.")
             waiting = [one for one in waiting if not one.trains]
-        done: dict[str, float] = {}
+        entered: set[str] = set()
         promising: bool | None = None
         for one in waiting:
             label = self.label(one)
@@ -239,8 +240,8 @@ class Search:
             if one.trains and not promising:
                 continue
             entrant = self.field.enter(one, self.split.tuning)
-            learned.spent(self.field, one, done)
-            kept = self.field.run(one).kept(one.method)
+            learned.spent(self.field, one, entered)
+            kept = remark(self.field.run, self.field.graph(one), one.method)
             if kept:
                 self.notes.append(f"{label}: {kept}.")
             yield entrant
@@ -254,7 +255,7 @@ class Search:
         finals, verdict, asked = finish(self.field, roles, rows, self.label, self.rows.tolerance / 100)
         # where results are kept is no part of a search
         mine = digest([self.space, self.limits, self.rows, replace(self.config, out=Path())])
-        others = looks(self.field.base.store, rows[:asked], self.field.base.lm.name, mine)
+        others = looks(self.config.out, rows[:asked], self.field.base.lm.key, mine)
         if others:
             self.notes.append(
                 f"These final rows were looked at by {others} other search{'es' if others > 1 else ''} before: if "
@@ -263,7 +264,7 @@ class Search:
         return Outcome(
             task=self.task.name,
             metric=self.task.metric,
-            lm=self.field.base.lm.name,
+            lm=self.field.base.lm.key,
             bank=len(self.task.train),
             tuning=len(self.split.tuning),
             final=asked,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.export import exports
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.tasks.example import Task
 from ceil_jax.tuning.candidates import ZERO, Candidate
@@ -16,7 +15,7 @@ SELECTOR, BANK = "selector", "bank.jsonl"
 
 def selects(candidate: Candidate) -> bool:
     """Return whether a candidate can be written as a selector."""
-    return exports(METHODS[candidate.method])
+    return METHODS[candidate.method].exports
 
 
 def usage(candidate: Candidate, config: RunConfig, task: Task, folder: Path) -> dict[str, str]:

@@ -13,8 +13,8 @@ from ceil_jax.pipeline.export import selector_of
 from ceil_jax.report.page import stylesheet
 from ceil_jax.report.table import Table, typeset
 from ceil_jax.selector.folder.files import check_target
+from ceil_jax.store.folder import write as write_file
 from ceil_jax.store.locking import held
-from ceil_jax.store.stage import Stage
 from ceil_jax.tuning.frontier import draw
 from ceil_jax.tuning.outcome import Finished, Outcome
 from ceil_jax.tuning.tune import Search
@@ -52,12 +52,13 @@ def write(search: Search, outcome: Outcome, folder: Path) -> Files:
     page = _page(outcome, programs, note)
     folder.mkdir(parents=True, exist_ok=True)
     with held(folder):
-        stage = Stage(folder)
-        stage.write("frontier.svg", draw(outcome).encode())
-        stage.write("tune.json", (json.dumps(outcome.data(), indent=2, ensure_ascii=False) + "\n").encode())
-        stage.write("tune.csv", outcome.race_table().csv().encode())
-        stage.write(BANK, _bank(search).encode())
-        stage.write("tune.html", page.encode())
+        write_file(folder / "frontier.svg", draw(outcome).encode())
+        write_file(
+            folder / "tune.json", (json.dumps(outcome.data(), indent=2, ensure_ascii=False) + "\n").encode()
+        )
+        write_file(folder / "tune.csv", outcome.race_table().csv().encode())
+        write_file(folder / BANK, _bank(search).encode())
+        write_file(folder / "tune.html", page.encode())
     _export(search, outcome, exported, folder / SELECTOR)
     return Files(folder / "tune.html", folder / SELECTOR, note, programs)
 
@@ -69,7 +70,7 @@ def _best_selector(outcome: Outcome) -> Finished:
 
 
 def _export(search: Search, outcome: Outcome, one: Finished, folder: Path) -> None:
-    selector = selector_of(search.field.run(one.candidate), one.candidate.method)
+    selector = selector_of(search.field.run, search.field.graph(one.candidate), one.candidate.method)
     score = one.score.percent()
     metric = f"{outcome.metric} (percent of {outcome.final:,} final rows, {one.label}, {outcome.lm})"
     notes = (

@@ -15,10 +15,12 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.plan import HEADER
 from ceil_jax.report.plots import image
+from ceil_jax.report.table import Table
+from ceil_jax.store.folder import write as write_file
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
-from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
 from harness.grid import Entry, Grid, records_of
 from harness.results_file import keep
@@ -77,7 +79,7 @@ class Experiment:
             from harness.grid import plan
 
             planned = plan(entries, options.seeds)
-            print(planned.text())
+            print(f"{Table(HEADER, planned.rows()).text()}\n\n{planned.text()}")
             if len(planned.failed) == len(configs):
                 raise UserError("no task can run")
             return config.out
@@ -169,8 +171,7 @@ def write(folder: Path, name: str, table: ExperimentTable, figure: Figure) -> No
         figure: its figure.
     """
     with held(folder):
-        stage = Stage(folder)
-        stage.write(f"{name}.md", table.markdown().encode())
-        stage.write(f"{name}.csv", table.csv().encode())
+        write_file(folder / f"{name}.md", table.markdown().encode())
+        write_file(folder / f"{name}.csv", table.csv().encode())
         for suffix in ("png", "pdf"):
-            stage.write(f"{name}.{suffix}", image(figure, suffix))
+            write_file(folder / f"{name}.{suffix}", image(figure, suffix))

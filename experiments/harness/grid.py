@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.compose import joint_trainer, open_run
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, TRAINED, trains
-from ceil_jax.pipeline.models import KEPT, Kept, Models
-from ceil_jax.pipeline.records import Evaluation, Record
-from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.trained import Trainer
-from ceil_jax.report.dry_run import Plan, no_guessed_trade_offs
+from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
+from ceil_jax.pipeline.graph import Opened, open_run
+from ceil_jax.pipeline.methods import METHODS, TRAININGS, trains
+from ceil_jax.pipeline.models import CountingModels, Models
+from ceil_jax.pipeline.plan import Plan
+from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.stand_ins import CountingModels
-from ceil_jax.store.stage import DONE
+from ceil_jax.store.folder import DONE
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
 
@@ -48,22 +48,17 @@ class Cell(NamedTuple):
 
     def essential(self) -> Cell:
         """Return this cell with defaults where the method does not depend on a setting: equal work, equal cell."""
-        config, method = self.config, METHODS[self.method]
-        source, needs = method.encoder, method.needs
-        if not needs.shortlist and needs.trade_off is None and source != "ceil":
-            # neither the method nor CEIL's training tunes λ or takes a shortlist
-            config = replace(config, shortlist=RunConfig.shortlist, trade_off=RunConfig.trade_off)
-        needed = {source, config.ceil.initial if source == "ceil" else None}
-        if source == "ceil" and config.ceil.scores == "singles":
-            needed.add("epr")
-        if source != "ceil":
-            config = replace(config, ceil_map_trade_off=None)
-        default = RunConfig()
-        if config.answers == 1:
-            config = replace(config, answers_by=default.answers_by)
-        if config.answers == 1 or config.answers_by != "samples":
-            config = replace(config, temperature=default.temperature)
-        config = replace(config, **{name: getattr(default, name) for name in TRAINED if name not in needed})
+        config, needs, default = self.config, METHODS[self.method].needs, RunConfig()
+        needed, source = set(), METHODS[self.method].encoder
+        while source in TRAININGS:
+            needed.add(source)
+            source = TRAININGS[source].start(getattr(config, source, TRAININGS[source].settings))
+        sets = any(TRAININGS[name].sets for name in needed)
+        if not needs.shortlist and needs.trade_off is None and not sets:
+            # neither the method nor a training tunes λ or takes a shortlist
+            config = replace(config, shortlist=default.shortlist, trade_off=default.trade_off)
+        others = [name for name in TRAININGS if name not in needed and hasattr(config, name)]
+        config = replace(config, **{name: getattr(default, name) for name in others})
         if not self.trains:
             return Cell(replace(config, seed=config.data_seed), self.method)
         return Cell(config, self.method, () if self.trained_by == (self.config,) else self.trained_by)
@@ -127,59 +122,43 @@ class Grid:
 
     Args:
         models: the LMs and encoders of all runs.
-        make: (config, task, models, trainer) → run.
     """
 
-    def __init__(self, models: Models | None = None, make: Callable[..., Run] = open_run) -> None:
+    def __init__(self, models: Models | None = None) -> None:
         self.models = models or Models()
-        self._make = make
-        self._tasks: Kept[Task] = Kept()
-        self._runs: Kept[Run] = Kept(KEPT)
-        self._trainers: Kept[Trainer] = Kept(KEPT)
-        self._evaluations: Kept[Evaluation] = Kept()
+        self._runs: dict[Path, Run] = {}
 
     def task(self, config: RunConfig) -> Task:
         """Return the configuration's task, as `ceil-jax compare` loads it."""
         where = config.task, config.data_dir, config.limit, config.data_seed, config.bank_limit
-        return self._tasks.get(where, lambda: load_task(*where[:4], bank_limit=where[4]))
+        return self.models.once(("task", *where), lambda: load_task(*where[:4], bank_limit=where[4]))
 
-    def run_of(self, config: RunConfig, trained_by: tuple[RunConfig, ...] = ()) -> Run:
-        """Return the run of a configuration, with encoders of its own or of the runs it is trained by."""
+    def open(self, cell: Cell) -> Opened:
+        """Return the run and the stages of a cell."""
+        key = ("graph", cell.config, cell.trained_by)
+        run, graph = self.models.once(key, lambda: self._opened(cell.config, cell.trained_by))
+        return Opened(self._runs.setdefault(cell.config.out, run), graph)
 
-        def opened() -> Run:
-            return self._make(config, self.task(config), self.models, self._trainer(trained_by))
-
-        return self._runs.get((config, trained_by), opened)
-
-    def _trainer(self, configs: tuple[RunConfig, ...]) -> Trainer | None:
-        if not configs:
-            return None
-        if len(configs) == 1:
-            return self.run_of(configs[0]).trainer
-        return self._trainers.get(
-            configs, lambda: joint_trainer([self.run_of(config).trainer for config in configs])
-        )
+    def _opened(self, config: RunConfig, trained_by: tuple[RunConfig, ...]) -> Opened:
+        own = () if trained_by == (config,) else trained_by
+        others = [self._opened(one, ()).graph for one in own]
+        return open_run(config, self.task(config), self.models, others)
 
     def applies(self, entry: Entry) -> bool:
         """Return whether the entry's task has enough training examples for it."""
         return len(self.task(entry.cell.config).train) >= entry.least_bank
 
     def evaluate(self, cell: Cell) -> Evaluation:
-        """Return the cell's evaluation, computed when it is first asked for."""
-        own = cell.essential()
-        return self._evaluations.get(
-            own, lambda: self.run_of(own.config, own.trained_by).evaluate(own.method)
-        )
+        """Return the cell's evaluation."""
+        return evaluate(*self.open(cell), cell.method)
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
         """Return the entry's number over all seeds; over the first one where nothing is trained."""
-        cell = entry.cell
-        used = seeds if cell.trains else seeds[:1]
-        runs = [cell.seeded(seed).essential() for seed in used]
-        self.run_of(runs[0].config, runs[0].trained_by).load([cell.method])
+        cells = [entry.cell.seeded(seed) for seed in (seeds if entry.cell.trains else seeds[:1])]
+        check(self.open(cells[0]).graph, [entry.cell.method])
         records = [
-            replace(self.evaluate(run).record, trained_by=tuple((by.task, by.lm) for by in run.trained_by))
-            for run in runs
+            replace(self.evaluate(cell).record, trained_by=tuple((by.task, by.lm) for by in cell.trained_by))
+            for cell in cells
         ]
         return Measured(records, paper=entry.paper, entry=entry)
 
@@ -208,7 +187,6 @@ class Grid:
         return measured, failed
 
 
-@no_guessed_trade_offs()
 def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
     """Return the stages that the entries would need with these seeds of training. Nothing is written.
 
@@ -216,20 +194,15 @@ def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
         entries: cells of a table.
         seeds: seeds of training; only the first where nothing is trained.
     """
-    found = Plan()
-    grid = Grid(CountingModels(), found.open)
+    found, grid = Plan(), Grid(CountingModels())
     for entry in entries:
-        cell, task = entry.cell, entry.task
-        found.models.setdefault(f"encoder {cell.config.encoder}, LM {cell.config.lm}")
-        for seed in seeds if cell.trains else seeds[:1]:
-            if task in found.failed:
+        for seed in seeds if entry.cell.trains else seeds[:1]:
+            if entry.task in found.failed:
                 continue
             try:
-                if not grid.applies(entry):
-                    continue
-                essential = cell.seeded(seed).essential()
-                run = grid.run_of(essential.config, essential.trained_by)
-                run.answers(essential.method)
+                if grid.applies(entry):
+                    run, graph = grid.open(entry.cell.seeded(seed))
+                    found.add(run, [graph.metric(entry.cell.method)], entry.task)
             except UserError as error:
-                found.failed[task] = str(error)
+                found.failed[entry.task] = str(error)
     return found

@@ -8,18 +8,20 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.encoders import Encoded
+from ceil_jax.pipeline.graph import Opened
+from ceil_jax.pipeline.stage import Stage
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.training.candidates import log_probs
 
 T = TypeVar("T")
 
 REPEATS = 5
 
 
-def subset_scores(run: Run) -> np.ndarray:
+def subset_scores(opened: Opened) -> np.ndarray:
     """Return the LM scores of the subsets that a run's CEIL learns from, float [Q, M]; the top-k subset is first."""
-    return log_probs(run.trainer.ceil_scores.rows)
+    run, graph = opened
+    return run.get(graph.scored("ceil")).scores
 
 
 class Latency(NamedTuple):
@@ -32,30 +34,33 @@ class Latency(NamedTuple):
     map: float
 
 
-def measure_latency(pipeline: Run, method: str) -> Latency:
+def measure_latency(opened: Opened, method: str) -> Latency:
     """Measure a method with the run's n and K and with the bank's vectors in memory.
 
     Args:
-        pipeline: the run.
+        opened: the run.
         method: a row of METHODS that ends in MAP, or that takes the nearest: its K nearest are found, and MAP takes 0
             s.
     """
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
-    entry = pipeline.used(method)
-    assert (entry.needs.ends_in_map or entry.needs.ends_in_nearest) and entry.encoder is not None
-    config, encoders, bank = pipeline.config, pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
-    items = unit_rows(pipeline.embed(encoders.context, [example.input for example in bank]))
-    texts = [example.input for example in pipeline.views.seen(pipeline.task.validation)]
+    run, graph = opened
+    entry, config = graph.method(method), graph.config
+    assert entry.exports
+    encoders = run.get(graph.used(entry))
+    items = run.get(Encoded(graph.used(entry), graph.view_of(entry.encoder), "context"))
+    texts = [example.input for example in run.get(graph.seen(graph.queries))]
     vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
-    n = min(max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(bank))
+    n = min(max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(items))
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
     if not entry.needs.ends_in_map:
-        return Latency(len(texts), len(bank), encode, shortlist, 0.0)
-    trade_off = pipeline.trade_off_of(entry)
+        return Latency(len(texts), len(items), encode, shortlist, 0.0)
+    given = graph.trade_off_of(entry)
+    trade_off = run.get(given) if isinstance(given, Stage) else given
+    assert trade_off is not None
     _, greedy = _timed(lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off))
-    return Latency(len(texts), len(bank), encode, shortlist, greedy)
+    return Latency(len(texts), len(items), encode, shortlist, greedy)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
@@ -69,24 +74,19 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, float(np.median(seconds))
 
 
-def chosen_ranks(pipeline: Run, method: str) -> list[int]:
+def chosen_ranks(opened: Opened, method: str) -> list[int]:
     """Return the rank by similarity to the query, from 1, of every example that a method chooses.
 
     Args:
-        pipeline: the run, whose validation queries are asked.
+        opened: the run, whose validation queries are asked.
         method: a row of METHODS with an encoder.
     """
-    entry = pipeline.used(method)
+    run, graph = opened
+    entry, n = graph.method(method), max(graph.config.shortlist, graph.config.shots)
     assert entry.encoder is not None
-    queries = pipeline.task.validation
-    seen = pipeline.views.seen(queries)
-    encoders, bank = pipeline.encoders(entry.encoder), pipeline.bank_of(entry)
-    near = pipeline.search.nearest(
-        encoders, bank, seen, max(pipeline.config.shortlist, pipeline.config.shots)
-    )
-    chosen = pipeline.retrieve(method, queries)
+    near = run.get(graph.nearest(entry.encoder, graph.seen(graph.queries), n))
     ranks = []
-    for picks, nearest in zip(chosen, near, strict=True):
+    for picks, nearest in zip(run.get(graph.chosen(method)), near, strict=True):
         rank = {pick.position: i for i, pick in enumerate(nearest, 1)}
         ranks += [rank.get(pick.position, len(nearest) + 1) for pick in picks]
     return ranks

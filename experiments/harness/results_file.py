@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.methods import METHODS, TRAINED
+from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.records import Record
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.folder import write
 from ceil_jax.store.locking import held
-from ceil_jax.store.rows import Cost
-from ceil_jax.store.stage import Stage
 from ceil_jax.tasks.words import Overlap
 
 RESULTS = Path(__file__).parents[1] / "results.jsonl"
@@ -86,7 +86,7 @@ def _recipe(record: Record) -> dict[str, Any]:
     """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, and whether they were guarded; none
     where nothing was trained."""
     source = METHODS[record.method].encoder if record.method in METHODS else None
-    if source not in TRAINED or record.trained_by:
+    if source not in TRAININGS or record.trained_by:
         return {}
     start = record.config.get(source, {}).get("initial")
     return {name: record.config[name] for name in (source, start, "guard") if name in record.config}
@@ -141,7 +141,7 @@ def keep(file: Path, records: Iterable[Record]) -> None:
             line = line_of(record)
             text = json.dumps(line, ensure_ascii=False)
             kept[tuple(line[name] for name in IDENTITY)] = text
-        Stage(file.parent).write(file.name, "".join(text + "\n" for text in kept.values()).encode())
+        write(file, "".join(text + "\n" for text in kept.values()).encode())
 
 
 def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:

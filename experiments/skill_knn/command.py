@@ -15,14 +15,14 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
+from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.stage import Stage
 from ceil_jax.tasks import task_spec
 from ceil_jax.training.config import EPRConfig
 
 if TYPE_CHECKING:
+    from ceil_jax.pipeline.graph import Opened
     from ceil_jax.pipeline.models import Models
-    from ceil_jax.pipeline.run import Run
     from skill_knn.comparison import SkillComparison
 
 Config = Annotated[RunConfig, tyro.conf.arg(name="")]
@@ -77,8 +77,8 @@ class SkillOptions:
         for lm in self.lms or (self.config.lm,):
             config = replace(self.config, lm=lm, skills=skills if self.lms else self.config.skills)
             for task in self.tasks:
-                pipeline = _pipeline(config, task, models, self.method, self.scorer)
-                tables.append(compare_skills(pipeline, self.method, seeds=self.seeds, answer=self.answer))
+                opened = _opened(config, task, models, self.method, self.scorer)
+                tables.append(compare_skills(opened, self.method, seeds=self.seeds, answer=self.answer))
                 parts.append(tables[-1].markdown())
                 print("\n" + tables[-1].text())
         if self.answer:
@@ -113,8 +113,8 @@ class RecallOptions:
 
         models, parts = Models(), []
         for task in self.tasks:
-            pipeline = _pipeline(self.config, task, models, self.method)
-            parts.append(recall_table(pipeline, self.method, self.samples, self.temperature))
+            opened = _opened(self.config, task, models, self.method)
+            parts.append(recall_table(opened, self.method, self.samples, self.temperature))
             print("\n" + parts[-1])
         _write(self, name, {f"{name}.md": "\n".join(parts).encode()})
 
@@ -139,7 +139,7 @@ class FigureOptions:
         models = Models()
         pictures = {
             f"{name}-{task}.png": draw_spaces(
-                _pipeline(self.config, task, models, ()), gold=self.gold, level=self.hardness
+                _opened(self.config, task, models, ()), gold=self.gold, level=self.hardness
             )
             for task in self.tasks
         }
@@ -184,10 +184,10 @@ def run(options: Analysis, name: str) -> NoReturn:
     sys.exit(main(options, name))
 
 
-def _pipeline(
+def _opened(
     config: RunConfig, task: str, models: Models, methods: Sequence[str], scorer: str | None = None
-) -> Run:
-    from ceil_jax.pipeline.compose import open_run
+) -> Opened:
+    from ceil_jax.pipeline.graph import Graph, open_run
     from ceil_jax.pipeline.methods import METHODS
     from ceil_jax.tasks.load import load_task
 
@@ -207,8 +207,8 @@ def _pipeline(
         task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
     )
     config = replace(config, task=task)
-    trainer = open_run(replace(config, lm=scorer), loaded, models).trainer if scorer else None
-    return open_run(config, loaded, models, trainer)
+    by = [Graph(replace(config, lm=scorer), loaded, models)] if scorer else []
+    return open_run(config, loaded, models, by)
 
 
 def _drawn(tables: Sequence[SkillComparison]) -> bytes:
@@ -229,5 +229,5 @@ def _write(options: Analysis, name: str, files: dict[str, bytes]) -> None:
     folder = out / f"{name}-{digest(replace(options, config=replace(options.config, out=Path())))[:8]}"
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
-        Stage(folder).write(file, content)
+        write(folder / file, content)
         print(f"written: {folder / file}")

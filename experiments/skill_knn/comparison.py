@@ -14,13 +14,16 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, mean
-from ceil_jax.pipeline.compose import open_run
+from ceil_jax.pipeline.choosing import Chosen
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import Evaluation, choose, evaluate
+from ceil_jax.pipeline.graph import Graph, Opened
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.records import Evaluation
-from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.stage import Run, closure
+from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.table import Number, Span, Table, Value
 from ceil_jax.skills.sketches import SKETCHES
+from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.example import Task
 from skill_knn.analysis import SelectionMeasures, mean_selected, selected
 
@@ -195,12 +198,12 @@ def wins(
 
 
 def compare_skills(
-    pipeline: Run, methods: Sequence[str], *, seeds: int = 3, answer: bool = True
+    opened: Opened, methods: Sequence[str], *, seeds: int = 3, answer: bool = True
 ) -> SkillComparison:
-    """Run every method on the pipeline's task: random with several seeds, Skill-KNN's base with each order.
+    """Run every method on a task: random with several seeds, Skill-KNN's base with each order.
 
     Args:
-        pipeline: a run on a SQL or COGS task.
+        opened: a run on a SQL or COGS task.
         methods: the rows of the table: names in METHODS, each with @ENCODER behind it for another encoder.
         seeds: how many seeds random is run with: the run's own and those that follow it.
         answer: let the LM answer the queries; without, it only rewrites inputs as skills.
@@ -208,23 +211,26 @@ def compare_skills(
     Raises:
         UserError: the task has no sketch.
     """
-    task, config = pipeline.task, pipeline.config
+    run, graph = opened
+    task, config = graph.task, graph.config
     if task.language not in SKETCHES:
         raise UserError(f"{task.name} is neither SQL nor COGS: compare on it with ceil-jax compare")
     measure = partial(
         selected, task.validation, bank=task.train, language=task.language, sketch=SKETCHES[task.language]
     )
     results = []
+    chosen: list[Chosen] = []
     for method in methods:
         evaluations: list[Evaluation] = []
         choices: list[SelectionMeasures] = []
         name, _, encoder = method.partition("@")
-        own = with_encoder(pipeline, name, encoder)
+        own = with_encoder(graph, encoder)
         for repeat in repeats(own, name, seeds):
-            choices.append(measure(repeat.retrieve(name, task.validation)))
+            choices.append(measure(choose(run, repeat, name, task.validation)))
+            chosen.append(repeat.chosen(name))
             if answer:
-                evaluations.append(repeat.evaluate(name))
-        label = f"{METHODS[name].label} ({own.base.name})" if encoder else METHODS[name].label
+                evaluations.append(evaluate(run, repeat, name))
+        label = f"{METHODS[name].label} ({encoder})" if encoder else METHODS[name].label
         results.append(
             MethodResult(
                 method,
@@ -237,27 +243,26 @@ def compare_skills(
         )
     return SkillComparison(
         task,
-        pipeline.lm.name if answer else "",
+        graph.lm.key if answer else "",
         config.shots,
         config.encoder,
         answer,
         tuple(results),
-        tuple(_notes(pipeline, [method.partition("@")[0] for method in methods])),
+        tuple(_notes(run, chosen)),
     )
 
 
-def with_encoder(pipeline: Run, method: str, encoder: str) -> Run:
-    """Return the run of a method with another encoder, or the run itself if the encoder's name is empty."""
+def with_encoder(graph: Graph, encoder: str) -> Graph:
+    """Return the stages with another encoder, or the same if the encoder's name is empty."""
     if not encoder:
-        return pipeline
-    rewriter = pipeline.views.rewriter if pipeline.views.orders(METHODS[method]) else None
-    config = replace(pipeline.config, encoder=encoder)
-    return open_run(config, pipeline.task, pipeline.models.models, rewriter=rewriter)
+        return graph
+    return Graph(replace(graph.config, encoder=encoder), graph.task, graph.models)
 
 
-def repeats(pipeline: Run, method: str, seeds: int) -> Iterator[Run]:
-    """Yield the runs of a method: one for each seed of random or order of Skill-KNN's base, else the given one."""
-    config = pipeline.config
+def repeats(graph: Graph, method: str, seeds: int) -> Iterator[Graph]:
+    """Yield the variants of a method: one for each seed of random or order of Skill-KNN's base, else the given
+    one."""
+    config = graph.config
     variants: dict[str, Callable[[], list[RunConfig]]] = {
         "random": lambda: [replace(config, data_seed=config.data_seed + i) for i in range(seeds)],
         "skill_base": lambda: [
@@ -266,27 +271,25 @@ def repeats(pipeline: Run, method: str, seeds: int) -> Iterator[Run]:
         ],
     }
     if method not in variants:
-        yield pipeline
+        yield graph
         return
     for variant in variants[method]():
-        rewriter = pipeline.views.rewriter if pipeline.views.orders(METHODS[method]) else None
-        yield open_run(variant, pipeline.task, pipeline.models.models, rewriter=rewriter)
+        yield Graph(variant, graph.task, graph.models)
 
 
 def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
     """Return the score of a method from its evaluations on the same queries, one for each repeat."""
-    values = 100 * np.array([evaluation.value for evaluation in evaluations])
+    values = 100 * np.array([evaluation.measured.value for evaluation in evaluations])
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    by_query = 100 * np.mean([evaluation.scores for evaluation in evaluations], axis=0)
+    by_query = 100 * np.mean([evaluation.measured.scores for evaluation in evaluations], axis=0)
     sample = by_question(Sample(by_query[:, None], mean), evaluations[0].record.questions)
     return RepeatedScore(float(values.mean()), sd, bootstrap_interval(*sample))
 
 
-def _notes(pipeline: Run, methods: Sequence[str]) -> Iterator[str]:
+def _notes(run: Run, chosen: Sequence[Chosen]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
-    if not any(pipeline.views.orders(METHODS[method]) for method in methods):
+    if not (said := failures(run, chosen)):
         return
-    costs = pipeline.views.rewriter.costs
-    seconds, tokens = sum(cost.seconds for cost in costs), sum(cost.tokens for cost in costs)
-    yield pipeline.views.report([METHODS[method] for method in methods])
-    yield f"Rewriting bank and queries took {seconds:,.0f} s and {tokens:,} LM tokens."
+    cost = sum((run.own_cost(one) for one in closure(chosen) if isinstance(one, Skills)), Cost())
+    yield said
+    yield f"Rewriting bank and queries took {cost.seconds:,.0f} s and {cost.tokens:,} LM tokens."

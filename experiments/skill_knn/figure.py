@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.encoders import vectors
+from ceil_jax.pipeline.graph import Opened
+from ceil_jax.pipeline.views import Rows
 from ceil_jax.report.plots import GREY, ORANGE, image, panels
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.skills.gold import DESCRIPTIONS
@@ -16,13 +18,13 @@ from skill_knn.analysis import plane
 from skill_knn.hardness import hardness
 
 
-def draw_spaces(pipeline: Run, *, gold: bool = False, level: str = "") -> bytes:
+def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes:
     """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in orange.
 
     Skills are compared by the mean of the embeddings of all orders, Skill-KNN's consistency-based variant.
 
     Args:
-        pipeline: a run on a SQL or COGS task.
+        opened: a run on a SQL or COGS task.
         gold: use skills from the gold outputs instead of the LM's.
         level: draw only examples of this hardness, for SQL; all by default.
 
@@ -35,7 +37,8 @@ def draw_spaces(pipeline: Run, *, gold: bool = False, level: str = "") -> bytes:
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[analysis]'") from None
 
-    task = pipeline.task
+    run, graph = opened
+    task = graph.task
     bank, queries = (
         _of_level(part, level if task.language == "sql" else "") for part in (task.train, task.validation)
     )
@@ -46,13 +49,14 @@ def draw_spaces(pipeline: Run, *, gold: bool = False, level: str = "") -> bytes:
     def skills(examples: Sequence[Example]) -> list[list[str]]:
         if gold:
             return [[DESCRIPTIONS[task.language](example.output)] for example in examples]
-        return pipeline.views.rewrite(examples, range(pipeline.config.skills.orders))
+        orders = graph.skills(Rows(examples), range(graph.config.skills.orders))
+        return [list(skills) for skills in zip(*(run.get(one) for one in orders), strict=True)]
 
     sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}
     figure, axes = panels(len(sides), 5, 5)
     for ax, (title, texts) in zip(axes, sides.items(), strict=True):
-        vectors = unit_rows(np.concatenate([_centres(pipeline, texts(part)) for part in (bank, queries)]))
-        of_bank, of_queries = np.split(plane(vectors, pipeline.config.seed), [len(bank)])
+        centres = unit_rows(np.concatenate([_centres(opened, texts(part)) for part in (bank, queries)]))
+        of_bank, of_queries = np.split(plane(centres, graph.config.seed), [len(bank)])
         ax.scatter(of_bank[:, 0], of_bank[:, 1], s=10, color=GREY, label=f"bank ({len(bank):,})")
         ax.scatter(of_queries[:, 0], of_queries[:, 1], s=14, color=ORANGE, label=f"test ({len(queries):,})")
         ax.set_title(f"{task.name}: {title}", fontsize="medium")
@@ -62,10 +66,11 @@ def draw_spaces(pipeline: Run, *, gold: bool = False, level: str = "") -> bytes:
     return image(figure)
 
 
-def _centres(pipeline: Run, texts: Sequence[Sequence[str]]) -> np.ndarray:
+def _centres(opened: Opened, texts: Sequence[Sequence[str]]) -> np.ndarray:
     """The mean embedding of each example's texts, float32 [N, D]."""
-    vectors = pipeline.embed(pipeline.base, [text for several in texts for text in several])
-    return vectors.reshape(len(texts), -1, vectors.shape[1]).mean(axis=1)
+    encoder = opened.graph.pretrained.get()
+    found = vectors(opened.run, encoder, [text for several in texts for text in several])
+    return found.reshape(len(texts), -1, found.shape[1]).mean(axis=1)
 
 
 def _of_level(examples: Sequence[Example], level: str) -> list[Example]:

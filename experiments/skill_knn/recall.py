@@ -8,33 +8,31 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
+from ceil_jax.pipeline.answering import Predictions
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.graph import Opened
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Table, Value
 from skill_knn.analysis import recall_at
 
 RANKS = (1, 2, 3, 5, 7, 10, 20, 50, 100)
 
 
-def prompts_of(pipeline: Run, method: str) -> list[str]:
+def prompts_of(opened: Opened, method: str) -> list[str]:
     """Return the prompt that each query was answered with."""
-    task = pipeline.task
-    by_id = {example.id: example for example in task.train}
-    opening = "".join(task.template.example(example) + task.template.separator for example in task.few_shot)
-    prompts = []
-    for query, row in zip(task.validation, pipeline.evaluate(method).rows, strict=True):
-        shown = [task.template.example(by_id[id]) + task.template.separator for id, *_ in row["examples"]]
-        prompts.append(opening + "".join(shown) + task.template.query(query))
-    return prompts
+    run, graph = opened
+    stage = graph.predictions(method)
+    assert isinstance(stage, Predictions)
+    return [one.text for one in stage.prompts(run, graph.queries.examples, run.get(stage.chosen))]
 
 
-def sample(pipeline: Run, method: str, count: int, temperature: float) -> list[list[str]]:
+def sample(opened: Opened, method: str, count: int, temperature: float) -> list[list[str]]:
     """Sample answers to each query, with the examples that greedy answering used.
 
-    Samples are kept on disk, one prompt at a time. A prompt is read once for all of its samples.
+    Samples are kept with all that the LM has read.
 
     Args:
-        pipeline: the run.
+        opened: the run.
         method: a name in METHODS.
         count: number of answers per query.
         temperature: sampling temperature.
@@ -42,40 +40,30 @@ def sample(pipeline: Run, method: str, count: int, temperature: float) -> list[l
     Raises:
         UserError: a task whose answers are chosen, a temperature of 0 or less, no samples.
     """
-    task, lm = pipeline.task, pipeline.lm
+    run, graph = opened
+    task, lm = graph.task, run.lm(graph.lm)
     if task.validation[0].choices:
         raise UserError(f"{task.name}: its answers are chosen among options, so there is nothing to sample")
     if temperature <= 0 or count < 1:
         raise UserError(f"--samples {count} --temperature {temperature}: both must be above 0")
-    prompts = prompts_of(pipeline, method)
-    key = {
-        "lm": lm.name,
-        "samples": count,
-        "temperature": temperature,
-        "answers": [task.max_new_tokens, list(task.stop)],
-    }
-
-    def work(some: list[str]) -> list[list[str]]:
-        copies = [prompt for prompt in some for _ in range(count)]
-        seeds = [*range(count)] * len(some)
+    prompts = prompts_of(opened, method)
+    copies = [prompt for prompt in prompts for _ in range(count)]
+    seeds = [*range(count)] * len(prompts)
+    with lm.metered(f"sampling: {METHODS[method].label}"):
         texts = lm.generate(copies, task.max_new_tokens, task.stop, temperature=temperature, seed=seeds)
-        return [[text.strip() for text in texts[i : i + count]] for i in range(0, len(texts), count)]
-
-    what = f"sampling: {METHODS[method].label}"
-    with pipeline.store.stage("samples", key) as stage:
-        return list(stage.keyed_rows(prompts, work, chunk=1, what=what, cost=lambda: lm.tokens_read))
+    return [[text.strip() for text in texts[i : i + count]] for i in range(0, len(texts), count)]
 
 
-def recall_table(pipeline: Run, methods: Sequence[str], count: int, temperature: float) -> str:
+def recall_table(opened: Opened, methods: Sequence[str], count: int, temperature: float) -> str:
     """Return a Markdown table of each method's recall, in percent, at the RANKS up to `count`.
 
     Args:
-        pipeline: the run.
+        opened: the run.
         methods: names in METHODS, the rows.
         count: number of answers per query.
         temperature: sampling temperature.
     """
-    task = pipeline.task
+    task = opened.graph.task
     metric = metric_named(task.metric)
 
     def right(answers: Sequence[str], owners: Sequence[int]) -> np.ndarray:
@@ -84,12 +72,12 @@ def recall_table(pipeline: Run, methods: Sequence[str], count: int, temperature:
     ranks = [n for n in RANKS if n <= count]
     rows: list[list[Value]] = []
     for method in methods:
-        found = recall_at(sample(pipeline, method, count, temperature), right, ranks)
-        greedy = 100 * pipeline.evaluate(method).value
+        found = recall_at(sample(opened, method, count, temperature), right, ranks)
+        greedy = 100 * evaluate(*opened, method).measured.value
         rows.append([METHODS[method].label, greedy, *(found[n] for n in ranks)])
     title = (
         f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples at temperature "
-        f"{temperature:g}, {pipeline.lm.name}"
+        f"{temperature:g}, {opened.graph.lm.key}"
     )
     table = Table(["method", "greedy", *(f"recall@{n}" for n in ranks)], rows)
     return f"{title}\n\n{table.markdown()}"

@@ -39,7 +39,7 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
     """Nothing listens at the hub's address; the libraries would try five times, for half a minute."""
     data = tmp_path / "mine.csv"
     data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
-    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--retriever", "topk"]
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--method", "topk"]
     command += ["--encoder", "tiny", "--lm", "nobody/no-such-model", "--out", tmp_path / "runs"]
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "cache")}
     environment.pop("HF_HUB_OFFLINE", None)
@@ -61,6 +61,6 @@ def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_
     data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
     arguments = ["compare", "--data", str(data), "--encoder", "nowhere", "--out", str(tmp_path / "runs")]
     # bm25 alone would answer all queries before the encoder is asked for
-    assert main([*arguments, "--lm", "tiny", "--retriever", "bm25", "topk"]) == 2
+    assert main([*arguments, "--lm", "tiny", "--method", "bm25", "topk"]) == 2
     assert "unknown encoder 'nowhere'" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -22,7 +22,7 @@ TINY = [
     "tiny",
     "--encoder",
     "tiny",
-    "--retriever",
+    "--method",
     "random",
     "--limit",
     "3",
@@ -41,14 +41,14 @@ def said(capsys, *arguments):
     ("arguments", "message"),
     [
         (["--task", "movie_review"], "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'"),
-        (["--retriever", "ciel"], "ceil-jax: unknown retriever 'ciel'; did you mean 'ceil'"),
-        (["--retriever", "topk", "--encoder", "all-MiniLM-L6"], "did you mean 'all-MiniLM-L6-v2'"),
+        (["--method", "ciel"], "ceil-jax: unknown method 'ciel'; did you mean 'ceil'"),
+        (["--method", "topk", "--encoder", "all-MiniLM-L6"], "did you mean 'all-MiniLM-L6-v2'"),
         (["--lm", "SmolLM2-135M"], "did you mean 'SmolLM2-135M-Instruct'"),
         (
             ["--shots", "20"],
             "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19",
         ),
-        (["--retriever"], "ceil-jax: --retriever: name at least one"),
+        (["--method"], "ceil-jax: --method: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
         (["--metric", "lf_em", "--input", "text"], "ceil-jax: --input, --metric: only with --data FILE"),
     ],
@@ -93,7 +93,7 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     assert "Range: at least 2." in words and "Range: above 0." in words
     assert not any(field.metadata for field in fields(RunConfig)), "a help text changed the class itself"
     # no method is forgotten
-    [rows] = re.findall(r"--retriever.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)
+    [rows] = re.findall(r"--method.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)
     assert set(METHODS) <= set(re.findall(r"\w+", rows))
 
 
@@ -126,12 +126,12 @@ def test_a_file_of_ones_own(capsys, tmp_path):
         "--out",
         str(tmp_path),
     ]
-    assert main([*arguments, "--retriever", "bm25"]) == 0
+    assert main([*arguments, "--method", "bm25"]) == 0
     assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
-    assert main([*arguments, "--retriever", "bm25", "--limit", "3"]) == 0
+    assert main([*arguments, "--method", "bm25", "--limit", "3"]) == 0
     assert "mine: accuracy in percent on 3 of 4 held-out queries" in capsys.readouterr().out
     for limit in ("0", "-3"):
-        code, line = said(capsys, *arguments, "--retriever", "bm25", "--limit", limit)
+        code, line = said(capsys, *arguments, "--method", "bm25", "--limit", limit)
         assert code == 2 and line == f"ceil-jax: --limit {limit}: expected a number at least 1"
     code, line = said(capsys, *arguments, "--output", "lable", "--template", "{text} It is {output}")
     assert code == 2
@@ -173,15 +173,13 @@ def test_scores_in_two_jobs(tmp_path, capsys):
     data.write_text("\n".join(["text,label", *rows]) + "\n")
     arguments = ["score", "epr", "--data", str(data), "--input", "text", "--output", "label"]
     arguments += ["--metric", "accuracy", "--lm", "tiny", "--out", str(tmp_path)]
-    # 24 queries of 8 candidates: chunks of 20 and of 4 queries
-    assert main([*arguments, "--shard", "1/2"]) == 0
-    assert "20 queries scored by shard 1/2" in capsys.readouterr().out
-    code, line = said(capsys, *arguments)
-    assert code == 2
-    assert "4 of 24 rows are missing, row 20 the first; run again --shard 2/2" in line
-    assert main([*arguments, "--shard", "2/2"]) == 0
+    # 24 queries of 8 candidates: 192 prompts in three chunks of 64
+    for shard, prompts in ((1, 128), (2, 64)):
+        assert main([*arguments, "--shard", f"{shard}/2"]) == 0
+        assert f"{prompts} prompts read by shard {shard}/2" in capsys.readouterr().out
     assert main(arguments) == 0
-    assert "24 queries scored:" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "24 queries scored:" in shown.out and "read by no shard" not in shown.err
     assert said(capsys, *arguments, "--shard", "3/2")[0] == 2
 
 
@@ -192,7 +190,7 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypa
         with pytest.raises(SystemExit):
             main(["compare", asked])
         flags[asked] = set(re.findall(r"^\W*?(--[a-z.-]+)", capsys.readouterr().out, re.M))
-    assert {"--task", "--lm", "--encoder", "--data", "--retriever", "--json"} <= flags["--help"]
+    assert {"--task", "--lm", "--encoder", "--data", "--method", "--json"} <= flags["--help"]
     assert len(flags["--help"]) <= 16
     assert {"--epr.epochs", "--endpoint.batch", "--seed"} <= flags["--help-all"]
     assert flags["--help"] < flags["--help-all"]
@@ -215,7 +213,7 @@ def test_what_is_to_be_used_is_guarded_and_what_is_measured_is_not(capsys, monke
 def test_json_quietly(capsys, tmp_path):
     data = tmp_path / "mine.csv"
     data.write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
-    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--retriever", "bm25"]
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--method", "bm25"]
     command += ["--lm", "tiny", "--out", tmp_path / "runs", "--json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert (done.returncode, done.stderr) == (0, "")
@@ -229,7 +227,7 @@ def test_json_quietly(capsys, tmp_path):
 def test_log_lines_have_times(tmp_path):
     data = tmp_path / "mine.csv"
     data.write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
-    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--retriever", "bm25"]
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--method", "bm25"]
     command += ["--lm", "tiny", "--out", tmp_path / "runs"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert re.match(r"\d\d:\d\d:\d\d mine: 36 examples", done.stderr)

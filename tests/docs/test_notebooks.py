@@ -97,8 +97,9 @@ def test_what_ceil_selects(notebook):
 @pytest.mark.packages
 def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_trained):
     from ceil_jax import load_task
-    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.config import RunConfig
+    from ceil_jax.pipeline.evaluate import evaluate
+    from ceil_jax.pipeline.graph import open_run
     from ceil_jax.training.config import CEILConfig, EPRConfig
 
     config = RunConfig(
@@ -112,7 +113,7 @@ def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_tra
         out=tmp_path / "runs",
     )
     task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
-    open_run(config, task).evaluate("ceil")
+    evaluate(*open_run(config, task), "ceil")
     before = sorted(path.name for path in config.out.iterdir())
 
     names = notebook("03_what_ceil_selects", figures=4)

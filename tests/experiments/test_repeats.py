@@ -10,7 +10,7 @@ from harness import results_file
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.records import Record
-from ceil_jax.store.rows import Cost
+from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.words import Overlap
 
 

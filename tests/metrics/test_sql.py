@@ -12,8 +12,10 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.sql import SqlLimits, SqlSandbox
 from ceil_jax.metrics.sql_worker import same_result
-from ceil_jax.pipeline.evaluate import measure
-from ceil_jax.store.store import Store
+from ceil_jax.pipeline.answering import Majority, Metric
+from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.views import Rows
 from ceil_jax.tasks import Example, Task, Template
 from ceil_jax.tasks.load import load_task
 
@@ -210,8 +212,13 @@ def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
     rows = [
         {"prediction": sql, "gold": "", "id": str(i), "examples": []} for i, sql in enumerate(predictions)
     ]
-    with Store(tmp_path).stage("metrics", {}) as stage:
-        assert measure(stage, task, examples, rows) == 1 / 3
+
+    class Written(Majority):
+        def compute(self, run, folder):
+            return self.save(folder, rows)
+
+    metric = Metric(Written(Rows(task.validation), Rows([])), task.metric)
+    assert Run(tmp_path, Models()).get(metric).value == 1 / 3
     assert asked == predictions
 
 

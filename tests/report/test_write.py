@@ -2,21 +2,24 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 import pytest
 
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
+from ceil_jax.pipeline.answering import Majority, Metric
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import measure
+from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, record
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.views import Rows
 from ceil_jax.report import write
 from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import report
-from ceil_jax.store.rows import Cost
-from ceil_jax.store.store import Store
+from ceil_jax.store import folder
+from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig
 
@@ -35,9 +38,20 @@ TASK = Task(
 )
 
 
+@dataclass(frozen=True)
+class Written(Majority):
+    """Predictions that are given."""
+
+    rows: tuple[str, ...]
+    by: str
+
+    def compute(self, run, folder):
+        return self.save(folder, [json.loads(row) for row in self.rows])
+
+
 def keep(root, method, predictions, config=None, task=TASK, kept=""):
     """An evaluation on disk, as the pipeline leaves it."""
-    store = Store(root)
+    bank, queries = Rows(task.train), Rows(task.validation)
     rows = [
         {
             "id": query.id,
@@ -47,20 +61,17 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
         }
         for query, prediction in zip(task.validation, predictions, strict=True)
     ]
-    with store.stage("predictions", {"is": [method, predictions]}) as stage:
-        answered = stage.rows(len(rows), lambda start, stop: rows[start:stop], chunk=3, what=method)
-        answers = stage.name
-    with store.stage("metrics", {"of": answers}) as stage:
-        measure(stage, task, task.validation, answered)
-        metrics = stage.name
+    run, answers = Run(root, Models()), Written(queries, bank, tuple(map(json.dumps, rows)), method)
+    metrics = Metric(answers, task.metric)
+    run.get(metrics)
     return record(
-        store,
+        root,
         config or RunConfig(task=task.name, out=root),
         task,
         method,
         "an LM",
-        predictions=answers,
-        metrics=metrics,
+        predictions=answers.key,
+        metrics=metrics.key,
         preparing=Cost(2.0, 30),
         answering=Cost(1.0, 40),
         kept=kept,
@@ -131,19 +142,6 @@ def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):
     [table] = tables(read_records(runs)[0])
     assert [line.label for line in table.rows][-1] == "CEIL (training kept EPR's encoder)"
     assert "CEIL (training kept EPR&#x27;s encoder)" in report([runs], tmp_path / "page.html").read_text()
-
-
-def test_trained_methods_are_drawn_as_such_and_every_run_has_its_costs(runs, tmp_path):
-    for method in ("epr", "tst_map", "ceil", "dpp"):
-        keep(runs, method, ["good", method, "bad", "bad"])
-    page = report([runs], tmp_path / "page.html").read_text()
-    drawn = re.findall(r'class="dot (\w+)"', page)
-    assert drawn.count("learned") == 3 and drawn.count("plain") == 3
-    # runs whose names end alike, too
-    record = read_records(runs)[0][0]
-    names = ("run-0000abcd", "run-1111abcd")
-    costs = write._costs([replace(record, name=name) for name in names])
-    assert len(costs) == 4 and all(any(name in what for what in costs) for name in names)
 
 
 def test_only_the_gain_of_dpp_map_is_shown(runs, tmp_path):
@@ -221,15 +219,13 @@ def test_folders_without_runs_are_one_line(capsys, tmp_path):
 
     assert "nowhere: no such folder" in line(tmp_path / "nowhere")
     assert "no runs here; ceil-jax compare --out" in line(tmp_path)
-    with Store(tmp_path).stage("predictions", {}) as stage:
-        stage.rows(1, lambda start, stop: [{}], chunk=1, what="half")
-    assert "1 evaluation(s) half-finished or stored by an older version (predictions-" in line(tmp_path)
 
 
 def test_what_cannot_be_shown_is_said_and_left_alone(runs, tmp_path):
     [gone] = [r for r in read_records(runs)[0] if r.method == "topk"]
-    scores = runs / gone.metrics / "scores.npy"
+    scores = runs / gone.metrics / "metric.npz"
     scores.write_bytes(scores.read_bytes()[:-1] + b"\x7f")
+    folder._checked.clear()  # as another process would find it
     (runs / "run-0").mkdir()
     (runs / "run-0" / "key.json").write_text('{"format": 0}')
     page = report([runs], tmp_path / "page.html").read_text()
@@ -241,8 +237,9 @@ def test_what_cannot_be_shown_is_said_and_left_alone(runs, tmp_path):
 @pytest.mark.parametrize("damage", [lambda content: content[:-9] + b"7" + content[-8:], lambda content: b""])
 def test_a_run_whose_answers_are_damaged_is_left_out(runs, tmp_path, damage):
     [gone] = [r for r in read_records(runs)[0] if r.method == "topk"]
-    answers = runs / gone.predictions / "rows.jsonl"
+    answers = runs / gone.predictions / "rows.json"
     answers.write_bytes(damage(answers.read_bytes()))
+    folder._checked.clear()
     page = report([runs], tmp_path / "page.html").read_text()
     assert [run["label"] for run in data(page)[0]["runs"]] == ["BM25"]
     assert f"{gone.name}: damaged" in page
@@ -265,17 +262,14 @@ def test_a_page_that_cannot_be_written_is_one_line(runs, tmp_path):
         report([runs], tmp_path / "file" / "page.html")
 
 
-def test_a_page_that_is_killed_leaves_a_hidden_file_only(runs, tmp_path, monkeypatch):
-    seen = tmp_path / "pages"
-    seen.mkdir()
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as at_the_end:
-        at_the_end.setattr("pathlib.Path.replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            report([runs], seen / "report.html")
-    assert [file.name for file in seen.iterdir() if not file.name.startswith(".")] == []
-    report([runs], seen / "report.html")
-    assert [file.name for file in seen.iterdir() if not file.name.startswith(".")] == ["report.html"]
+def test_trained_methods_are_drawn_as_such_and_every_run_has_its_costs(runs, tmp_path):
+    for method in ("epr", "tst_map", "ceil", "dpp"):
+        keep(runs, method, ["good", method, "bad", "bad"])
+    page = report([runs], tmp_path / "page.html").read_text()
+    drawn = re.findall(r'class="dot (\w+)"', page)
+    assert drawn.count("learned") == 3 and drawn.count("plain") == 3
+    # runs whose names end alike, too
+    record = read_records(runs)[0][0]
+    names = ("run-0000abcd", "run-1111abcd")
+    costs = write._costs([replace(record, name=name) for name in names])
+    assert len(costs) == 4 and all(any(name in what for what in costs) for name in names)

@@ -374,22 +374,23 @@ def test_wrong_options():
 
 
 def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
-    from ceil_jax.pipeline.compose import open_run
     from ceil_jax.pipeline.config import RunConfig
+    from ceil_jax.pipeline.evaluate import choose
     from ceil_jax.pipeline.export import selector_of
+    from ceil_jax.pipeline.graph import open_run
     from ceil_jax.tasks.example import Task
 
     bank = make().examples
     task = Task("places", bank[:40], bank[40:], Template("{input} is {output}"), "accuracy")
     config = RunConfig(encoder="tiny", lm="tiny", shots=3, shortlist=12, trade_off=0.1, out=tmp_path)
-    pipeline = open_run(config, task)
-    selector = selector_of(pipeline, "dpp")
-    expected = pipeline.retrieve("dpp", bank[40:44])
+    opened = open_run(config, task)
+    selector = selector_of(*opened, "dpp")
+    expected = choose(*opened, "dpp", bank[40:44])
     for query, picks in zip(bank[40:44], expected, strict=True):
         assert greedy_order(selector.select(query, k=3)) == [pick.id for pick in picks]
     assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")
     with pytest.raises(UserError, match=r"unknown selector 'bm25'.* Known: ceil, .*dpp, .*epr_map"):
-        selector_of(pipeline, "bm25")
+        selector_of(*opened, "bm25")
 
 
 def test_the_trade_off_has_one_name():

@@ -14,6 +14,7 @@ from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, re
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.pipeline.evaluate import choose
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Limits
 from ceil_jax.retrieval.retrievers import build_bm25
@@ -51,12 +52,12 @@ class Recording(TinyLM):
         super().__init__()
         self.asked, self.calls = [], calls
 
-    def choose(self, prompts, choices, *, per_token=False):
+    def choice_log_likelihood(self, prompts, choices, *, per_token=False):
         if not self.calls:
             raise KeyboardInterrupt
         self.calls -= 1
         self.asked += prompts
-        return super().choose(prompts, choices, per_token=per_token)
+        return super().choice_log_likelihood(prompts, choices, per_token=per_token)
 
 
 class One(Models):
@@ -66,7 +67,7 @@ class One(Models):
         super().__init__()
         self.own = lm
 
-    def lm(self, *given):
+    def load_lm(self, *given):
         return self.own
 
 
@@ -145,10 +146,10 @@ def test_requests_and_seconds_are_limits_too(tmp_path):
 
 def test_a_second_look_at_the_final_rows_is_reported(finished):
     made, _, _ = finished
-    other = search(made.config.out, space=replace(SPACE, ks=(4,)), models=made.field.models).run()
+    other = search(made.config.out, space=replace(SPACE, ks=(4,)), models=made.field.run.models).run()
     assert any("looked at by 1 other search before" in note for note in other.notes)
     assert not any(
-        "looked at" in note for note in search(made.config.out, models=made.field.models).run().notes
+        "looked at" in note for note in search(made.config.out, models=made.field.run.models).run().notes
     )
 
 
@@ -180,8 +181,8 @@ def test_trained_methods_join_when_they_can_win(tmp_path, monkeypatch, moved_for
         assert raced == ({"zero", "topk", "epr", "ceil"} if joins else {"zero", "topk"})
         assert any("not tried: even the best" in note for note in outcome.notes) is not joins
         if joins:
-            scored = sum(cost.tokens for cost in made.field.run(Candidate("ceil", 3, "tiny")).costs.values())
-            assert outcome.tokens > scored > 0
+            ceil = made.field.graph(Candidate("ceil", 3, "tiny")).chosen("ceil")
+            assert outcome.tokens > made.field.run.cost([ceil]).tokens > 0
 
 
 def test_what_could_be_won_is_measured_in_two_orders(tmp_path):
@@ -247,7 +248,9 @@ def test_what_is_written_works(finished, tmp_path):
         assert bool(files.note) == (method in ("bm25", "zero"))
     selector = CeilSelector.from_pretrained(tmp_path / "0" / "selector")
     shots = next(r.candidate for r in outcome.runners if r.candidate.method == "topk").shots
-    expected = made.field.run(Candidate("topk", shots, "tiny")).retrieve("topk", made.split.final)
+    expected = choose(
+        made.field.run, made.field.graph(Candidate("topk", shots, "tiny")), "topk", made.split.final
+    )
     for query, picks in zip(made.split.final, expected, strict=True):
         chosen = {example.id for example in selector.select(query, k=shots)}
         assert len(chosen & {pick.id for pick in picks}) >= shots - 1  # copies and ties apart

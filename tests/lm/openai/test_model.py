@@ -13,11 +13,11 @@ from ceil_jax.cli.server.service import Service
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
-from ceil_jax.pipeline.compose import open_run
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.graph import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
-from ceil_jax.store.store import Store
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 KEY = "sk-sesame-0123456789"
@@ -296,8 +296,8 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
         caplog.set_level(logging.DEBUG, logger)
     methods = ["random", "topk", "dpp"]
     remote = open_run(over_http(address, tmp_path / "remote"), TASK)
-    found = compare(remote, methods)
-    expected = compare(open_run(replace(SMALL, out=tmp_path / "local"), TASK), methods)
+    found = compare(*remote, methods)
+    expected = compare(*open_run(replace(SMALL, out=tmp_path / "local"), TASK), methods)
     assert [(r.method, r.value, r.interval) for r in found.rows] == [
         (r.method, r.value, r.interval) for r in expected.rows
     ]
@@ -306,7 +306,7 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
 
     from ceil_jax.report.write import write_report
 
-    write_report(tmp_path / "report", remote, found)
+    write_report(tmp_path / "report", *remote, found)
     host = address.removeprefix("http://").removesuffix("/v1")
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 10
@@ -315,30 +315,29 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     stages = [path for path in files if "report" not in path.parts]
     assert not [path for path in stages if host.encode() in path.read_bytes()]
     printed = capfd.readouterr()
-    assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(remote.config)
+    assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(remote.graph.config)
 
 
 @pytest.mark.parametrize("method", ["epr", "ceil"])
 def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, tmp_path, method):
     server, address = locked
     server.clear()
-    pipeline = open_run(over_http(address, tmp_path), TASK)
-    assert "EPR and CEIL take a local one" in refused(pipeline.evaluate, method)
+    opened = open_run(over_http(address, tmp_path), TASK)
+    assert "EPR and CEIL take a local one" in refused(evaluate, *opened, method)
     assert not [path for path, _ in server.requests if path == "/v1/completions"]
 
 
 def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     _, address = locked
     # 5 requests of the probe, 16 for the first 32 queries' two options each, 4 at a time, and 5 more
-    config = replace(over_http(address, tmp_path, max_requests=26, batch=4, concurrency=1), encoder="tiny")
-    refused_with = refused(open_run(config, BIG).evaluate, "random")
-    assert "the budget of requests is spent (26 of 26 requests" in refused_with
-    [log] = tmp_path.glob("predictions-*/rows.jsonl")
-    kept = log.read_bytes()
-    assert kept
+    config = replace(over_http(address, tmp_path, max_requests=60, batch=4, concurrency=1), encoder="tiny")
+    assert "the budget of requests is spent (60 of 60 requests" in refused(
+        evaluate, *open_run(config, BIG), "random"
+    )
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
-    assert len(whole.evaluate("random").rows) == 64
-    assert log.read_bytes().startswith(kept)
+    with whole.run.lm(whole.graph.lm).metered() as meter:
+        assert len(evaluate(*whole, "random").rows) == 64
+    assert meter.now.tokens < meter.cost.tokens
 
 
 BIG = films(40, 64)
@@ -349,10 +348,10 @@ def test_skills_are_rewritten_over_http(locked, tmp_path, lm):
         Demonstration("count the dogs", "count things"),
         Demonstration("who barked", "name one"),
     ]
-    inputs = ["count the cats", "who purred", "count the mice"]
+    inputs = [Example(text, text, "") for text in ("count the cats", "who purred", "count the mice")]
     found, expected = (
-        Rewriter(model, demonstrations, Store(tmp_path / name), orders=2).rewrite(inputs, [0, 1])
-        for model, name in ((lm, "http"), (TinyLM(), "local"))
+        [Rewriter(model, demonstrations, orders=2).rewrite(inputs, order) for order in (0, 1)]
+        for model in (lm, TinyLM())
     )
     assert found == expected
 

@@ -1,0 +1,365 @@
+"""What language models have read, by content: each prompt is read once, whoever asks.
+
+One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request: (LM, prompt,
+choices)
+→ log-probabilities, or (LM, prompt, how to generate) → text, with the tokens and seconds that it took. Each chunk of
+prompts is one transaction, so that a kill loses at most a chunk. Shards fill files of their own beside it
+(`readings-3-of-16.sqlite`), which are taken in when the file is next opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.locking import disk_errors
+from ceil_jax.store.progress import bar
+from ceil_jax.store.shards import Shard
+
+log = logging.getLogger(__name__)
+
+FILE = "readings.sqlite"
+
+_CHUNKS = {"score": 64, "write": 32}
+"""Prompts that the LM is given at a time, and the most that a kill loses."""
+
+_AT_ONCE = 500
+"""Keys in one query of the database."""
+
+
+class Request(NamedTuple):
+    """One prompt, and what is asked about it."""
+
+    prompt: str
+    choices: tuple[str, ...] = ()
+    """Continuations to score; none to generate."""
+    per_token: bool = False
+    limit: int = 0
+    """Tokens to generate at most."""
+    stop: tuple[str, ...] = ()
+    temperature: float = 0.0
+    seed: int = 0
+
+    def key(self, lm: str) -> bytes:
+        """Return 16 bytes that stand for the request and the LM it is made of."""
+        return hashlib.sha256(json.dumps([lm, *self]).encode()).digest()[:16]
+
+
+class Reading(NamedTuple):
+    """The answer to a request: a log-probability for each choice, in nats, or a text."""
+
+    value: Any
+    cost: Cost
+
+
+def answer(lm: LanguageModel, requests: Sequence[Request]) -> list[Any]:
+    """Return an LM's answers to requests of one kind: lists of log-probabilities, or texts.
+
+    Args:
+        lm: reads the prompts.
+        requests: all of them score, or all of them generate with the same settings but for the seed.
+    """
+    prompts, first = [one.prompt for one in requests], requests[0]
+    if first.choices:
+        found = lm.choice_log_likelihood(
+            prompts, [one.choices for one in requests], per_token=first.per_token
+        )
+        return [[float(value) for value in row] for row in found]
+    drawn: dict[str, Any] = {}
+    if first.temperature:
+        drawn = {"temperature": first.temperature, "seed": [one.seed for one in requests]}
+    return lm.generate(prompts, first.limit, first.stop, **drawn)
+
+
+def read_chunk(lm: LanguageModel, requests: Sequence[Request]) -> list[Reading]:
+    """Return the readings of some requests of one kind, with their cost shared out evenly."""
+    began, before = time.perf_counter(), lm.tokens_read
+    values = answer(lm, requests)
+    each = (time.perf_counter() - began) / len(requests), (lm.tokens_read - before) / len(requests)
+    # whole numbers that add up to the tokens read
+    ends = np.round(np.arange(len(values) + 1) * each[1]).astype(int)
+    return [
+        Reading(value, Cost(each[0], int(b - a))) for value, a, b in zip(values, ends, ends[1:], strict=False)
+    ]
+
+
+Reader = Callable[[Sequence[Sequence[Request]]], Iterable[tuple[int, list[Reading]]]]
+"""Reads chunks of requests elsewhere: yields each chunk's number and its readings, in any order."""
+
+
+class Readings:
+    """Readings in a file, by the key of their request.
+
+    Args:
+        folder: a folder of runs; made when the first reading is kept.
+        shard: keep new readings in this shard's own file.
+    """
+
+    def __init__(self, folder: Path, shard: Shard | None = None) -> None:
+        self._folder, self._file = folder, folder / (shard.file if shard else FILE)
+        self._others = [folder / FILE] if shard else []
+        self._connection: sqlite3.Connection | None = None
+        self._absorbs = shard is None
+
+    @property
+    def shards(self) -> bool:
+        """Whether shards have left files of readings."""
+        return any(self._folder.glob("readings-*.sqlite"))
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
+        """Return the readings that are there, by their keys."""
+        found: dict[bytes, Reading] = {}
+        if not self.shards and not any(file.exists() for file in (self._file, *self._others)):
+            return found
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            marks = ",".join("?" * len(some))
+            for database in ("main", *(f"other{i}" for i in range(len(self._others)))):
+                query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"
+                for key, value, tokens, seconds, checksum in self._run(query, some):
+                    if zlib.crc32(key + value.encode()) == checksum:
+                        found[key] = Reading(json.loads(value), Cost(seconds, tokens))
+                    else:
+                        log.warning("%s: a damaged reading; reading that prompt again", self._file)
+        return found
+
+    def keep(self, readings: Iterable[tuple[bytes, Reading]]) -> None:
+        """Keep readings; they are on the disk when this returns.
+
+        Raises:
+            UserError: the disk is full, or the file cannot be written.
+        """
+        rows = []
+        for key, (value, cost) in readings:
+            text = json.dumps(value)
+            rows.append((key, text, cost.tokens, cost.seconds, zlib.crc32(key + text.encode())))
+        with disk_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._run("BEGIN IMMEDIATE")
+            self._database.executemany("INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows)
+            self._run("COMMIT")
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return self._database.execute(statement, values).fetchall()
+        except sqlite3.OperationalError as error:
+            raise UserError(
+                f"{self._file}: {error}; make room or see that it can be written, and run the same command again"
+            ) from None
+        except sqlite3.DatabaseError as error:
+            self.close()
+            aside = self._file.with_suffix(".damaged")
+            self._file.replace(aside)
+            raise UserError(
+                f"{self._file} is damaged ({error}); it lies in {aside.name} now: run the same command again, which "
+                "reads its prompts anew"
+            ) from None
+
+    @property
+    def _database(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._connection = _opened(self._file)
+            for i, other in enumerate(self._others):
+                _opened(other).close()
+                self._connection.execute(f"ATTACH ? AS other{i}", (str(other),))
+            if self._absorbs:
+                self._absorb()
+        return self._connection
+
+    def _absorb(self) -> None:
+        """Take in what shards have read, each file once."""
+        assert self._connection is not None
+        for file in sorted(self._folder.glob("readings-*.sqlite")):
+            name, changed = file.name, file.stat().st_mtime_ns
+            done = self._connection.execute("SELECT changed FROM taken WHERE file = ?", (name,)).fetchone()
+            if done == (changed,):
+                continue
+            self._connection.execute("ATTACH ? AS shard", (str(file),))
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("INSERT OR IGNORE INTO main.readings SELECT * FROM shard.readings")
+            self._connection.execute("INSERT OR REPLACE INTO taken VALUES (?, ?)", (name, changed))
+            self._connection.execute("COMMIT")
+            self._connection.execute("DETACH shard")
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is next asked."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(file, timeout=600, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens INTEGER NOT NULL,"
+            " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
+        )
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS taken (file TEXT PRIMARY KEY, changed INTEGER NOT NULL)"
+        )
+    except sqlite3.OperationalError as error:
+        raise UserError(f"{file}: {error}; make room or name another folder with --out") from None
+    except sqlite3.DatabaseError as error:
+        aside = file.with_suffix(".damaged")
+        file.replace(aside)
+        log.warning(
+            "%s is damaged (%s); it lies in %s now, and prompts are read anew", file, error, aside.name
+        )
+        return _opened(file)
+    return connection
+
+
+class Meter:
+    """The readings that were asked for while it ran, each once, whether they were read now or before."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+        self.cost = Cost()
+        self.now = Cost()
+        """The part that was read now."""
+        self.requests = 0
+
+    def enter(self, key: bytes, cost: Cost, now: bool) -> None:
+        """Add a reading, unless it was added before."""
+        if key not in self._seen:
+            self._seen.add(key)
+            self.requests += 1
+            self.cost += cost
+            self.now += cost if now else Cost()
+
+
+class ReadLM:
+    """A language model that reads each prompt once: the `LanguageModel` protocol over an LM and its readings.
+
+    Args:
+        lm: reads what is not there yet.
+        readings: where readings are kept.
+        reader: reads chunks elsewhere, in place of `lm`.
+        shard: the part of the chunks that this process reads; the other chunks' readings are 0 or "" unless they are
+            kept already.
+    """
+
+    def __init__(
+        self, lm: LanguageModel, readings: Readings, reader: Reader | None = None, shard: Shard | None = None
+    ) -> None:
+        self.lm, self.readings = lm, readings
+        self.name, self.context_length = lm.name, lm.context_length
+        self._reader, self._shard = reader or self._here, shard
+        self._meters: list[Meter] = []
+        self._what = "reading prompts"
+
+    @property
+    def tokens_read(self) -> int:
+        return self.lm.tokens_read
+
+    def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
+        return self.lm.count_tokens(texts)
+
+    @contextmanager
+    def metered(self, what: str = "") -> Iterator[Meter]:
+        """Yield a meter of the readings that are asked for inside the block.
+
+        Args:
+            what: what they are for, shown with progress.
+        """
+        self._meters.append(meter := Meter())
+        before, self._what = self._what, what or self._what
+        try:
+            yield meter
+        finally:
+            self._meters.remove(meter)
+            self._what = before
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        asked = [Request(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)]
+        return [np.array(value, np.float64) for value in self._read(asked)]
+
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
+        return np.array([score[0] for score in scores], np.float64)
+
+    def choose(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> np.ndarray:
+        scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
+        return np.array([np.argmax(score) for score in scores], np.int64)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        *,
+        temperature: float = 0.0,
+        seed: int | Sequence[int] = 0,
+    ) -> list[str]:
+        seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
+        drawn = [one if temperature else 0 for one in seeds]
+        return self._read(
+            [
+                Request(prompt, (), False, max_new_tokens, tuple(stop), temperature, one)
+                for prompt, one in zip(prompts, drawn, strict=True)
+            ]
+        )
+
+    def missing(self, requests: Sequence[Request]) -> int:
+        """Return how many of the requests have not been read."""
+        keys = {request.key(self.name) for request in requests}
+        return len(keys) - len(self.readings.find(list(keys)))
+
+    def _read(self, requests: Sequence[Request]) -> list[Any]:
+        keys = [request.key(self.name) for request in requests]
+        distinct = dict(zip(keys, requests, strict=True))
+        order = list(distinct)
+        found = self.readings.find(order)
+        before = set(found)
+        chunks: list[list[bytes]] = []
+        size = _CHUNKS["score" if requests and requests[0].choices else "write"]
+        for number, start in enumerate(range(0, len(order), size)):
+            new = [key for key in order[start : start + size] if key not in found]
+            if new and (self._shard is None or self._shard.owns(number)):
+                chunks.append(new)
+        if chunks:
+            total = sum(map(len, chunks))
+            if self._shard is None and self.readings.shards:
+                log.warning(
+                    "%s: %d of %d prompts were read by no shard; reading them here",
+                    self._what,
+                    total,
+                    len(order),
+                )
+            with bar(len(order), self._what, initial=len(order) - total) as shown:
+                for number, readings in self._reader([[distinct[key] for key in new] for new in chunks]):
+                    self.readings.keep(zip(chunks[number], readings, strict=True))
+                    found |= zip(chunks[number], readings, strict=True)
+                    shown.update(len(readings))
+        for meter in self._meters:
+            for key, reading in found.items():
+                meter.enter(key, reading.cost, key not in before)
+        if self._shard is not None:
+            empty = {key: Reading([0.0] * len(distinct[key].choices) or "", Cost()) for key in order}
+            found = empty | found
+        return [found[key].value for key in keys]
+
+    def _here(self, chunks: Sequence[Sequence[Request]]) -> Iterator[tuple[int, list[Reading]]]:
+        for number, chunk in enumerate(chunks):
+            yield number, read_chunk(self.lm, chunk)

@@ -1,0 +1,224 @@
+"""What is chosen for queries: a retriever's examples, and the candidate sets that training learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.encoders import Encoders, vectors
+from ceil_jax.pipeline.stage import Run, Stage, unkeyed
+from ceil_jax.pipeline.views import Skills, View
+from ceil_jax.retrieval.registry import Retrieved, build_retriever
+from ceil_jax.skills.gold import DESCRIPTIONS
+from ceil_jax.skills.sketches import SKETCHES
+from ceil_jax.store.folder import load_arrays, save_arrays
+from ceil_jax.tasks.example import Example
+from ceil_jax.training.candidates import CandidateSets, epr_candidates
+from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.samplers import ceil_candidates
+from ceil_jax.training.tuning import PromptBudget, map_sets
+
+
+@dataclass(frozen=True)
+class Chosen(Stage[list[list[Retrieved]]]):
+    """The examples that a retriever chooses for each query, in the order in which it chose them."""
+
+    retriever: str
+    bank: View
+    queries: View
+    k: int
+    encoders: Stage[Encoders] | None = None
+    vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
+    """What it compares, so that encoding is a stage of its own."""
+    trade_off: float | Stage[float] | None = None
+    shortlist: int | None = None
+    seed: int | None = None
+    index: str = "exact"
+    skills: tuple[tuple[Skills, ...], ...] = ()
+    """The skills of the bank and of the queries, one for each order."""
+    language: str = ""
+
+    @property
+    def what(self) -> str:
+        return f"choosing examples ({self.retriever})"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        bank, queries = run.get(self.bank), run.get(self.queries)
+        encoders = None if self.encoders is None else run.get(self.encoders)
+        given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
+        rewritten = dict(self._rewritten(run))
+        found = build_retriever(
+            self.retriever,
+            bank,
+            encoder=encoders and encoders.context,  # type: ignore[arg-type]
+            query_encoder=encoders and encoders.query,  # type: ignore[arg-type]
+            trade_off=0.0 if given is None else given,
+            shortlist=self.shortlist or 1,
+            seed=self.seed or 0,
+            index=self.index,
+            embed=lambda encoder, texts: vectors(run, encoder, texts),
+            rewrite=lambda examples: [rewritten[_question(one)] for one in examples],
+            sketch=SKETCHES.get(self.language),
+            describe=DESCRIPTIONS.get(self.language),
+        ).retrieve(queries, self.k)
+        save_arrays(
+            folder / "chosen.npz",
+            positions=padded([[pick.position for pick in row] for row in found], -1, np.int32),
+            relevance=padded([[pick.relevance for pick in row] for row in found], -np.inf, np.float64),
+            gain=padded([[pick.gain for pick in row] for row in found], -np.inf, np.float64),
+        )
+        return {} if given is None else {"trade_off": given}
+
+    def _rewritten(self, run: Run) -> Sequence[tuple[tuple[str, str], list[str]]]:
+        return [
+            (_question(example), skills)
+            for side in self.skills
+            for example, *skills in zip(side[0].rows.examples, *(run.get(one) for one in side), strict=True)
+        ]
+
+    def load(self, run: Run, folder: Path) -> list[list[Retrieved]]:
+        bank, found = run.get(self.bank), load_arrays(folder / "chosen.npz")
+        rows = zip(found["positions"], found["relevance"], found["gain"], strict=True)
+        return [
+            [
+                Retrieved(bank[p].id, int(p), float(r), float(g))
+                for p, r, g in zip(*row, strict=True)
+                if p >= 0
+            ]
+            for row in rows
+        ]
+
+
+def _question(example: Example) -> tuple[str, str]:
+    return example.input, example.fields.get("schema", "")
+
+
+def padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> np.ndarray:
+    """Return rows of unequal length as an array [Q, n], filled up at the end."""
+    out = np.full((len(rows), max(map(len, rows), default=0)), empty, dtype)
+    for place, row in zip(out, rows, strict=True):
+        place[: len(row)] = row
+    return out
+
+
+class _Sets(Stage[CandidateSets]):
+    """Candidate sets on disk."""
+
+    def save(self, folder: Path, found: CandidateSets) -> Mapping[str, Any]:
+        save_arrays(
+            folder / "sets.npz", shortlist=found.shortlist, subsets=np.ascontiguousarray(found.subsets)
+        )
+        return {}
+
+    def load(self, run: Run, folder: Path) -> CandidateSets:
+        return CandidateSets(**load_arrays(folder / "sets.npz"))
+
+
+@dataclass(frozen=True)
+class Singles(_Sets):
+    """EPR's candidates: single examples that BM25 finds (`training.candidates.epr_candidates`)."""
+
+    queries: View
+    bank: View
+    count: int
+
+    @property
+    def what(self) -> str:
+        return "finding single candidates"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        return self.save(folder, epr_candidates(run.get(self.queries), run.get(self.bank), self.count))
+
+
+@dataclass(frozen=True)
+class NearestSingles(_Sets):
+    """Single candidates that a starting encoder finds nearest."""
+
+    nearest: Chosen
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        shortlist = shortlists(run.get(self.nearest))
+        count = np.arange(shortlist.shape[1], dtype=np.int32)[None, :, None]
+        return self.save(folder, CandidateSets(shortlist, np.broadcast_to(count, (*shortlist.shape, 1))))
+
+
+def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
+    """Return bank positions, int32 [Q, n]; −1 where an approximate index found fewer than for another query."""
+    return padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
+
+
+@dataclass(frozen=True)
+class Sets(_Sets):
+    """CEIL's candidate sets, drawn among the examples that the starting encoder finds nearest."""
+
+    nearest: Chosen
+    vectors: tuple[Stage[np.ndarray], Stage[np.ndarray]]
+    """Of the queries and of the bank, by the starting encoder."""
+    subsets: int
+    size: int
+    sampler: str = "random"
+    trade_off: float | Stage[float] | None = None
+    """λ of the k-DPP."""
+    seed: int = 0
+
+    @property
+    def what(self) -> str:
+        return "drawing candidate sets"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        retrieved = run.get(self.nearest)
+        fewest = min(map(len, retrieved))
+        if fewest < self.size:
+            raise UserError(
+                f"--index approximate found {fewest} neighbours of a training query where subsets have "
+                f"{self.size} examples; use --index exact"
+            )
+        given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
+        found = ceil_candidates(
+            run.get(self.nearest.queries),
+            run.get(self.nearest.bank),
+            shortlists(retrieved),
+            padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
+            lambda: (run.get(self.vectors[0]), run.get(self.vectors[1])),
+            CEILConfig(
+                subsets=self.subsets,
+                size=self.size,
+                sampler=self.sampler,  # type: ignore[arg-type]
+                trade_off=given or CEILConfig.trade_off,
+            ),
+            self.seed,
+        )
+        return self.save(folder, found)
+
+
+@dataclass(frozen=True)
+class MapSets(_Sets):
+    """The MAP set of each λ of the grid for training queries, cut to the prompt's token budget."""
+
+    nearest: Chosen
+    vectors: tuple[Stage[np.ndarray], Stage[np.ndarray]]
+    size: int
+    prompting: Any
+    """`scoring.Prompting`, as queries are answered."""
+    queries: Any
+    """`views.Rows`: the queries that prompts show."""
+    examples: Any
+    """`views.Rows`: the bank that prompts show."""
+
+    @property
+    def what(self) -> str:
+        return "MAP sets of each λ"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        shortlist, asked = shortlists(run.get(self.nearest)), self.queries.examples
+        builder = self.prompting.builder(run, asked)
+        remaining = np.array([builder.remaining(query) for query in asked])
+        budget = PromptBudget(self.prompting.fit, builder.costs(self.examples.examples, shortlist), remaining)
+        queries, bank = (run.get(one) for one in self.vectors)
+        return self.save(folder, map_sets(queries, bank, shortlist, self.size, budget))

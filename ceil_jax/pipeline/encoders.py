@@ -1,0 +1,360 @@
+"""Encoders as stages: untrained, trained, and chosen by a guard; and the vectors that they give."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.metrics.bootstrap import Sample
+from ceil_jax.pipeline.models import Pretrained
+from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
+from ceil_jax.pipeline.views import View
+from ceil_jax.racing.paired import chance
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.locking import disk_errors
+from ceil_jax.tasks.example import Example
+from ceil_jax.training.candidates import ScoredSets, TrainingData
+
+log = logging.getLogger(__name__)
+
+
+class Encoders(NamedTuple):
+    """The encoder of queries and the encoder of examples."""
+
+    query: TextEncoder
+    context: TextEncoder
+    source: str = "base"
+    """Whose they are: base (untrained), or the name of a training."""
+
+
+@dataclass(frozen=True)
+class Untrained(Stage[Encoders]):
+    """The encoder as it was loaded, for queries and examples."""
+
+    in_memory: ClassVar[bool] = True
+    encoder: Pretrained
+
+    def load(self, run: Run, folder: Path) -> Encoders:
+        return Encoders(self.encoder.get(), self.encoder.get())
+
+
+@dataclass(frozen=True)
+class _Texts(Stage[np.ndarray]):
+    """The vectors of some texts, float32 [N, D], by the content of both."""
+
+    encoder: TextEncoder = unkeyed()
+    texts: Sequence[str] = unkeyed()
+    encoder_key: str = ""
+    texts_key: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "vectors"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        place = {text: i for i, text in enumerate(dict.fromkeys(self.texts))}
+        vectors = self.encoder.encode(list(place), progress=True)  # type: ignore[call-arg]
+        save_arrays(folder / "vectors.npz", vectors=vectors[[place[text] for text in self.texts]])
+        return {"texts": len(self.texts)}
+
+    def load(self, run: Run, folder: Path) -> np.ndarray:
+        return load_arrays(folder / "vectors.npz")["vectors"]
+
+
+def vectors(run: Run, encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray:
+    """Return `encoder.encode(texts)`, float32 [N, D], computed once for equal encoders and texts."""
+    key = getattr(encoder, "cached_as", None) or encoder.name
+    return run.get(_Texts(encoder, list(texts), key, digest(list(texts))))
+
+
+def example_vectors(run: Run, encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray:
+    """Return the vectors of examples, float32 [N, D]: an encoder may look at their outputs too
+    (`encode_examples`)."""
+    if hasattr(encoder, "encode_examples"):
+        return encoder.encode_examples(examples)
+    return vectors(run, encoder, [example.input for example in examples])
+
+
+@dataclass(frozen=True)
+class Encoded(Stage[np.ndarray]):
+    """The vectors of a view, unit rows float32 [N, D], by the encoder of queries or of examples."""
+
+    encoders: Stage[Encoders]
+    view: View
+    side: str = "query"
+
+    @property
+    def what(self) -> str:
+        return "encoding texts"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        self.load(run, folder)
+        return {}
+
+    def load(self, run: Run, folder: Path) -> np.ndarray:
+        encoders, examples = run.get(self.encoders), run.get(self.view)
+        if self.side == "query":
+            return unit_rows(vectors(run, encoders.query, [one.input for one in examples]))
+        return unit_rows(example_vectors(run, encoders.context, examples))
+
+    def estimate(self, run: Run) -> Work:
+        count, tokens, parameters = text_facts(run, self.encoders, self.view, 0.5)
+        return Work(encoded=count * tokens * parameters)
+
+
+def text_facts(
+    run: Run, encoders: Stage[Encoders], view: View, quantile: float, training: bool = False
+) -> tuple[int, int, int]:
+    """Return the number of texts, the padded tokens of a text, and the encoder's parameters.
+
+    Args:
+        run: loads the untrained encoder that all others begin with.
+        encoders: its network is taken.
+        view: whose texts; their originals stand in for rewritten ones.
+        quantile: of the lengths of a sample, to which a batch is padded.
+        training: with the padded lengths of training.
+    """
+    from ceil_jax.encoders.encoder import Encoder
+    from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
+    from ceil_jax.pipeline.stage import closure
+
+    base = next(one for one in closure([encoders]) if isinstance(one, Untrained)).encoder.get()
+    rows = [one.rows for one in closure([view]) if hasattr(one, "rows")]
+    count = sum(len(one) for one in {one.key: one for one in rows}.values())
+    if not isinstance(base, Encoder) or not rows:
+        return count, 0, 0
+    texts = [example.input for example in rows[0].examples[:200]]
+    lengths = [len(ids) for ids in base.tokenizer(texts, base.max_length)]
+    longest = float(np.quantile(lengths, quantile))
+    tokens = padded_length(longest, base.max_length, TRAINING_LENGTHS if training else LENGTHS)
+    return count, tokens, sum(int(np.prod(leaf.shape)) for leaf in base.params.values())
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a training is given."""
+
+    folder: Path
+    """Where it leaves what `Training.load` reads; its scratch folder is for checkpoints."""
+    start: Encoders
+    data: TrainingData
+    vectors: Callable[[], np.ndarray]
+    """Vectors of the bank by the starting encoder of examples, unit rows [N, D]."""
+    settings: Any
+    seed: int
+    trade_off: float | None
+
+    @property
+    def scratch(self) -> Path:
+        """The folder of checkpoints; it is removed when the stage is done."""
+        return self.folder / SCRATCH
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A way of training encoders: where it starts, what it learns from, and how. `register_method` takes one."""
+
+    name: str
+    """As in `--ceil.initial`; its settings are the field of RunConfig with this name, if there is one."""
+    title: str
+    """Its name in tables and messages."""
+    scored: Callable[[Any, Any], Stage[ScoredSets]]
+    """(The run's `Graph`, settings) → the training queries with their candidate sets and scores."""
+    train: Callable[[Lesson], Mapping[str, Any]]
+    """Trains, leaves files in the lesson's folder, and returns a summary (`history`, `ending`)."""
+    load: Callable[[Path, Encoders], Encoders] | None = None
+    """(Folder, the starting encoders) → the trained ones; by default networks, as `save_networks` leaves them."""
+    settings: Any = None
+    """A frozen dataclass; the default where RunConfig has no field of that name."""
+    start: Callable[[Any], str] = lambda settings: getattr(settings, "initial", "base")
+    """Settings → the name of the encoders that training starts from."""
+    check: Callable[[Any, Any], None] = lambda graph, settings: None
+    """(Graph, settings) → refuse settings that cannot be, before anything runs."""
+    sets: bool = False
+    """Whether it learns from sets, so that its encoders are judged by the sets that MAP chooses."""
+    trade_off: Callable[[Any], float | str | None] = lambda settings: getattr(settings, "trade_off", None)
+    """Settings → λ of the kernel that is trained; "tuned" takes the starting encoder's."""
+    lm_tokens: bool = True
+    """Whether an LM scores what it learns from."""
+    version: int = 1
+    """Raised when the same settings give other weights."""
+
+    @property
+    def key(self) -> list[Any]:
+        """What names the training in keys."""
+        return [self.name, self.version]
+
+
+def save_networks(lesson: Lesson, params: Mapping[str, Any]) -> None:
+    """Write trained networks into a lesson's folder.
+
+    Args:
+        lesson: its starting encoder has the network.
+        params: {"query": …} for one encoder of queries and examples, {"query": …, "context": …} for two.
+    """
+    with disk_errors(lesson.folder):
+        for name, own_params in params.items():
+            # a process that was killed while it saved has left files that belong to no encoder
+            shutil.rmtree(lesson.folder / name, ignore_errors=True)
+            lesson.start.query.with_params(own_params).save_pretrained(lesson.folder / name)  # type: ignore[attr-defined]
+
+
+def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
+    """Return trained networks, which share compiled functions with the encoder that training began with."""
+    from ceil_jax.encoders.registry import load_encoder
+
+    factory = getattr(start.query, "factory", None)
+    found = []
+    for name in ("query", "context"):
+        if (folder / name).is_dir():
+            # the user has named the function on the command line already
+            loaded = load_encoder(folder / name, allow_import=(factory,) if factory else ())
+            label = title if name == "query" else f"{title} {name}"
+            found.append(start.query.with_params(loaded.params).renamed(label))  # type: ignore[attr-defined]
+    return Encoders(found[0], found[-1])
+
+
+@dataclass(frozen=True)
+class Weights(Stage[Encoders]):
+    """Trained encoders."""
+
+    training: Training
+    scored: Stage[ScoredSets]
+    queries: View
+    """The training queries as retrievers see them."""
+    bank: View
+    """The bank as trained encoders see it."""
+    start: Stage[Encoders]
+    start_vectors: Stage[np.ndarray]
+    settings: Any
+    seed: int = 0
+    trade_off: float | Stage[float] | None = None
+    seen: np.ndarray | None = field(default=None, repr=False)
+    """bool [Q]: training queries that the starting encoder has learnt from."""
+    instances: int = unkeyed(0)
+
+    @property
+    def kind(self) -> str:
+        return self.training.name
+
+    @property
+    def what(self) -> str:
+        return f"training {self.training.title}"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        scored = run.get(self.scored)
+        data = TrainingData(
+            run.get(self.queries), run.get(self.bank), scored.candidates, scored.scores, self.seen
+        )
+        given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
+        start = run.get(self.start)
+        lesson = Lesson(
+            folder, start, data, lambda: run.get(self.start_vectors), self.settings, self.seed, given
+        )
+        found = self.training.train(lesson)
+        if (found.get("ending") or {}).get("kept") == "start":
+            log.warning(
+                "training %s: it ranked held-out sets no better than the start, which is kept (more training queries "
+                "may help)",
+                self.training.title,
+            )
+        return found
+
+    def load(self, run: Run, folder: Path) -> Encoders:
+        start = run.get(self.start)
+        if self.training.load is None:
+            found = load_networks(folder, start, self.training.title)
+        else:
+            found = self.training.load(folder, start)
+        return found._replace(source=self.training.name)
+
+    def estimate(self, run: Run) -> Work:
+        from ceil_jax.training.ceil import SETS_A_STEP
+        from ceil_jax.training.loop import held_out_count, step_count
+
+        settings = self.settings
+        if not all(hasattr(settings, name) for name in ("epochs", "batch_size")):
+            return Work()
+        texts = 3
+        if self.training.sets:
+            frozen = getattr(settings, "train_context", "frozen") in ("frozen", "released")
+            texts = 1 if frozen else 1 + min(settings.shortlist, SETS_A_STEP * settings.size)
+        instances = self.instances - held_out_count(self.instances)
+        _, tokens, parameters = text_facts(run, self.start, self.queries, 0.75, training=True)
+        return Work(
+            trained=texts * instances * settings.epochs * tokens * parameters,
+            steps=step_count(instances, settings.epochs, settings.batch_size),
+        )
+
+
+BY_CHANCE = 1 / 6
+"""How often chance may give the difference that speaks against a trained encoder: about one standard error. With the
+hundred queries of a training that has 400, two standard errors would be ten points."""
+
+
+@dataclass(frozen=True)
+class Guarded(Stage[Encoders]):
+    """The trained encoders, or earlier ones where training queries that were held out are answered better with them.
+
+    Training ranks sets of examples that its starting encoder found. Which examples the trained encoder finds in the
+    whole bank, and how the LM answers with them, shows only when it is asked. One is better where chance gives such a
+    difference of the metric less often than BY_CHANCE (`racing.paired`); of two the better is taken.
+    """
+
+    encoders: tuple[Stage[Encoders], ...]
+    """The trained ones, the ones that training started from, the untrained ones."""
+    names: tuple[str, ...]
+    answers: tuple[Stage[Sample], ...]
+    """The metric of the held-out queries with each of them."""
+
+    @property
+    def what(self) -> str:
+        return f"judging {self.names[0].upper()}"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        samples = {name: run.get(one) for name, one in zip(self.names, self.answers, strict=True)}
+        count = len(next(iter(samples.values())).values)
+        values = {
+            name: 100 * float(one.statistic(one.values.sum(axis=0), count)) for name, one in samples.items()
+        }
+        judged = self.names[0]
+        higher = [name for name in values if values[name] > values[judged]]
+        better = [name for name in higher if chance(samples[name], samples[judged]) < BY_CHANCE]
+        used = max(better, key=values.__getitem__, default=judged)
+        said = ", ".join(f"{value:.1f} with {whose(name)} encoder" for name, value in values.items())
+        log.info("%d held-out training queries: %s; used: %s", count, said, whose(used))
+        return {"used": used}
+
+    def load(self, run: Run, folder: Path) -> Encoders:
+        summary = run.summary(self)
+        assert summary is not None
+        return run.get(self.encoders[self.names.index(summary["used"])])
+
+
+def whose(source: str) -> str:
+    """Return whose encoder `base` or a training's is, in words."""
+    return "the untrained" if source == "base" else f"{source.upper()}'s"
+
+
+@dataclass(frozen=True)
+class GuardedTradeOff(Stage[float]):
+    """λ of the encoders that the guard took."""
+
+    in_memory: ClassVar[bool] = True
+    guarded: Guarded
+    trade_offs: tuple[float | Stage[float], ...]
+    """λ of each of its encoders."""
+
+    def load(self, run: Run, folder: Path) -> float:
+        used = run.get(self.guarded).source
+        found = self.trade_offs[self.guarded.names.index(used)]
+        return run.get(found) if isinstance(found, Stage) else found

@@ -1,0 +1,268 @@
+"""A run is a graph of stages: what a stage is, how it gets its key, and the walks over the graph.
+
+A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is a digest of the stage's
+name and version, of its settings that are not at their default, of the keys of its needs, and of the data that it
+holds. Nothing that was computed is in a key, so that all keys are known before anything runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from ceil_jax.lm.readings import Reader, Readings, ReadLM
+from ceil_jax.pipeline.models import LM, Models
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.folder import KEY, finish, finished, write
+from ceil_jax.store.hashing import canonical, digest
+from ceil_jax.store.locking import held
+from ceil_jax.store.progress import running_bar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_IN_MEMORY = 64
+"""Values of stages that a run holds: a table has thousands, and they are on disk."""
+
+
+class Work(NamedTuple):
+    """What a stage takes, as far as it can be known beforehand."""
+
+    read: float = 0.0
+    """LM tokens to read."""
+    written: float = 0.0
+    """LM tokens to write."""
+    parameters: float = 0.0
+    """Parameters of the LM."""
+    encoded: float = 0.0
+    """Tokens to encode × parameters of the encoder, padding included."""
+    trained: float = 0.0
+    """Tokens to train on × parameters of the encoder, padding included."""
+    steps: int = 0
+    """Training steps."""
+
+
+class Stage(Generic[T_co]):
+    """A value that is computed once and kept; a frozen dataclass inherits it.
+
+    `compute` writes files into a folder and returns a summary as JSON values; `load` reads them.
+    """
+
+    version: ClassVar[int] = 1
+    """Raised when the same settings give another value."""
+    in_memory: ClassVar[bool] = False
+    """Whether `load` alone makes the value, without files."""
+
+    @property
+    def kind(self) -> str:
+        """The beginning of its folder's name."""
+        return type(self).__name__.lower()
+
+    @property
+    def what(self) -> str:
+        """What it does, in words, for progress and tables."""
+        return self.kind
+
+    @cached_property
+    def key(self) -> str:
+        """KIND-DIGEST, the name of its folder."""
+        return f"{self.kind}-{digest(self.content)}"
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """What the key is a digest of, readable."""
+        found = {"version": self.version} if self.version != 1 else {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.metadata.get("key", True) and not _is_default(field, value):
+                found[field.name] = keyed(value)
+        return found
+
+    @cached_property
+    def needs(self) -> tuple[Stage[Any], ...]:
+        """The stages among its fields, in order."""
+        return tuple(
+            need
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            for need in _stages(getattr(self, field.name))
+        )
+
+    @property
+    def lms(self) -> list[LM]:
+        """The LMs that it reads prompts with."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        found = (getattr(value, "lm", value) for value in values if not isinstance(value, Stage))
+        return [one for one in found if isinstance(one, LM)]
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        """Write the value's files into a folder and return a summary; `run.get` gives what it needs."""
+        raise NotImplementedError
+
+    def load(self, run: Run, folder: Path) -> T_co:
+        """Return the value, from its folder."""
+        raise NotImplementedError
+
+    def estimate(self, run: Run) -> Work:
+        """Return what computing it takes, without its needs."""
+        return Work()
+
+
+def unkeyed(default: Any = dataclasses.MISSING) -> Any:
+    """Return a field of a stage that is no part of its key, such as a label."""
+    return dataclasses.field(default=default, metadata={"key": False})
+
+
+def keyed(value: Any) -> Any:
+    """Return what of a value is part of a key: its `key` where it has one, of a dataclass the fields not at
+    default."""
+    if isinstance(key := getattr(value, "key", None), str | list):
+        return key
+    if isinstance(value, tuple | list):
+        return [keyed(one) for one in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        found = {field.name: keyed(one) for field, one in fields if not _is_default(field, one)}
+        return {"": type(value).__name__, **found}
+    return value
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    default = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    return default is not dataclasses.MISSING and type(default) is type(value) and bool(default == value)
+
+
+def _stages(value: Any) -> Iterator[Stage[Any]]:
+    if isinstance(value, Stage):
+        yield value
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _stages(one)
+
+
+class Run:
+    """Gets the values of stages: from memory, from disk, or computed, needs first.
+
+    Args:
+        root: the folder of stages.
+        models: loads LMs and encoders; shared with other runs.
+        engine: LM → what reads its prompts elsewhere; this process by default.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        models: Models,
+        *,
+        engine: Callable[[LM], Reader] | None = None,
+    ) -> None:
+        self.root, self.models, self.engine = root, models, engine
+        self.readings = Readings(root)
+        self._values: OrderedDict[str, Any] = OrderedDict()
+        self._lms: dict[str, ReadLM] = {}
+
+    def lm(self, lm: LM) -> ReadLM:
+        """Return an LM that reads each prompt once."""
+        if lm.key not in self._lms:
+            reader = None if self.engine is None else self.engine(lm)
+            self._lms[lm.key] = ReadLM(lm.get(), self.readings, reader)
+        return self._lms[lm.key]
+
+    def folder(self, stage: Stage[Any]) -> Path:
+        """Return where a stage is kept."""
+        return self.root / stage.key
+
+    def summary(self, stage: Stage[Any]) -> dict[str, Any] | None:
+        """Return the summary of a stage that is on disk; None if it is not."""
+        return finished(self.folder(stage))
+
+    def get(self, stage: Stage[T]) -> T:
+        """Return a stage's value. What is not on disk is computed, needs first; another process that computes it is
+        waited for."""
+        if stage.key in self._values:
+            self._values.move_to_end(stage.key)
+            return self._values[stage.key]
+        if not stage.in_memory and self.summary(stage) is None:
+            for need in stage.needs:
+                self.get(need)
+            self._compute(stage)
+        value = self._values[stage.key] = stage.load(self, self.folder(stage))
+        while len(self._values) > _IN_MEMORY:
+            self._values.popitem(last=False)
+        return value
+
+    def _compute(self, stage: Stage[Any]) -> None:
+        folder = self.folder(stage)
+        with held(folder):
+            if self.summary(stage) is not None:
+                return
+            if shown := running_bar():
+                shown.enter(stage.key, stage.what)
+            write(folder / KEY, (canonical(stage.content) + "\n").encode())
+            lms = [self.lm(lm) for lm in stage.lms]
+            began = time.perf_counter()
+            with ExitStack() as stack:
+                meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
+                found = stage.compute(self, folder)
+            cost = sum((meter.cost for meter in meters), Cost())
+            # what was read before took its time then
+            now = sum(meter.now.seconds for meter in meters)
+            seconds = time.perf_counter() - began + cost.seconds - now
+            finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens]})
+
+    def estimate(self, stage: Stage[Any]) -> Work:
+        """Return what computing a stage takes, without its needs; estimated once."""
+        return self.models.once(("estimate", stage.key), lambda: stage.estimate(self))
+
+    def own_cost(self, stage: Stage[Any]) -> Cost:
+        """Return what computing a stage took, without its needs; nothing for one that is not on disk."""
+        found = None if stage.in_memory else self.summary(stage)
+        return Cost(*found["cost"]) if found else Cost()
+
+    def cost(self, targets: Iterable[Stage[Any]]) -> Cost:
+        """Return what the stages and all that they need took, each stage once."""
+        return sum((self.own_cost(one) for one in closure(targets)), Cost())
+
+    def missing(self, targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
+        """Return the stages that getting these would compute, needs first. Nothing on disk changes."""
+        found: dict[str, Stage[Any]] = {}
+
+        def visit(stage: Stage[Any]) -> None:
+            if stage.key in found or (not stage.in_memory and self.summary(stage) is not None):
+                return
+            for need in stage.needs:
+                visit(need)
+            if not stage.in_memory:
+                found[stage.key] = stage
+
+        for target in targets:
+            visit(target)
+        return list(found.values())
+
+
+def closure(targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
+    """Return the stages and all that they need, each once, needs first."""
+    found: dict[str, Stage[Any]] = {}
+
+    def visit(stage: Stage[Any]) -> None:
+        if stage.key not in found:
+            for need in stage.needs:
+                visit(need)
+            found[stage.key] = stage
+
+    for target in targets:
+        visit(target)
+    return list(found.values())
+
+
+def describe(folder: Path) -> Any:
+    """Return what a stage in a folder depends on, from its key.json."""
+    return json.loads((folder / KEY).read_text("utf-8"))

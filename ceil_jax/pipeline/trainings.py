@@ -1,0 +1,181 @@
+"""The trained methods: TST, EPR and CEIL, each as one value; `methods.register_method` adds others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ceil_jax.encoders.encoder import require_network
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.choosing import NearestSingles, Sets, Singles
+from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Untrained, load_networks, save_networks
+from ceil_jax.pipeline.methods import register_method
+from ceil_jax.pipeline.scoring import OutputSimilarity, Scored
+from ceil_jax.pipeline.stage import Stage
+from ceil_jax.training.candidates import CandidateSets, ScoredSets
+from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.loop import Trained
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ceil_jax.pipeline.graph import Graph
+
+
+def _report(trained: Trained) -> Mapping[str, Any]:
+    return {"history": trained.history, "ending": trained.ending._asdict()}
+
+
+def _singles(graph: Graph, settings: EPRConfig) -> Stage[CandidateSets]:
+    """Single candidates: BM25's, or the nearest of the encoders that training starts from."""
+    queries, count = graph.training_queries(settings.instances), min(settings.candidates, len(graph.bank) - 1)
+    if settings.initial == "base":
+        return Singles(queries.seen, graph.bank_view, count)
+    return NearestSingles(graph.first.nearest(settings.initial, queries.seen, count))
+
+
+def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
+    queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
+    base = Untrained(graph.pretrained)
+    return Scored(queries.positions, sets, OutputSimilarity(base, queries.rows, graph.bank, sets))
+
+
+def _single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
+    queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
+    count = min(settings.candidates, len(graph.bank) - 1)
+    return Scored(queries.positions, sets, graph.scores(queries.rows, sets, (count, 1), "EPR's candidates"))
+
+
+def _train_singles(lesson: Lesson, title: str, groups: np.ndarray | None = None) -> Mapping[str, Any]:
+    from ceil_jax.training.contrastive import train_epr
+
+    start = require_network(lesson.start.query)
+    trained = train_epr(lesson.scratch, start, lesson.data, lesson.settings, lesson.seed, groups, title)
+    two = lesson.settings.train_context == "both"
+    save_networks(lesson, trained.params if two else {"query": trained.params})
+    return _report(trained)
+
+
+def _train_tst(lesson: Lesson) -> Mapping[str, Any]:
+    # an example with the positive's very output is no negative; EPR's may be, as in the released code
+    _, groups = np.unique([example.output for example in lesson.data.bank], return_inverse=True)
+    return _train_singles(lesson, "TST", groups)
+
+
+def _train_epr(lesson: Lesson) -> Mapping[str, Any]:
+    return _train_singles(lesson, "EPR")
+
+
+def _set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
+    available = min(settings.shortlist, len(graph.bank) - 1)
+    if settings.size > available:
+        raise UserError(
+            f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it or raise "
+            "--ceil.shortlist"
+        )
+    queries, first = graph.training_queries(settings.instances), graph.first
+    nearest = first.nearest(settings.initial, queries.seen, available)
+    k_dpp = settings.sampler == "k_dpp"
+    sets = Sets(
+        nearest,
+        first.compared(settings.initial, queries.seen),
+        settings.subsets,
+        settings.size,
+        settings.sampler,
+        first.training_trade_off("ceil") if k_dpp else None,
+        graph.config.data_seed,
+    )
+    shape = settings.subsets, settings.size
+    return Scored(queries.positions, sets, graph.scores(queries.rows, sets, shape, "CEIL's candidate sets"))
+
+
+def _check_network(graph: Graph, _: Any) -> None:
+    # before the LM reads anything for an encoder that cannot learn
+    require_network(graph.pretrained.get())
+
+
+def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
+    from ceil_jax.training.losses import ceil_loss
+
+    _check_network(graph, settings)
+    # a misspelt loss is refused before the LM scores anything
+    ceil_loss(settings.loss, settings.loss_options, settings.reduction)
+    two = getattr(graph.settings(settings.initial), "train_context", "") == "both"
+    if two and settings.train_context in ("frozen", "shared"):
+        raise UserError(
+            f"--{settings.initial}.train-context both: --ceil.train-context {settings.train_context} has one encoder "
+            "for queries and examples; give both or released, or --ceil.initial base"
+        )
+
+
+_EXAMPLES_KEEP = "examples_keep_start"
+
+
+def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
+    from ceil_jax.training.ceil import train_ceil
+
+    start = require_network(lesson.start.query)
+    examples = require_network(lesson.start.context)
+    assert lesson.trade_off is not None
+    trained = train_ceil(
+        lesson.scratch,
+        start,
+        lesson.vectors(),
+        lesson.data,
+        lesson.settings,
+        lesson.seed,
+        lesson.trade_off,
+        examples,
+    )
+    save_networks(lesson, trained.params)
+    if lesson.settings.train_context == "released":
+        (lesson.folder / _EXAMPLES_KEEP).write_text("examples keep the starting encoder\n")
+    return _report(trained)
+
+
+def _load_ceil(folder: Path, start: Encoders) -> Encoders:
+    found = load_networks(folder, start, "CEIL")
+    return found._replace(context=start.context) if (folder / _EXAMPLES_KEEP).exists() else found
+
+
+TST = Training(
+    name="tst",
+    title="TST",
+    scored=_output_scores,
+    train=_train_tst,
+    settings=EPRConfig(),
+    check=_check_network,
+    lm_tokens=False,
+)
+"""Target similarity tuning (Poesia et al., ICLR 2022): learns from the similarity of outputs."""
+
+EPR = Training(
+    name="epr",
+    title="EPR",
+    scored=_single_scores,
+    train=_train_epr,
+    settings=EPRConfig(),
+    check=_check_network,
+)
+"""EPR (Rubin et al., NAACL 2022): learns from the LM's scores of single examples."""
+
+CEIL = Training(
+    name="ceil",
+    title="CEIL",
+    scored=_set_scores,
+    train=_train_ceil,
+    load=_load_ceil,
+    settings=CEILConfig(),
+    check=_check_ceil,
+    sets=True,
+)
+"""CEIL (Ye et al., ICML 2023): learns from the LM's scores of sets."""
+
+register_method("tst", "dense", "TST", TST)
+register_method("tst_map", "dpp", "TST + MAP", TST, against=("tst",))
+register_method("epr", "dense", "EPR", EPR)
+register_method("epr_map", "dpp", "EPR + MAP", EPR, against=())
+register_method("ceil_topk", "dense", "CEIL top-k", CEIL, against=("epr",))
+register_method("ceil", "dpp", "CEIL", CEIL, against=("epr", "epr_map", "topk"))

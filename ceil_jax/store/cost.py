@@ -1,0 +1,17 @@
+"""The cost of work: seconds, and tokens that a language model read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of some work, added up over all processes that took part in it."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    """Tokens that the LM read."""
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.seconds + other.seconds, self.tokens + other.tokens)

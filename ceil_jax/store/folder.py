@@ -1,0 +1,135 @@
+"""A folder that is finished or not: its last file says which files it has, with their checksums.
+
+```
+runs/scores-3f9a0c…/   key.json     what the folder depends on; the digest of it is in the folder's name
+                       …            files
+                       scratch/     checkpoints of unfinished work
+                       done.json    written last: a summary, the folder's name, the sha256 of each file
+```
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.store.hashing import digest, file_sha256
+from ceil_jax.store.locking import appearing
+
+log = logging.getLogger(__name__)
+
+KEY, DONE, SCRATCH = "key.json", "done.json", "scratch"
+
+_checked: dict[Path, int] = {}
+"""Folders whose files this process has compared with their checksums, with the time of the last change of
+done.json."""
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """Return the summary that `finish` was given; None while the folder is unfinished or if a file in it is damaged.
+
+    Files are compared with their checksums when a process first asks.
+
+    Args:
+        folder: it need not exist.
+    """
+    done = folder / DONE
+    try:
+        record, changed = json.loads(done.read_bytes()), done.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        record, changed = None, -1
+    if _checked.get(folder) == changed:
+        return record["summary"]
+    damaged = _damaged(folder, record)
+    if damaged is not None:
+        log.warning("%s is damaged; computing %s again", damaged, folder.name)
+        return None
+    _checked[folder] = changed
+    return record["summary"]
+
+
+def _damaged(folder: Path, record: Any) -> Path | None:
+    """The first file that is missing, changed, or of another folder."""
+    try:
+        content = [record["name"], record["summary"], record["files"]]
+        if record["name"] != folder.name or record["checksum"] != digest(content):
+            return folder / DONE
+        files = record["files"].items()
+    except (KeyError, TypeError, AttributeError):
+        return folder / DONE
+    wrong = (name for name, sha256 in files if not _same(folder / name, sha256))
+    return next((folder / name for name in wrong), None)
+
+
+def _same(file: Path, sha256: str) -> bool:
+    return file.is_file() and file_sha256(file) == sha256
+
+
+def finish(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Mark a folder finished with the files that are in it, and remove its scratch folder.
+
+    Args:
+        folder: all of its files are whole.
+        summary: JSON values.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written.
+    """
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    kept = [name for name in names if name not in (KEY, DONE) and not name.endswith((".lock", ".part"))]
+    # as they will be read back: keys are strings by then
+    plain = json.loads(json.dumps(dict(summary)))
+    files = {name: file_sha256(folder / name) for name in kept}
+    record = {"name": folder.name, "summary": plain, "files": files}
+    record["checksum"] = digest([folder.name, plain, files])
+    write(folder / DONE, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def write(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Args:
+        file: the place.
+        content: all of it.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written.
+    """
+    with appearing(file) as out:
+        out.write(content)
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write a JSON value whole or not at all.
+
+    Args:
+        file: the place.
+        value: JSON values; NumPy's numbers are refused.
+    """
+    write(file, json.dumps(value, ensure_ascii=False).encode())
+
+
+def read_json(file: Path) -> Any:
+    """Return what `write_json` wrote."""
+    return json.loads(file.read_bytes())
+
+
+def save_arrays(file: Path, **arrays: np.ndarray) -> None:
+    """Write arrays by name as one `.npz`, whole or not at all."""
+    with appearing(file) as out:
+        np.savez(out, **arrays)  # type: ignore[arg-type]
+
+
+def load_arrays(file: Path) -> dict[str, np.ndarray]:
+    """Return what `save_arrays` wrote."""
+    with np.load(file, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}

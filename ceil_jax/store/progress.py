@@ -1,0 +1,137 @@
+"""Progress: one bar for a whole command where one is running, else a bar for each piece of work.
+
+A command that knows its plan opens `command_bar`. The loops inside it call `bar` all the same, and their bars are
+then the part of the command's bar that stands for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tqdm.auto import tqdm
+
+log = logging.getLogger(__name__)
+
+_LINE_EVERY = 60.0
+"""Seconds between two lines in a log, where no terminal shows a bar."""
+
+_running: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
+
+
+class CommandBar:
+    """The stages of a command with the seconds that each is expected to take.
+
+    Args:
+        expected: the expected seconds of each stage by its name, in order.
+    """
+
+    def __init__(self, expected: dict[str, float]) -> None:
+        self._expected, self._total = expected, len(expected)
+        self._spent_expected = self._spent = 0.0
+        self._began = self._said = time.monotonic()
+        self._stage, self._what, self._number = "", "", 0
+        terminal = sys.stderr.isatty()
+        self._bar = tqdm(total=1.0, bar_format="{desc}", disable=None if terminal else True, leave=False)
+
+    def enter(self, stage: str, what: str) -> None:
+        """Begin a stage: `what` says what it does."""
+        self._leave()
+        self._stage, self._what, self._began = stage, what, time.monotonic()
+        self._number = min(self._number + 1, self._total)
+        self.advance(0.0)
+
+    def _leave(self) -> None:
+        if self._stage:
+            self._spent += time.monotonic() - self._began
+            self._spent_expected += self._expected.pop(self._stage, 0.0)
+            self._stage = ""
+
+    def seconds_left(self, share: float) -> float:
+        """Return the seconds that the command still takes, by the estimates and what was measured so far.
+
+        Args:
+            share: the share of the running stage that is done, from 0 to 1.
+        """
+        passed = time.monotonic() - self._began
+        own = self._expected.get(self._stage, 0.0)
+        done, spent = self._spent_expected + share * own, self._spent + passed
+        pace = spent / done if done > 1 and spent > 1 else 1.0
+        rest = sum(self._expected.values()) - own
+        # the running stage is its own best measure once a part of it is done
+        running = passed * (1 - share) / share if share > 0.05 else pace * own * (1 - share)
+        return running + pace * rest
+
+    def advance(self, share: float) -> None:
+        """Show that so much of the running stage is done."""
+        left = self.seconds_left(share)
+        minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
+        text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
+        self._bar.set_description_str(text)
+        if self._bar.disable and time.monotonic() - self._said >= _LINE_EVERY:
+            self._said = time.monotonic()
+            log.info("%s", text)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._leave()
+        self._bar.close()
+
+
+@contextmanager
+def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
+    """Show one bar for all work inside the block.
+
+    Args:
+        expected: the expected seconds of each stage by its name, in order.
+    """
+    one = CommandBar(dict(expected))
+    token = _running.set(one)
+    try:
+        yield one
+    finally:
+        _running.reset(token)
+        one.close()
+
+
+def running_bar() -> CommandBar | None:
+    """Return the command's bar, if one is shown."""
+    return _running.get()
+
+
+class Part:
+    """A piece of work, shown as a part of the command's bar."""
+
+    def __init__(self, command: CommandBar, total: int, initial: int) -> None:
+        self._command, self._total, self._done = command, max(total, 1), initial
+
+    def update(self, count: int = 1) -> None:
+        """Say that so many more are done."""
+        self._done += count
+        self._command.advance(min(1.0, self._done / self._total))
+
+    def set_postfix(self, **_: Any) -> None:
+        """Say nothing: the command's bar has no room for it."""
+
+
+@contextmanager
+def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
+    """Yield a progress bar with `update` and `set_postfix`.
+
+    Args:
+        total: how many there are to do.
+        what: what is done, in words.
+        initial: how many were done before.
+        delay: seconds before a bar of its own is shown.
+    """
+    command = _running.get()
+    if command is not None:
+        yield Part(command, total, initial)
+        return
+    with tqdm(total=total, initial=initial, desc=what, delay=delay) as own:
+        yield own
