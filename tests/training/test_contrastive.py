@@ -8,11 +8,10 @@ from flax import nnx
 
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokens
-from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
-from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.contrastive import train_epr
 from ceil_jax.training.loop import Ending, Trained
 
@@ -92,11 +91,3 @@ def test_examples_learn_as_they_are_told():
     assert (np.asarray(stopped[2:]) == 0).all() and (np.asarray(shared[2:]) != 0).any()
     np.testing.assert_allclose(both["query"]["table"], stopped, rtol=1e-5)
     np.testing.assert_allclose(both["query"]["table"] + both["context"]["table"], shared, rtol=1e-5)
-
-
-def test_ceil_starts_from_one_encoder():
-    starts = {"epr": EPRConfig(train_context="both")}
-    with pytest.raises(UserError, match="train-context both: CEIL starts from one encoder"):
-        CEILConfig().check_start(starts)
-    CEILConfig(initial="base").check_start(starts)
-    CEILConfig().check_start({"epr": EPRConfig(train_context="stopped")})
