@@ -7,6 +7,7 @@ skills in `skills/`.
 - `blas_search`: the same on a single CPU device, by numpy's BLAS
 - `faiss_index`: approximate nearest items (Faiss)
 - `bm25`: similarity by shared words
+- `words`: the words of a text in any script
 - `embedded_bank`: a bank's vectors and the nearest examples of a query
 - `shortlists`: MAP, MAP under a budget and MMR for many queries, each among its shortlist
 - `registry`: the retrievers by name, and what each needs: `register_retriever`, `build_retriever`, `Retriever`

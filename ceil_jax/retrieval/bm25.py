@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from ceil_jax.retrieval.words import words
 
-def words(text: str) -> list[str]:
-    """Lower-cased words and numbers of a text, which BM25 counts."""
-    return re.findall(r"\w+", text.lower())
+log = logging.getLogger(__name__)
 
 
 class LexicalIndex:
@@ -36,5 +34,24 @@ class LexicalIndex:
 
     def scores(self, text: str) -> np.ndarray:
         """BM25 score of every document for the query `text`, float [N]."""
-        query = [word for word in words(text) if word in self._known]
+        query = self._shared(text)
         return self._index.get_scores(query) if query else np.zeros(self._size)
+
+    def warn_of_strangers(self, texts: Sequence[str]) -> None:
+        """Log how many of the queries share no word with any document: BM25 cannot tell the documents apart for them.
+
+        Args:
+            texts: the queries.
+        """
+        strangers = [text for text in texts if not self._shared(text)]
+        if strangers:
+            log.warning(
+                "BM25: %d of %d queries share no word with the bank, and get its first examples (%r …); an encoder "
+                "compares meanings",
+                len(strangers),
+                len(texts),
+                strangers[0][:60],
+            )
+
+    def _shared(self, text: str) -> list[str]:
+        return [word for word in words(text) if word in self._known]

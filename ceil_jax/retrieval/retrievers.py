@@ -82,15 +82,20 @@ def build_random(bank: Sequence[Example], given: Given) -> RankingRetriever:
     return RankingRetriever("random", bank, rank)
 
 
-def build_bm25(bank: Sequence[Example], given: Given) -> RankingRetriever:
-    """Build the highest BM25 scores; equal scores in bank order."""
-    index = LexicalIndex([example.input for example in bank])
+class BM25Retriever(RankingRetriever):
+    """The highest BM25 scores; equal scores in bank order."""
 
-    def rank(query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
-        scores = index.scores(query.input)
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        self.index = LexicalIndex([example.input for example in bank])
+        super().__init__("bm25", bank, self._by_score)
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        self.index.warn_of_strangers([query.input for query in queries])
+        return super().retrieve(queries, k)
+
+    def _by_score(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+        scores = self.index.scores(query.input)
         return np.argsort(-scores, kind="stable")[:n], scores
-
-    return RankingRetriever("bm25", bank, rank)
 
 
 class DenseRetriever:
@@ -146,7 +151,7 @@ Choose = Callable[[np.ndarray, np.ndarray, np.ndarray, int, float], MapResult]
 RETRIEVERS = {
     "zero": Registered(ZeroRetriever, Needs(text=False), "zero examples"),
     "random": Registered(build_random, Needs(text=False), "random"),
-    "bm25": Registered(build_bm25, Needs(), "BM25"),
+    "bm25": Registered(BM25Retriever, Needs(), "BM25"),
     "dense": Registered(
         partial(DenseRetriever, "dense"), Needs(encoder=True, ends_in_nearest=True), "dense top-k"
     ),

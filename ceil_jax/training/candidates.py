@@ -61,8 +61,10 @@ def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: i
     position = {example.id: i for i, example in enumerate(bank)}
     count = min(count, len(bank) - 1)
     shortlist = np.full((len(queries), count), -1, np.int32)
+    asked = [query.input if by_input else query.output for query in queries]
+    index.warn_of_strangers(asked)
     for row, query in enumerate(queries):
-        scores = index.scores(query.input if by_input else query.output)
+        scores = index.scores(asked[row])
         if query.id in position:
             scores[position[query.id]] = -np.inf
         order = np.argsort(-scores, kind="stable")

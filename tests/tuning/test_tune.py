@@ -17,7 +17,7 @@ from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.evaluate import choose
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Limits
-from ceil_jax.retrieval.retrievers import build_bm25
+from ceil_jax.retrieval.retrievers import BM25Retriever
 from ceil_jax.tuning import learned
 from ceil_jax.tuning.candidates import NOTHING, Candidate, candidates
 from ceil_jax.tuning.options import Rows, Space
@@ -195,8 +195,8 @@ def test_what_could_be_won_is_measured_in_two_orders(tmp_path):
 
 
 def test_registered_retrievers_join_by_themselves(registrations_undone):
-    register_retriever("mine", build_bm25, Needs(trade_off="tunable"), label="Mine")
-    register_retriever("oracle", build_bm25, Needs(gold_outputs=True))
+    register_retriever("mine", BM25Retriever, Needs(trade_off="tunable"), label="Mine")
+    register_retriever("oracle", BM25Retriever, Needs(gold_outputs=True))
     found = candidates(Space(ks=(2, 400), trade_offs=(0.1,)), SMALL, TASK)
     assert Candidate("mine", 2, "", 0.1) in found
     assert {one.method for one in found} == {"zero", "random", "bm25", "topk", "mmr", "dpp", "mine"}
