@@ -11,7 +11,6 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "ceil_jax.dpp.budgeted": ("budgeted_map", "budgeted_map_from_features"),
     "ceil_jax.dpp.distribution": ("log_normalizer", "sample_dpp", "sample_k_dpp", "subset_log_det"),
     "ceil_jax.dpp.greedy": ("MapResult", "greedy_map", "greedy_map_from_features"),
     "ceil_jax.dpp.kernel": ("conditional_kernel", "similarity_from_features"),

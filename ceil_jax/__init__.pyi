@@ -40,17 +40,5 @@ def greedy_map_from_features(
     trade_off: ArrayLike,
     valid: ArrayLike | None = None,
 ) -> MapResult: ...
-def budgeted_map(
-    kernel: ArrayLike, costs: ArrayLike, budget: ArrayLike, k: int, valid: ArrayLike | None = None
-) -> MapResult: ...
-def budgeted_map_from_features(
-    features: ArrayLike,
-    relevance: ArrayLike,
-    costs: ArrayLike,
-    budget: ArrayLike,
-    k: int,
-    trade_off: ArrayLike,
-    valid: ArrayLike | None = None,
-) -> MapResult: ...
 def sample_dpp(key: Array, kernel: ArrayLike) -> Array: ...
 def sample_k_dpp(key: Array, kernel: ArrayLike, k: int) -> Array: ...

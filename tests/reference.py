@@ -60,34 +60,6 @@ def greedy_map(S, log_quality, k, candidates=None):
     return chosen, gains
 
 
-def budgeted_map(S, log_quality, costs, budget, k):
-    """The better of two greedy sets among the items that fit, by gain and by gain per cost; (items, gains)."""
-    S = np.asarray(S, np.float64)
-
-    def value(items):
-        return log_det(S, items) + sum(log_quality[j] for j in items)
-
-    found = []
-    for price in (np.ones(len(S)), np.asarray(costs, np.float64)):
-        chosen, gains = [], []
-        while len(chosen) < k:
-            spent = sum(costs[j] for j in chosen)
-            gain = {
-                i: value([*chosen, i]) - value(chosen)
-                for i in range(len(S))
-                if i not in chosen and spent + costs[i] <= budget
-            }
-            gain = {i: g for i, g in gain.items() if g > 0}
-            if not gain:
-                break
-            best = max(gain, key=lambda i: gain[i] / price[i])
-            gains.append(gain[best])
-            chosen.append(best)
-        found.append((chosen, gains))
-    by_gain, per_cost = found
-    return per_cost if sum(per_cost[1]) > sum(by_gain[1]) * (1 + 1e-5) else by_gain
-
-
 def best_in_budget(S, log_quality, costs, budget, k):
     """The greatest log det over all sets of at most k items that fit, the empty one included."""
     return max(

@@ -1,6 +1,7 @@
-"""The rooms of the package: what each may import, how large it is, and what importing it loads."""
+"""The rooms of the package: what each may import, and what importing it loads."""
 
 import ast
+import functools
 import runpy
 import subprocess
 import sys
@@ -43,6 +44,7 @@ HOMES = {
 """The rooms or modules that may import a heavy library."""
 
 
+@functools.cache
 def names_imported(file: Path) -> set[str]:
     return DRAWN["imports"](file)
 

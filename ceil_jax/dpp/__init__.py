@@ -6,7 +6,6 @@ many. Searching a bank and batching over shortlists and devices live in `retriev
 - `kernel`: similarity, relevance, the conditional kernel L', log determinants
 - `distribution`: log-probabilities of subsets, DPP and k-DPP samples
 - `greedy`: MAP inference, `greedy_map` and `greedy_map_from_features`
-- `budgeted`: MAP under a token budget
 - `lifting`: `jax.vmap` in chunks that stay in a CPU's caches, for MAP from features
 - `mmr`: maximal marginal relevance, the usual peer of MAP
 - `greedy_numpy`: greedy MAP on the host, one step at a time, for one query

@@ -123,7 +123,7 @@ def from_kernel(kernel: Float[Array, "n n"]) -> Problem:
 def from_features(
     features: Float[Array, "n d"], relevance: Float[Array, " n"], k: int, trade_off: Scalar
 ) -> Problem:
-    """The problem of `greedy_map_from_features`, for k steps or a few times as many."""
+    """The problem of `greedy_map_from_features`, for k steps."""
     norms = norm(features)
     diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms)
     if features.shape[0] <= GRAM_UP_TO * k:
@@ -137,41 +137,21 @@ def from_features(
     return Problem(similarity_row, diagonal, relevance / trade_off)
 
 
-class Limit(NamedTuple):
-    """A budget for the chosen items; under it, items are added only while the gain is positive."""
-
-    costs: Float[Array, " n"]
-    budget: Float[Array, ""]
-    """The greatest total cost."""
-    per_cost: bool
-    """Whether the next item is the one with the greatest gain per cost, or the one with the greatest gain."""
-
-    def worth(self, gain: Float[Array, " n"], left: Float[Array, ""]) -> Float[Array, " n"]:
-        """Selection score of each item, given the remaining budget; −inf for items that may not be chosen."""
-        fits = (gain > 0) & (self.costs <= left)
-        return jnp.where(fits, gain / self.costs if self.per_cost else gain, -jnp.inf)
-
-
 class _State(NamedTuple):
     residual: Float[Array, " n"]
     """d_i² of each open item, given the chosen ones; 1 for closed items."""
     factor: Float[Array, "k n"]
     """c_ti. Row t of the Cholesky factor is written when the t-th item is chosen."""
     open: Bool[Array, " n"]
-    left: Float[Array, ""]
-    """Remaining budget; 0 without a limit."""
 
 
-def greedy(
-    problem: Problem, k: int, valid: Bool[Array, " n"] | None = None, limit: Limit | None = None
-) -> MapResult:
-    """The scan behind greedy MAP, from a kernel or from features, with or without a budget.
+def greedy(problem: Problem, k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
+    """The scan behind greedy MAP, from a kernel or from features.
 
     Args:
         problem: the kernel.
         k: number of items to choose.
         valid: bool [n], the items that may be chosen; all by default.
-        limit: the budget; none by default.
     """
     similarity_row, diagonal, log_quality = problem
     n, dtype = diagonal.size, diagonal.dtype
@@ -185,26 +165,22 @@ def greedy(
 
     def step(state: _State, t: Int[Array, ""]) -> tuple[_State, tuple[Array, Array]]:
         gain = jnp.where(state.open, log_quality + jnp.log(state.residual), -jnp.inf)
-        worth = gain if limit is None else limit.worth(gain, state.left)
-        highest = worth.max()
+        highest = gain.max()
         found = highest > -jnp.inf
         # argmax, the first of ties, as two plain reductions: on a CPU, XLA vectorises these and not argmax
-        best = jnp.where(worth == highest, places, n - 1).min()
+        best = jnp.where(gain == highest, places, n - 1).min()
         # Σ_t c_t,best c_t
         explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")
         row = similarity_row(best) / root / _at(root, best) - explained
         row = row * jnp.where(found, jax.lax.rsqrt(_at(state.residual, best)), 0)
         residual = state.residual - row * row
         still_open = state.open & (residual > epsilon) & (places != best)
-        left = state.left if limit is None else state.left - jnp.where(found, _at(limit.costs, best), 0)
-        state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open, left)
-        added = highest if limit is None else jnp.where(found, _at(gain, best), -jnp.inf)
-        return state, (jnp.where(found, best, -1), added)
+        state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open)
+        return state, (jnp.where(found, best, -1), highest)
 
     # an item whose quality is not finite is absent, or bad input that must not affect the others
     usable = jnp.isfinite(log_quality) if valid is None else valid & jnp.isfinite(log_quality)
-    left = jnp.zeros((), dtype) if limit is None else limit.budget
-    start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable, left)
+    start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable)
     _, (items, gains) = jax.lax.scan(step, start, jnp.arange(steps))
     return MapResult(
         jnp.pad(items, (0, k - steps), constant_values=-1),

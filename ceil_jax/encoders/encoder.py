@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -25,6 +26,8 @@ from ceil_jax.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.hf_folder import Checkpoint
+
+log = logging.getLogger(__name__)
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -186,6 +189,20 @@ class Encoder:
         check_texts(texts)
         return self.tokenizer(texts, max_length)
 
+    def _warn_of_cut(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        full = [text for text, own in zip(texts, ids, strict=True) if len(own) >= self.max_length]
+        cut = sum(len(own) > self.max_length for own in self._ids(full, self.max_length + 1))
+        if cut:
+            log.warning(
+                "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it reads; what stands "
+                "behind them is ignored: shorten the texts, put what tells them apart first, or take an encoder "
+                "that reads more",
+                self.name,
+                cut,
+                len(texts),
+                self.max_length,
+            )
+
     def encode(
         self, texts: Sequence[str], batch_size: int = 64, progress: bool = False
     ) -> Float[np.ndarray, "n d"]:
@@ -206,6 +223,7 @@ class Encoder:
 
         vectors = np.zeros((len(texts), self.dim), np.float32)
         ids = self._ids(texts, self.max_length)
+        self._warn_of_cut(texts, ids)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size
         label = f"encode ({self.name})"

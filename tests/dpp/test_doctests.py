@@ -15,7 +15,6 @@ WITH_EXAMPLES = {
     "kernel": {"similarity_from_features", "relevance", "conditional_kernel"},
     "distribution": {"subset_log_det", "log_normalizer", "sample_dpp", "sample_k_dpp"},
     "greedy": {"greedy_map", "greedy_map_from_features"},
-    "budgeted": {"budgeted_map"},
     "greedy_numpy": {"greedy_steps"},
     "mmr": {"maximal_marginal_relevance"},
 }

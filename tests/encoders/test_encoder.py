@@ -383,3 +383,15 @@ def test_a_vector_that_is_not_finite_names_the_encoder_and_the_first_text(tiny):
     assert np.isfinite(broken.encode(["a river"])).all()
     with pytest.raises(UserError, match=r"encoder broken .* for 2 of 3 texts, first for 'a small duck'"):
         broken.encode(["a river", "a small duck", "the duck"])
+
+
+def test_texts_that_are_cut_are_counted_once(tiny, caplog):
+    """128 tokens are read, of which the first starts the text."""
+    texts = ["a " * 127, "a " * 128, "short", "a " * 300]
+    vectors = tiny.encode(texts)
+    [said] = [record.message for record in caplog.records]
+    assert "encoder tiny: 2 of 4 texts are longer than the 128 tokens (max_length)" in said
+    np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-6)
+    caplog.clear()
+    tiny.encode(["a " * 127, "short"])
+    assert not caplog.records
