@@ -13,7 +13,8 @@ ROWS = [
     }
     for i in range(60)
 ]
-QUERY = "the river number3 at noon"
+QUERY = "the river number8 at noon"
+"""Asks for none of the rows."""
 
 
 class Words:

@@ -13,7 +13,7 @@ from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.selector import Card, CeilSelector
-from ceil_jax.selector.folder.files import check_target
+from ceil_jax.selector.folder import check_target
 
 NEAREST = 1e-9
 """λ of a selector that takes the nearest examples: relevance that differs in its last digit outweighs diversity."""

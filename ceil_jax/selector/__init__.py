@@ -3,20 +3,21 @@
 How the encoders are trained is not here (`training/`), nor how a run of experiments is evaluated (`pipeline/`).
 
 - `selector`: `CeilSelector`, the public class.
-- `asking`: its settings and the forms of `select`.
-- `options`: what a caller may set and ask for, and the checks of it.
-- `vector_store`: the same choice among the documents of a LangChain vector store.
+- `settings`: what a selector is made with, and what one call asks for, checked.
+- `bank`: examples and vectors that change while others read, and the shortlist of a query.
+- `vector_store`: the same for the documents of a LangChain vector store.
+- `filters`: which examples may be chosen; when two ask the same question.
+- `choice`: greedy MAP among a shortlist, token budget and balance.
 - `selection`: `Selection`, what one query gets, and its explanation.
-- `choice`: shortlist, greedy MAP, token budget and balance for one query.
-- `bank`: examples and vectors that change while others read.
 - `rows`: users' rows, checked and made into `Example`s.
+- `vectors`: what an encoder is here; texts and examples to checked unit vectors.
 - `tuned`: k and λ chosen on a user's rows.
-- `vectors`: texts to checked unit vectors, by any encoder.
-- `folder/`: a selector saved, loaded, pickled, and on the hub.
+- `folder`: a selector saved, loaded, pickled, and on the hub.
+- `card`: the model card.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework only.
 """
 
-from ceil_jax.selector.folder.card import Card
+from ceil_jax.selector.card import Card
 from ceil_jax.selector.selection import Selected, Selection
 from ceil_jax.selector.selector import CeilSelector
 

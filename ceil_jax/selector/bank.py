@@ -12,14 +12,33 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.selector.filters import asks_the_same, check_filter, field_reader, passes_filter
+from ceil_jax.selector.settings import Request
 from ceil_jax.tasks.example import Example
+
+QUERIES_AT_ONCE = 64
+"""The number of queries that are scored against the bank in one matrix product."""
 
 FIRST_SORTED = 4
 """The search sorts the best 4 n first: mostly, n of them pass the filter and repeat no text."""
+
+
+class Shortlist(NamedTuple):
+    """The examples among which to choose for one query."""
+
+    examples: list[Example]
+    """n examples, the nearest first."""
+    vectors: np.ndarray
+    """Their unit vectors, float32 [n, D]."""
+    cosines: np.ndarray
+    """Their cosines with the query, float32 [n]."""
+    excluded: int
+    """The number of nearer ones that were left out because they ask the query's own question."""
 
 
 @dataclass(frozen=True)
@@ -73,48 +92,62 @@ class View:
         return {}
 
     def values(self, name: str, read: Callable[[Example], str | None]) -> set[str | None]:
-        """Return the different values of a field of the live examples; they are read once.
-
-        Args:
-            name: the name of the field.
-            read: what reads it.
-        """
+        """Return the different values of a field of the live examples; they are read once."""
         if name not in self._values:
             self._values[name] = {read(example) for example in self}
         return self._values[name]
 
-    def nearest(
-        self,
-        cosines: np.ndarray,
-        n: int,
-        keep: Callable[[Example], bool],
-        group: Callable[[Example], str | None],
-        per_group: int | None,
-    ) -> list[int]:
-        """Return the rows of the n nearest examples, best first, no two with equal input and output.
+    def shortlists(
+        self, queries: Sequence[Example], vectors: np.ndarray, request: Request
+    ) -> Iterator[Shortlist]:
+        """Yield the nearest examples of each query that may be chosen.
 
         Args:
-            cosines: float32 [N], one row of `cosines`.
-            n: the number of rows; fewer are returned where fewer pass.
-            keep: whether an example may be returned; asked about the nearest first, and no further than needed.
-            group: what has to be balanced of an example.
-            per_group: the largest number of examples of one group; None for any number.
+            queries: Q queries.
+            vectors: their unit vectors, float32 [Q, D].
+            request: what is asked for.
+
+        Raises:
+            UserError: balance over more values than the shortlist is long; a filter or balance on a field that no
+                example has; a filter on a value that none has.
         """
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            block = slice(start, start + QUERIES_AT_ONCE)
+            for query, cosines in zip(queries[block], self.cosines(vectors[block]), strict=True):
+                yield self._shortlist(query, cosines, request)
+
+    def _shortlist(self, query: Example, cosines: np.ndarray, request: Request) -> Shortlist:
+        """The nearest examples that pass, no two with equal input and output; no further is looked than needed."""
+        passes, own = passes_filter(request), asks_the_same(query, request.template)
+        group, most = field_reader(request.balance or "output", request.output_key), request.size
+        if request.balance is not None:
+            values = self.values(request.balance, group)
+            if len(values) > request.size:
+                raise UserError(
+                    f"balance={request.balance!r}: the bank has {len(values)} different values, more than the "
+                    f"shortlist of {request.size}; balance is for fields with few values"
+                )
+            most = -(-request.size // max(len(values), 1))
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
         taken: Counter[str | None] = Counter()
-        for row in descending(cosines, FIRST_SORTED * n):
+        excluded = 0
+        for row in descending(cosines, FIRST_SORTED * request.size):
             example = self.examples[row]
             text = (example.input, example.output)
-            full = per_group is not None and taken[group(example)] >= per_group
-            if full or text in texts or not keep(example):
+            if taken[group(example)] >= most or text in texts or not passes(example):
+                continue
+            if not request.own_answer and own(example):
+                excluded += 1
                 continue
             rows.append(row)
             texts.add(text)
             taken[group(example)] += 1
-            if len(rows) == n:
+            if len(rows) == request.size:
                 break
-        return rows
+        if not rows and not excluded:
+            check_filter(request, self)
+        return Shortlist([self.examples[row] for row in rows], self.vectors(rows), cosines[rows], excluded)
 
     def compacted(self) -> View:
         """Return a view of the live rows alone, in one block."""
@@ -161,12 +194,23 @@ class Bank:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def content(self) -> tuple[list[Example], np.ndarray, int]:
-        """Return the live examples, their vectors in one block, and the next id: what makes such a bank again."""
+    def __getstate__(self) -> tuple[list[Example], np.ndarray, int]:
         view, next_id = self.view, self.next_id
         compact = view.compacted()
         vectors = compact.blocks[0] if compact.blocks else np.zeros((0, view.dim or 0), np.float32)
         return list(compact.examples), vectors, next_id
+
+    def __setstate__(self, state: tuple[list[Example], np.ndarray, int]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __copy__(self) -> Bank:
+        """A bank that changes apart from this one; vectors are never written to, and shared."""
+        other = type(self)([], np.zeros((0, 0), np.float32))
+        with _CHANGING:
+            live = self.view.live
+            other._rows, other.next_id = dict(self._rows), self.next_id
+            other.view = replace(self.view, examples=list(self.view.examples[: len(live)]))
+        return other
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append examples and return their ids, made up here for examples whose id is empty.

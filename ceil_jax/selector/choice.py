@@ -1,152 +1,124 @@
-"""The choice for one query: shortlist, greedy MAP, and when to stop."""
+"""The choice for one query: greedy MAP among its shortlist, and when to stop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ceil_jax.dpp.greedy_numpy import Step, greedy_steps
 from ceil_jax.dpp.kernel import similarity
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text, prompt_order
-from ceil_jax.selector.bank import View
-from ceil_jax.selector.options import CheckedSettings, Filter
+from ceil_jax.selector.bank import Shortlist
+from ceil_jax.selector.filters import check_field, field_reader, question
 from ceil_jax.selector.selection import Displaced, Selected, Selection, Stopped
+from ceil_jax.selector.settings import Request
 from ceil_jax.tasks.example import Example
 
 
-class Request(NamedTuple):
-    """`Options`, checked, with the settings that hold for this call."""
+class Steps(NamedTuple):
+    """The greedy steps for one query."""
 
-    settings: CheckedSettings
-    k: int | None
-    token_budget: int | None
-    filter: Filter | None
-    balance: str | None
-
-    @property
-    def size(self) -> int:
-        """The length of the shortlist."""
-        return max(self.settings.shortlist, self.k or 0)
+    taken: list[Step]
+    stopped: Stopped
+    repeats: set[int]
+    """Those items that say little or nothing new."""
 
 
-def choose(view: View, query: Example, cosines: np.ndarray, request: Request) -> Selection:
-    """Return the selection for one query.
-
-    Args:
-        view: the bank.
-        query: the query; an example of the bank with its id is not chosen.
-        cosines: float32 [N], the query's row of `View.cosines`.
-        request: what was asked for.
-
-    Raises:
-        UserError: balance over more values than the shortlist is long; a filter or balance on a field no example has.
-    """
-    passes = _test(request.filter, request.settings.output_key)
-
-    def keep(example: Example) -> bool:
-        return (not query.id or example.id != query.id) and passes(example)
-
-    group, per_group = _reader(request.balance or "output", request.settings.output_key), None
-    if request.balance is not None:
-        values = view.values(request.balance, group)
-        if len(values) > request.size:
-            raise UserError(
-                f"balance={request.balance!r}: the bank has {len(values)} different values, more than the shortlist "
-                f"of {request.size}; balance is for fields with few values"
-            )
-        per_group = -(-request.size // max(len(values), 1))
-    rows = view.nearest(cosines, request.size, keep, group, per_group)
-    if not rows and isinstance(request.filter, Mapping) and view.live.any():
-        for name in request.filter:
-            _check_field("field in filter", name, view, request)
-    shortlist = [view.examples[row] for row in rows]
-    return choose_among(query, shortlist, view.vectors(rows), cosines[rows], request)
-
-
-def choose_among(
-    query: Example, shortlist: list[Example], vectors: np.ndarray, cosines: np.ndarray, request: Request
-) -> Selection:
+def choose(query: Example, shortlist: Shortlist, request: Request) -> Selection:
     """Return the selection from a shortlist.
 
-    Args:
-        query: the query.
-        shortlist: n examples, the nearest first.
-        vectors: their unit vectors, float32 [n, D].
-        cosines: their cosines with the query, float32 [n].
-        request: what was asked for.
-
     Raises:
-        UserError: balance on a field that no example has.
+        UserError: balance on a field that no example has; `count_tokens` that does not count.
     """
-    relevance = similarity(cosines)
-    groups = _groups(shortlist, request)
-    steps, stopped = _steps(shortlist, vectors, relevance, groups, request)
-    chosen, tokens = _fitted(steps, shortlist, relevance, request)
+    relevance = similarity(shortlist.cosines)
+    steps, stopped, repeats = _steps(shortlist, relevance, request)
+    chosen, tokens = _fitted(steps, shortlist.examples, relevance, request)
     if len(chosen) < len(steps):
         stopped = "token_budget"
-    picks = tuple(Selected(shortlist[i], float(relevance[i]), gain) for i, gain in chosen)
-    order = tuple(sorted(range(len(chosen)), key=lambda place: steps.index(chosen[place])))
+    items = [step.item for step in chosen]
     return Selection(
         query,
-        picks,
+        tuple(Selected(shortlist.examples[i], float(relevance[i]), gain) for i, gain in chosen),
         stopped,
         tokens,
-        request.settings.template,
-        trade_off=request.settings.trade_off,
-        order=order,
+        request.template,
+        trade_off=request.trade_off,
+        order=tuple(sorted(range(len(chosen)), key=lambda place: steps.index(chosen[place]))),
         best=float(relevance.max(initial=0)),
-        displaced=_displaced([i for i, _ in chosen], shortlist, vectors, relevance),
+        displaced=_displaced(items, shortlist, relevance),
+        excluded=shortlist.excluded,
+        repeats=len(repeats & {*items}),
     )
 
 
-def _displaced(
-    chosen: Sequence[int], shortlist: list[Example], vectors: np.ndarray, relevance: np.ndarray
-) -> tuple[Displaced, ...]:
-    """Return the examples that would have been chosen by relevance alone and were not, most relevant first."""
+def _displaced(chosen: list[int], shortlist: Shortlist, relevance: np.ndarray) -> tuple[Displaced, ...]:
     by_relevance = np.argsort(-relevance, kind="stable")[: len(chosen)].tolist()
     passed_over = [i for i in by_relevance if i not in chosen]
-    cosines = vectors[passed_over] @ vectors[list(chosen)].T
+    examples, vectors = shortlist.examples, shortlist.vectors
+    cosines = vectors[passed_over] @ vectors[chosen].T
     return tuple(
-        Displaced(shortlist[i], float(relevance[i]), shortlist[chosen[nearest]], float(row[nearest]))
+        Displaced(examples[i], float(relevance[i]), examples[chosen[nearest]], float(row[nearest]))
         for i, row in zip(passed_over, cosines, strict=True)
         for nearest in [int(np.argmax(row))]
     )
 
 
-def _steps(
-    shortlist: list[Example],
-    vectors: np.ndarray,
-    relevance: np.ndarray,
-    groups: np.ndarray | None,
-    request: Request,
-) -> tuple[list[Step], Stopped]:
-    """Return the greedy steps, each among the examples that still fit, and why there are no more."""
-    costs, remaining = [0] * len(shortlist), 0
-    if request.token_budget is not None and shortlist:
+def _steps(shortlist: Shortlist, relevance: np.ndarray, request: Request) -> Steps:
+    examples, vectors, threshold = shortlist.examples, shortlist.vectors, request.near_duplicate
+    groups = _groups(examples, request)
+    costs, remaining = [0] * len(examples), 0
+    if request.token_budget is not None and examples:
         # Python's own integers: a budget may be larger than numpy's
-        costs, remaining = _tokens([[example] for example in shortlist], request), request.token_budget
-    refused = False
+        costs, remaining = _tokens([[example] for example in examples], request), request.token_budget
     taken: list[Step] = []
-    trade_off, threshold = request.settings.trade_off, request.settings.near_duplicate
+    repeats: set[int] = set()
+    refused = False
 
-    def repeats(item: int) -> bool:
+    def waits(item: int) -> bool:
         cosines = vectors[[step.item for step in taken]] @ vectors[item]
-        return threshold is not None and bool(cosines.max(initial=-1) >= threshold)
+        if threshold is not None and cosines.max(initial=-1) >= threshold:
+            repeats.add(item)
+        return item in repeats
 
     def fits(item: int) -> bool:
         nonlocal refused
         refused |= costs[item] > remaining
         return costs[item] <= remaining
 
-    for step in greedy_steps(vectors, relevance, trade_off, groups, fits, repeats):
+    def take(step: Step) -> bool:
+        nonlocal remaining
         taken.append(step)
         remaining -= costs[step.item]
-        if len(taken) == request.k:
-            return taken, "k"
-    return taken, "token_budget" if refused else "exhausted"
+        return len(taken) == request.k
+
+    for step in greedy_steps(vectors, relevance, request.trade_off, groups, fits, waits):
+        if take(step):
+            return Steps(taken, "k", repeats)
+    # the others' vectors are combinations of chosen ones, such as copies; other questions may still fill a place
+    count = Counter(int(groups[step.item]) for step in taken)
+    chosen = {step.item for step in taken}
+    asked = {question(examples[item], _shown(request)) for item in chosen}
+    left = [i for i in range(len(examples)) if i not in chosen]
+    while left:
+        item = min(left, key=lambda i: count[int(groups[i])])
+        left.remove(item)
+        own = question(examples[item], _shown(request))
+        if own in asked or not fits(item):
+            continue
+        asked.add(own)
+        repeats.add(item)
+        count[int(groups[item])] += 1
+        if take(Step(item, -np.inf)):
+            return Steps(taken, "k", repeats)
+    return Steps(taken, "token_budget" if refused else "exhausted", repeats)
+
+
+def _shown(request: Request) -> list[str]:
+    return [name for name in request.template.names if name not in ("input", "output")]
 
 
 def _fitted(
@@ -170,12 +142,11 @@ def _fitted(
 
 def _tokens(prompts: Sequence[Sequence[Example]], request: Request) -> list[int]:
     """Return the number of tokens of the text of each list of examples."""
-    count_tokens = request.settings.count_tokens
-    assert count_tokens is not None
+    assert request.count_tokens is not None
     expected = "count_tokens takes a list of texts and gives one whole number for each"
-    texts = [examples_text(request.settings.template, examples) for examples in prompts]
+    texts = [examples_text(request.template, examples) for examples in prompts]
     try:
-        counts = np.asarray(count_tokens(texts))
+        counts = np.asarray(request.count_tokens(texts))
     except (TypeError, AttributeError) as error:
         raise UserError(f"{expected}; given a list, it raised {type(error).__name__}: {error}") from error
     if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):
@@ -183,43 +154,12 @@ def _tokens(prompts: Sequence[Sequence[Example]], request: Request) -> list[int]
     return [int(tokens) for tokens in counts]
 
 
-def _groups(shortlist: Sequence[Example], request: Request) -> np.ndarray | None:
+def _groups(shortlist: Sequence[Example], request: Request) -> np.ndarray:
     """Return a number for each example, the same for equal values of the field that is balanced."""
     if request.balance is None:
-        return None
-    read, numbers = _reader(request.balance, request.settings.output_key), dict[str | None, int]()
+        return np.zeros(len(shortlist), np.intp)
+    read, numbers = field_reader(request.balance, request.output_key), dict[str | None, int]()
     groups = [numbers.setdefault(read(example), len(numbers)) for example in shortlist]
     if numbers.keys() == {None}:
-        _check_field("balance", request.balance, shortlist, request, "label")
+        check_field("balance", request.balance, shortlist, request, "label")
     return np.array(groups, np.intp)
-
-
-def _test(wanted: Filter | None, output_key: str) -> Callable[[Example], bool]:
-    if wanted is None:
-        return lambda example: True
-    if callable(wanted):
-        return wanted
-    if not isinstance(wanted, Mapping):
-        raise UserError(f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example")
-    accepted = [(_reader(name, output_key), _texts(value)) for name, value in wanted.items()]
-    return lambda example: all(read(example) in values for read, values in accepted)
-
-
-def _reader(name: str, output_key: str) -> Callable[[Example], str | None]:
-    """Return what reads a field of an example."""
-    if name in ("output", output_key):
-        return lambda example: example.output
-    return lambda example: example.fields.get(name)
-
-
-def _texts(value: Any) -> set[str]:
-    several = isinstance(value, Collection) and not isinstance(value, (str, Mapping))
-    return {str(one) for one in value} if several else {str(value)}
-
-
-def _check_field(what: str, name: str, examples: Iterable[Example], request: Request, *others: str) -> None:
-    """Raise if no example has the field."""
-    known = {name for example in examples for name in example.fields}
-    known |= {"output", request.settings.output_key, *others}
-    if name not in known:
-        raise unknown_name(what, name, known)

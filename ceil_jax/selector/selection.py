@@ -12,8 +12,8 @@ from ceil_jax.lm.prompts import examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
 Stopped = Literal["k", "token_budget", "exhausted"]
-"""Why a selection has no more examples: k were asked for; the rest does not fit the token budget; or no
-other example of the shortlist says anything new: the rest are linear combinations of chosen ones, such as copies."""
+"""Why a selection has no more examples: there are k; the rest does not fit the token budget; or the shortlist has no
+other question."""
 
 
 class Selected(NamedTuple):
@@ -23,7 +23,7 @@ class Selected(NamedTuple):
     relevance: float
     """(1 + cos) / 2 with the query."""
     gain: float
-    """The increase of log det L'_S when the example was chosen."""
+    """The increase of log det L'_S when the example was chosen; −inf for a combination of those before."""
 
 
 class Displaced(NamedTuple):
@@ -57,6 +57,10 @@ class Selection:
     """The highest relevance among the shortlist."""
     displaced: tuple[Displaced, ...] = ()
     """The examples that relevance alone would have chosen instead, most relevant first."""
+    excluded: int = 0
+    """The number of examples left out because they ask the query's own question."""
+    repeats: int = 0
+    """The number of chosen examples that repeat others, taken because no different ones were left."""
 
     def __len__(self) -> int:
         return len(self.picks)
@@ -67,7 +71,8 @@ class Selection:
     def __repr__(self) -> str:
         ids = ", ".join(repr(example.id) for example in self)
         tokens = "" if self.tokens is None else f", tokens={self.tokens}"
-        return f"Selection({shortened(self.query.input, 40)!r}: [{ids}], stopped={self.stopped!r}{tokens})"
+        shown = f"Selection({shortened(self.query.input, 40)!r}: [{ids}], stopped={self.stopped!r}{tokens}"
+        return f"{shown}, repeats={self.repeats})" if self.repeats else f"{shown})"
 
     def explain(self) -> Explanation:
         """Return why each example was chosen: a text when printed, a table in a notebook."""
@@ -85,6 +90,8 @@ class Selection:
             reasons.append(Reason(example, relevance, added, instead))
         query = shortened(self.query.input, 60)
         title = f"{len(self)} examples for {query!r}, λ = {self.trade_off:g}, stopped: {self.stopped}"
+        title += f", {self.repeats} of them repeat others" if self.repeats else ""
+        title += f", {self.excluded} of the query's own question left out" if self.excluded else ""
         return Explanation(title, tuple(reasons))
 
     @property

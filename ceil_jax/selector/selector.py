@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import logging
 import os
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 
+from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel
 from ceil_jax.racing.budget import LM_TOKENS
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import choose
-from ceil_jax.selector.folder.pickling import pack, unpack
-from ceil_jax.selector.folder.pretrained import Pretrained
-from ceil_jax.selector.options import Options, Settings
+from ceil_jax.selector.folder import download, load, pack, save, unpack, upload
 from ceil_jax.selector.rows import Keys, Row, read_examples, read_file, read_frame, read_queries
 from ceil_jax.selector.selection import Selection
+from ceil_jax.selector.settings import Options, Settings, check_names, request
 from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune
-from ceil_jax.selector.vector_store import VectorStoreSelector
-from ceil_jax.selector.vectors import Encodes, checked, embed, name_of
+from ceil_jax.selector.vector_store import StoreBank
+from ceil_jax.selector.vectors import Encodes, as_encoders, checked, embed, embed_examples, name_of
 from ceil_jax.tasks.example import Example, context_text
 
-QUERIES_AT_ONCE = 64
-"""The number of queries that are scored against the bank in one matrix product."""
+log = logging.getLogger(__name__)
 
 
-class CeilSelector(Pretrained):
-    """Chooses in-context examples from a live bank by greedy MAP of the conditional DPP.
+class CeilSelector(Settings):
+    """Chooses in-context examples from a bank by greedy MAP of the conditional DPP.
 
-    Every method may be called from any thread: a selection sees the bank as it was when it began.
+    Relevance and similarity are (1 + cosine) / 2 of the encoders' vectors, which need not be unit; those of queries
+    and of examples may come from different encoders of one length. Every method may be called from any thread: a
+    selection sees the bank as it was when it began.
 
     Attributes:
-        bank: the examples and their vectors.
+        bank: the examples and their vectors; or a vector store, which is added to and removed from by its own means.
         encoder: embeds the bank.
         query_encoder: embeds the queries; the same as `encoder` unless another one was given.
-        trade_off and the other settings: see `options.Settings`.
+        trade_off and the other settings: see `settings.Settings`.
     """
+
+    bank: Bank | StoreBank
+
+    def __init__(
+        self, bank: Bank | StoreBank, encoder: Encodes, query_encoder: Encodes | None = None, **settings: Any
+    ) -> None:
+        check_names(settings)
+        super().__init__(**settings)
+        self.bank = bank
+        self.encoder, own = as_encoders(encoder)
+        self.query_encoder: Any = own if query_encoder is None else as_encoders(query_encoder)[1]
+        self._told = False
 
     @classmethod
     def from_examples(
@@ -47,34 +64,36 @@ class CeilSelector(Pretrained):
         encoder: Encodes,
         query_encoder: Encodes | None = None,
         vectors: np.ndarray | None = None,
-        **settings: Unpack[Settings],
-    ) -> CeilSelector:
+        **settings: Any,
+    ) -> Self:
         """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained ones.
 
         Args:
             examples: Examples or {"input": …, "output": …}; other keys than id, choices and references are
                 metadata for filters and templates. Examples without an id get a number.
             encoder: embeds the bank, and the queries too unless `query_encoder` is given: a name, folder, hub id or
-                address that `load_encoder` takes; an object with `encode(texts)`; LangChain embeddings; or a
-                function from a list of texts to their vectors.
+                address that `load_encoder` takes; an object with `encode(texts)` or, for the bank,
+                `encode_examples(examples)`; LangChain embeddings; or a function from a list of texts to vectors.
             query_encoder: likewise, for the queries.
             vectors: the vectors of the examples [N, D], where they are known already.
-            settings: see `options.Settings`.
+            settings: see `settings.Settings`.
 
         Raises:
-            UserError: a row that is no example, an id given twice, or vectors that do not fit.
+            UserError: a row that is no example, an id given twice, vectors or a setting that does not fit.
         """
+        check_names(settings)
         # a bad row is refused before an encoder is loaded
         rows = read_examples(examples, Keys.of(settings))
         selector = cls(Bank([], np.zeros((0, 0), np.float32)), encoder, query_encoder, **settings)
         if vectors is None:
             selector.add(rows)
         else:
-            selector.bank.add(rows, checked(vectors, selector._texts(rows), None, name_of(selector.encoder)))
+            texts = [context_text(row, selector.context) for row in rows]
+            selector._own_bank().add(rows, checked(vectors, texts, None, name_of(selector.encoder)))
         return selector
 
     @classmethod
-    def from_csv(cls, file: str | os.PathLike[str], **more: Any) -> CeilSelector:
+    def from_csv(cls, file: str | os.PathLike[str], **more: Any) -> Self:
         """Make a selector from a file with one example a row: .csv, .jsonl, .json or .parquet, .gz too.
 
         Args:
@@ -87,7 +106,7 @@ class CeilSelector(Pretrained):
         return cls.from_examples(read_file(Path(file).expanduser(), Keys.of(more)), **more)
 
     @classmethod
-    def from_dataframe(cls, frame: Any, **more: Any) -> CeilSelector:
+    def from_dataframe(cls, frame: Any, **more: Any) -> Self:
         """Make a selector from a pandas or polars data frame with one example a row.
 
         Args:
@@ -99,52 +118,145 @@ class CeilSelector(Pretrained):
         """
         return cls.from_examples(read_frame(frame, Keys.of(more)), **more)
 
-    @staticmethod
-    def from_vector_store(store: Any, **more: Any) -> VectorStoreSelector:
-        """Make a selector whose bank lives in a LangChain `VectorStore`; for the arguments see that class."""
-        return VectorStoreSelector(store, **more)
+    @classmethod
+    def from_vector_store(
+        cls,
+        store: Any,
+        *,
+        encoder: Encodes | None = None,
+        search: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Make a selector whose bank lives in a LangChain `VectorStore`: the store searches, the DPP chooses.
 
-    def with_examples(self, examples: Iterable[Row]) -> CeilSelector:
+        A `filter` is passed to the store as it is, in the form that the store takes.
+
+        Args:
+            store: the store.
+            encoder: as in `from_examples`; by default the store's embeddings.
+            search: further arguments of the store's `similarity_search`.
+            settings: see `settings.Settings`. `output_key` names the metadata field that is an example's output, and
+                `input_key` the one that is its input, which is the document's text by default.
+
+        Raises:
+            UserError: no vector store; one without embeddings, and no `encoder`; or a setting that does not fit.
+        """
+        if not callable(getattr(store, "similarity_search", None)):
+            raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
+        encoder = getattr(store, "embeddings", None) if encoder is None else encoder
+        if encoder is None:
+            raise UserError(f"{type(store).__name__} does not say what embeds its documents: give encoder=…")
+        bank = StoreBank(store, as_encoders(encoder)[0], search or {}, "input_key" not in settings)
+        return cls(bank, encoder, **settings)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        verify: bool = True,
+        allow_import: Collection[str] = (),
+        **settings: Any,
+    ) -> Self:
+        """Load what `save_pretrained` or `push_to_hub` wrote; the vectors are memory-mapped.
+
+        Args:
+            folder: a folder, or a Hugging Face hub id.
+            verify: compare every file's sha256 with what was saved, which reads the files once.
+            allow_import: the modules ("my_encoders"), or functions ("my_encoders:build"), that the folder of an
+                encoder of your own may import. What comes from the hub never imports anything.
+            settings: see `settings.Settings`; they replace the saved ones.
+
+        Raises:
+            UserError: no such folder; a file missing, damaged, or of another save; an encoder that asks to import
+                what is not allowed.
+        """
+        check_names(settings)
+        path = Path(folder).expanduser()
+        if not path.is_dir():
+            # what strangers wrote imports nothing, whatever the caller allows
+            path, allow_import = download(os.fspath(folder)), ()
+        found = load(path, verify, allow_import)
+        own = {**found.settings.settings, **settings}
+        return cls(found.bank, found.encoders["encoder"], found.encoders.get("query_encoder"), **own)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card.
+
+        It takes the place of a selector that was saved there before in one step: after a crash, the folder holds the
+        old one or the new one, whole.
+
+        Args:
+            folder: made if need be.
+
+        Raises:
+            UserError: the folder cannot be written, or an encoder cannot be saved.
+        """
+        # in this order: an id may be skipped, never given twice
+        bank = self._own_bank()
+        view, next_id = bank.view, bank.next_id
+        encoders = {"encoder": self.encoder}
+        if self.query_encoder is not self.encoder:
+            encoders["query_encoder"] = self.query_encoder
+        save(Path(folder).expanduser(), view, next_id, encoders, self.settings)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
+        """Upload what `save_pretrained` writes, the examples' text with it; return the commit's address.
+
+        Args:
+            repo_id: "owner/name" on the hub.
+            private: whether a repository that is made is private.
+            token: the hub's token; None for the one of `hf auth login`.
+
+        Raises:
+            UserError: not logged in, no such name, or no connection.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return upload(Path(folder), repo_id, f"Selector of {len(self)} examples", private, token)
+
+    def with_examples(self, examples: Iterable[Row]) -> Self:
         """Return a selector of other examples, called input and output, with the same encoders and settings.
 
         The template is the default one, because this one may name fields that only these examples have.
         """
         of_these = ("template", "card", "input_key", "output_key")
+        settings = {name: value for name, value in self.settings.items() if name not in of_these}
         return type(self).from_examples(
-            examples,
-            encoder=self.encoder,
-            query_encoder=self.query_encoder,
-            **{name: value for name, value in vars(self.settings).items() if name not in of_these},
+            examples, encoder=self.encoder, query_encoder=self.query_encoder, **settings
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything a pickle needs; functions among it must be picklable, so no lambda."""
-        state = {**vars(self), "bank": self.bank.content()}
-        state["encoder"] = pack(self.encoder)
-        state["query_encoder"] = None if self.query_encoder is self.encoder else pack(self.query_encoder)
-        return state
+        query = None if self.query_encoder is self.encoder else pack(self.query_encoder)
+        return {**vars(self), "encoder": pack(self.encoder), "query_encoder": query}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         encoder, query = unpack(state["encoder"]), unpack(state["query_encoder"])
-        vars(self).update(state, bank=Bank(*state["bank"]), encoder=encoder, query_encoder=query or encoder)
+        vars(self).update(state, encoder=encoder, query_encoder=query or encoder)
 
-    def __copy__(self) -> CeilSelector:
-        return self.__deepcopy__({})
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CeilSelector:
-        """A selector with a bank of its own; encoders never change and are shared."""
+    def __copy__(self) -> Self:
+        """A selector with a bank of its own, which shares the vectors; encoders never change and are shared."""
         other = type(self).__new__(type(self))
-        vars(other).update(vars(self), bank=Bank(*self.bank.content()))
-        memo[id(self)] = other
+        vars(other).update(vars(self), bank=copy.copy(self.bank))
         return other
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        memo[id(self)] = other = copy.copy(self)
+        return other
+
+    def _own_bank(self) -> Bank:
+        if not isinstance(self.bank, Bank):
+            raise UserError("the examples are the vector store's: add, remove, list and save them there")
+        return self.bank
+
     def __len__(self) -> int:
-        return len(self.bank)
+        return len(self._own_bank())
 
     @property
     def examples(self) -> list[Example]:
         """The bank, in the order it was added."""
-        return list(self.bank.view)
+        return list(self._own_bank().view)
 
     def add(self, examples: Iterable[Row]) -> list[str]:
         """Embed examples, add them to the bank, and return their ids.
@@ -155,9 +267,9 @@ class CeilSelector(Pretrained):
         Raises:
             UserError: a row that is no example, or an id that is there already; nothing is added.
         """
-        rows = read_examples(examples, self.settings.keys)
+        bank, rows = self._own_bank(), read_examples(examples, self.keys)
         # encoding takes long and comes first: the bank's lock is held for the appending alone
-        return self.bank.add(rows, embed(self.encoder, self._texts(rows), self.bank.view.dim))
+        return bank.add(rows, embed_examples(self.encoder, rows, self.context, bank.view.dim))
 
     def remove(self, ids: str | Iterable[str]) -> None:
         """Remove examples from the bank.
@@ -168,7 +280,57 @@ class CeilSelector(Pretrained):
         Raises:
             UserError: an id that is not there; nothing is removed.
         """
-        self.bank.remove([ids] if isinstance(ids, str) else ids)
+        self._own_bank().remove([ids] if isinstance(ids, str) else ids)
+
+    def select(self, query: str | Row, **options: Unpack[Options]) -> Selection:
+        """Choose the examples for one query: `select(text, k=8)`.
+
+        Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of them equal, until
+        there are k or no other fits the token budget; one of the two must be given. An example that does not fit is
+        passed over, and one that repeats a chosen one (`near_duplicate`), or whose vector is a combination of theirs,
+        is chosen only when no other is left; where neither was met, the set is the MAP set of its size, the one of
+        `build_retriever("dpp")`. With `balance` each value of the field has an equal share of the shortlist, and each
+        step chooses among the values chosen least often.
+
+        An example that asks the query's own question is left out, so that no prompt holds its own answer, unless
+        `own_answer=True`. Questions are the same by their words, whatever their ids.
+
+        Args:
+            query: a text; or a mapping or Example with an input, and the fields that the template names.
+            options: k, token_budget, trade_off, near_duplicate, own_answer, filter, balance: see `settings.Options`.
+
+        Raises:
+            UserError: neither k nor a budget, or one that is no whole number; a budget without `count_tokens`; a
+                filter or balance on a field that no example has, or a filter on a value that none has; balance over
+                more values than the shortlist is long.
+        """
+        return self.select_many([query], **options)[0]
+
+    def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
+        """`select` for each query, all with the bank as it was at the start; they are encoded together."""
+        asked, wanted = read_queries(queries, self.keys), request(self, options)
+        view = self.bank.view
+        vectors = embed(self.query_encoder, [query.input for query in asked], view.dim)
+        shortlists = view.shortlists(asked, vectors, wanted)
+        selections = [choose(query, each, wanted) for query, each in zip(asked, shortlists, strict=True)]
+        met = sum(selection.excluded > 0 for selection in selections)
+        if met and not self._told:
+            self._told = True
+            log.warning(
+                "%d of %d queries stand in the bank; their own examples are left out, now and later: "
+                "own_answer=True would choose them",
+                met,
+                len(asked),
+            )
+        return selections
+
+    async def aselect(self, query: str | Row, **options: Unpack[Options]) -> Selection:
+        """`select` in a worker thread."""
+        return await asyncio.to_thread(self.select, query, **options)
+
+    async def aselect_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
+        """`select_many` in a worker thread."""
+        return await asyncio.to_thread(self.select_many, queries, **options)
 
     def tune(
         self,
@@ -184,12 +346,11 @@ class CeilSelector(Pretrained):
         """Choose k and λ by the LM's answers to labelled rows: `tuned.selector.select(query, k=tuned.k)`.
 
         Settings race on half of the rows; the winner, the cheapest within noise of it, this selector with k = 8 and
-        no examples are compared on the other half. Recommended is the cheapest that is not certainly worse.
-        `ceil-jax tune` searches methods too, and writes a page.
+        no examples are compared on the other half. Recommended is the cheapest that is not certainly worse. An
+        example of a row's own question is never chosen for it. `ceil-jax tune` searches methods, and writes a page.
 
         Args:
-            rows: labelled rows that are not in the bank, at least 40; by default the bank's own, each of which is
-                left out when examples are chosen for it (give rows if the bank holds copies).
+            rows: labelled rows, at least 40; by default the bank's own.
             lm: the language model, or a name that `load_lm` takes.
             metric: a name in METRICS; with "accuracy" the LM chooses among the different outputs, else it writes up
                 to a line's end.
@@ -201,21 +362,6 @@ class CeilSelector(Pretrained):
         Raises:
             UserError: too few rows or one output only; too small a budget; an LM that answers nothing rightly.
         """
-        asked = None if rows is None else read_examples(rows, self.settings.keys)
-        return tune(self, asked, lm, metric, ks, trade_offs, lm_tokens, seed)
-
-    def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
-        """`select` for each query, all with the bank as it was at the start; they are encoded together."""
-        asked = read_queries(queries, self.settings.keys)
-        request = self.request(options)
-        view = self.bank.view
-        vectors = embed(self.query_encoder, [query.input for query in asked], view.dim)
-        selections = []
-        for start in range(0, len(asked), QUERIES_AT_ONCE):
-            block = slice(start, start + QUERIES_AT_ONCE)
-            for query, cosines in zip(asked[block], view.cosines(vectors[block]), strict=True):
-                selections.append(choose(view, query, cosines, request))
-        return selections
-
-    def _texts(self, rows: Iterable[Example]) -> list[str]:
-        return [context_text(row, self.context) for row in rows]
+        bank = self.examples
+        asked = bank if rows is None else read_examples(rows, self.keys)
+        return tune(self, asked, bank, lm, metric, ks, trade_offs, lm_tokens, seed)

@@ -17,6 +17,7 @@ from ceil_jax.metrics.bootstrap import Interval, Sample
 from ceil_jax.racing.race import Race, Step, hold
 from ceil_jax.racing.split import FEWEST
 from ceil_jax.racing.verdict import Finalist, Verdict, judge
+from ceil_jax.selector.filters import question
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Tuned:
     """LM tokens that were read."""
     rows: int
     """Final rows."""
+    in_bank: int
+    """Rows, final and others, whose question stands in the bank; its examples were left out for them."""
 
     @property
     def recommended(self) -> Setting:
@@ -71,6 +74,8 @@ class Tuned:
         ]
         if not any(one.certain for one in self.verdict.differences):
             lines.append("no difference is certain")
+        if self.in_bank:
+            lines.append(f"{self.in_bank} rows stand in the bank; no row's own examples were chosen for it")
         return "\n".join([f"percent of {self.rows} final rows; {self.tokens:,} LM tokens", *lines])
 
 
@@ -85,7 +90,9 @@ class _Asked:
         if not setting.k:
             return [self.selector.template.query(row) for row in rows]
         k, trade_off = setting
-        found = self.selector.select_many(list(rows), k=k, trade_off=trade_off, token_budget=budget)
+        found = self.selector.select_many(
+            rows, k=k, trade_off=trade_off, token_budget=budget, own_answer=False
+        )
         return [selection.prompt for selection in found]
 
     def most_tokens(self, prompts: Sequence[str], rows: Sequence[Example]) -> np.ndarray:
@@ -120,7 +127,8 @@ class _Asked:
 
 def tune(
     selector: CeilSelector,
-    rows: Sequence[Example] | None,
+    rows: Sequence[Example],
+    bank: Sequence[Example],
     lm: LanguageModel | str,
     metric: str,
     ks: Sequence[int],
@@ -130,12 +138,8 @@ def tune(
 ) -> Tuned:
     """See `CeilSelector.tune`; the selector stays as it is."""
     lm = load_lm(lm) if isinstance(lm, str) else lm
-    bank = selector.examples
-    # a row without an id is none of the bank's
-    rows = [
-        row if row.id else replace(row, id=f"tune-{i}")
-        for i, row in enumerate(bank if rows is None else rows)
-    ]
+    # ids of any file: here they tell rows apart, and nothing else
+    rows = [replace(row, id=str(i)) for i, row in enumerate(rows)]
     if len(rows) < 2 * FEWEST:
         raise UserError(
             f"tune: {len(rows)} rows; give at least {2 * FEWEST}, half of which are kept for the end"
@@ -200,6 +204,7 @@ def tune(
         sample = Sample(asked.answered(texts, final)[1], asked.metric.from_sums)
         finalists.append(Finalist(str(settings[i]), tokens, sample))
     verdict = judge(finalists)
+    known = {question(example) for example in bank}
     found = settings[chosen[verdict.recommended]]
     best = copy.copy(selector)
     best.trade_off = found.trade_off
@@ -211,4 +216,5 @@ def tune(
         verdict,
         lm.tokens_read - began,
         len(final),
+        len([row for row in rows if question(row) in known]),
     )

@@ -3,89 +3,72 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ceil_jax.errors import UserError
-from ceil_jax.selector.asking import Asking
-from ceil_jax.selector.choice import choose_among
-from ceil_jax.selector.options import Options, Settings
-from ceil_jax.selector.rows import OWN, Row, read_examples, read_queries
-from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.vectors import Encodes, as_encoders, embed
+from ceil_jax.selector.bank import Shortlist
+from ceil_jax.selector.filters import asks_the_same
+from ceil_jax.selector.rows import OWN, Keys, read_examples
+from ceil_jax.selector.settings import Request
+from ceil_jax.selector.vectors import embed
 from ceil_jax.tasks.example import Example
 
 KEPT = 50_000
 """The number of documents whose vectors are kept in memory; with 768 numbers each, 150 MB."""
 
 
-class VectorStoreSelector(Asking):
-    """Chooses among the documents that a vector store finds nearest to the query.
+class StoreBank:
+    """The documents of a vector store; what is added to the store or removed from it is seen by the next query.
 
-    Stores do not give their vectors away, so the documents of a shortlist are embedded again the first time they
-    are met, by the store's own embeddings unless `encoder` is given. What is added to the store or removed from it
-    is seen by the next query. A `filter` is passed to the store as it is, in the form that the store takes. Stores
-    that look at no more than `fetch_k` documents before they filter, such as FAISS, are told to look at 100 times the
-    shortlist.
+    Stores do not give their vectors away, so the documents of a shortlist are embedded when they are first met.
 
     Args:
         store: a LangChain `VectorStore`.
-        encoder: as in `CeilSelector.from_examples`; by default the store's embeddings.
+        encoder: embeds documents.
         search: further arguments of the store's `similarity_search`.
-        settings: see `options.Settings`. `output_key` names the metadata field that is an example's output, and
-            `input_key` the one that is its input, which is the document's text by default.
+        input_is_text: whether a document's text is the example's input, which is a metadata field otherwise.
 
     Raises:
-        UserError: no vector store; one without embeddings, and no `encoder`; or a setting that does not fit.
+        UserError: no vector store.
     """
 
-    def __init__(
-        self,
-        store: Any,
-        *,
-        encoder: Encodes | None = None,
-        search: Mapping[str, Any] | None = None,
-        **settings: Unpack[Settings],
-    ) -> None:
-        super().__init__(**settings)
-        if not callable(getattr(store, "similarity_search", None)):
-            raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
-        encoder = getattr(store, "embeddings", None) if encoder is None else encoder
-        if encoder is None:
-            raise UserError(f"{type(store).__name__} does not say what embeds its documents: give encoder=…")
-        self.store, self.search, self.input_is_text = store, dict(search or {}), "input_key" not in settings
-        self.encoder, self.query_encoder = as_encoders(encoder)
+    dim = None
+
+    def __init__(self, store: Any, encoder: Any, search: Mapping[str, Any], input_is_text: bool) -> None:
+        self.store, self.encoder, self.search = store, encoder, dict(search)
+        self.input_is_text = input_is_text
         self._vectors: dict[str, np.ndarray] = {}
 
-    def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
-        """`select` for each query; each is a search of the store."""
-        request = self.request(options)
-        asked = read_queries(queries, self.settings.keys)
-        vectors = embed(self.query_encoder, [query.input for query in asked], None)
+    @property
+    def view(self) -> StoreBank:
+        """The bank itself: a store has no moment of its own."""
+        return self
+
+    def shortlists(
+        self, queries: Sequence[Example], vectors: np.ndarray, request: Request
+    ) -> Iterator[Shortlist]:
+        """Yield the nearest examples of each query, as `View.shortlists`; each is a search of the store."""
         search = {"k": request.size, **self.search}
         if request.filter is not None:
             search["filter"] = request.filter
+            # such stores filter what they fetched, which is little unless they are told otherwise
             if "fetch_k" in inspect.signature(self.store.similarity_search).parameters:
                 search.setdefault("fetch_k", 100 * request.size)
-        selections = []
-        for query, vector in zip(asked, vectors, strict=True):
-            found = self.store.similarity_search(query.input, **search)
-            different = {
-                (example.input, example.output): (example, text) for example, text in self._examples(found)
-            }
-            kept = [pair for pair in different.values() if not query.id or pair[0].id != query.id]
+        for query, vector in zip(queries, vectors, strict=True):
+            found = self._examples(self.store.similarity_search(query.input, **search), request.keys)
+            own = asks_the_same(query, request.template)
+            different = {(example.input, example.output): (example, text) for example, text in found}
+            kept = [pair for pair in different.values() if request.own_answer or not own(pair[0])]
             documents = self._embedded([text for _, text in kept], len(vector))
             cosines = documents @ vector
             nearest = np.argsort(-cosines, kind="stable")
-            shortlist = [kept[i][0] for i in nearest]
-            selections.append(choose_among(query, shortlist, documents[nearest], cosines[nearest], request))
-        return selections
+            examples = [kept[i][0] for i in nearest]
+            yield Shortlist(examples, documents[nearest], cosines[nearest], len(different) - len(kept))
 
-    def _examples(self, documents: Sequence[Any]) -> list[tuple[Example, str]]:
+    def _examples(self, documents: Sequence[Any], keys: Keys) -> list[tuple[Example, str]]:
         """Each document as an example, with the text that was embedded."""
-        keys = self.settings.keys
         rows = []
         for document in documents:
             given = {name: str(value) for name, value in document.metadata.items() if _plain(value)}
@@ -97,9 +80,7 @@ class VectorStoreSelector(Asking):
                 {**row, "id": id} | ({keys.input: document.page_content} if self.input_is_text else {})
             )
         examples = read_examples(rows, keys, lambda i: f"document {i + 1} of the store")
-        return [
-            (example, document.page_content) for example, document in zip(examples, documents, strict=True)
-        ]
+        return [(example, one.page_content) for example, one in zip(examples, documents, strict=True)]
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
         """The unit vectors of some documents, float32 [n, dim], embedded if they are not in memory."""

@@ -1,4 +1,11 @@
-"""Texts → unit vectors that are checked: as many as texts, of one length, finite."""
+"""Texts and examples → unit vectors that are checked: as many as texts, of one length, finite.
+
+An encoder is anything with `encode(texts) -> [N, D]`. One that embeds the bank may also define
+`encode_examples(examples) -> [N, D]`, for vectors that depend on the examples' outputs, as a learned map of (input's
+vector, output) does; the queries' encoder then is the other half of the pair. Vectors need not be unit: they are
+divided by their length here, because a selector compares by cosine. An encoder that is to be saved with a selector
+has `name`, `fingerprint` and `save_pretrained(folder)`, and `load_encoder(folder)` brings it back.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +19,7 @@ import numpy as np
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.tasks.example import Context, Example, context_text
 
 PROGRESS_FROM = 2000
 """Number of texts whose encoding takes long enough for a progress bar."""
@@ -110,6 +118,26 @@ def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
     # a small bank, and any encoder with no more than `encode(texts)`, needs no bar
     shown = {"progress": True} if len(texts) >= PROGRESS_FROM and hasattr(encoder, "fingerprint") else {}
     return checked(encoder.encode(texts, **shown), texts, dim, name_of(encoder))
+
+
+def embed_examples(
+    encoder: Any, examples: Sequence[Example], context: Context, dim: int | None
+) -> np.ndarray:
+    """Return the unit vector of each example, float32 [N, D]: by `encode_examples`, or else of the text of each.
+
+    Args:
+        encoder: embeds the bank.
+        examples: N examples.
+        context: the text of an example, for an encoder of texts.
+        dim: the D that the bank has; None while it has none.
+
+    Raises:
+        UserError: see `embed`.
+    """
+    texts = [context_text(example, context) for example in examples]
+    if not examples or not callable(getattr(encoder, "encode_examples", None)):
+        return embed(encoder, texts, dim)
+    return checked(encoder.encode_examples(list(examples)), texts, dim, name_of(encoder))
 
 
 def name_of(encoder: Any) -> str:

@@ -66,7 +66,7 @@ from langchain_core.prompts import FewShotPromptTemplate, PromptTemplate
 
 selector = CeilSelector.from_pretrained({str(folder / SELECTOR)!r})
 prompt = FewShotPromptTemplate(
-    example_selector=CeilExampleSelector(selector, k={candidate.shots}, braces="double"),
+    example_selector=CeilExampleSelector(selector, k={candidate.shots}, braces="f-string"),
     example_prompt=PromptTemplate.from_template({pattern!r}),
     suffix={suffix!r},
     input_variables=["input"],

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.report.page import stylesheet
 from ceil_jax.report.table import Table, typeset
-from ceil_jax.selector.folder.files import check_target
+from ceil_jax.selector.folder import check_target
 from ceil_jax.store.folder import write as write_file
 from ceil_jax.store.locking import held
 from ceil_jax.tuning.frontier import draw

@@ -4,7 +4,7 @@ import pytest
 from selector_words import ROWS
 
 from ceil_jax import CeilSelector, load_encoder
-from ceil_jax.selector.folder.card import Card
+from ceil_jax.selector.card import Card
 from ceil_jax.tasks.example import Template
 
 

@@ -186,8 +186,12 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
     assert ids(make(near_duplicate=0.992).select("q", k=3)) == ["3", "2", "0"]
     # what repeats fills the places that would stay empty, by gain
     assert ids(make().select("q", k=4)) == ["4", "3", "1", "0"]
-    # in three dimensions (1 + cos) / 2 has rank 4
-    assert make().select("q", k=5).stopped == "exhausted"
+    # in three dimensions (1 + cos) / 2 has rank 4: the fifth adds nothing, and fills its place still
+    every = make().select("q", k=5)
+    assert (every.stopped, sorted(ids(every)), every.repeats) == ("k", list("01234"), 2)
+    assert [pick.gain for pick in every.picks].count(-np.inf) == 1
+    assert "2 of them repeat others" in str(every.explain())
+    assert make().select("q", k=6).stopped == "exhausted"
     for value in (0, -1, 1.01, float("nan"), "0.9"):
         with pytest.raises(UserError, match="near_duplicate is"):
             make(near_duplicate=value)

@@ -10,7 +10,7 @@ import pytest
 from selector_words import ROWS
 
 from ceil_jax import CeilSelector, Encoder, UserError
-from ceil_jax.selector.folder.manifest import describe, manifest_text, read_manifest
+from ceil_jax.selector import folder as folders
 
 
 class Hub:
@@ -94,9 +94,8 @@ def test_a_download_imports_nothing_at_any_depth(hub, saved, tiny, depth, tmp_pa
     stranger = Encoder(tiny.module, tiny.tokenizer, max_length=128, factory="strangers_code:build")
     stranger.save_pretrained(files / depth)
     (files / depth / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    manifest = read_manifest(folder / "selector.json")
-    named = {**vars(manifest), "files": describe(files)}
-    (folder / "selector.json").write_text(manifest_text(type(manifest)(**named)))
+    record = folders.read_manifest(folder / "selector.json")
+    (folder / "selector.json").write_text(folders._text({**record, "files": folders._files(files)}))
     for given in ({}, {"allow_import": ("strangers_code",)}):
         with pytest.raises(UserError, match=r"asks to import .strangers_code:build.|config.json is missing"):
             CeilSelector.from_pretrained("me/films", **given)

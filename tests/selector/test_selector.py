@@ -1,6 +1,7 @@
 """The selector as an application uses it: choice, live bank, threads, folders, hub."""
 
 import asyncio
+import copy
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, UserError, build_retriever
+from ceil_jax.encoders import registry
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.selector.bank import Bank, descending
 from ceil_jax.tasks.example import Example, Template
@@ -134,11 +136,122 @@ def test_filters():
     light = selector.select(QUERY, k=60, filter={"output": "light"})
     assert {e.output for e in light.examples} == {"light"}
     assert light.stopped == "exhausted"
-    assert selector.select(QUERY, k=2, filter={"town": "nowhere"}).picks == ()
+    with pytest.raises(
+        UserError, match=r"no example has 'town' = 'nowhere'; its values are 'town0', 'town1'"
+    ):
+        selector.select(QUERY, k=2, filter={"town": "nowhere"})
+    # each value exists, together they do not: an empty choice is the answer
+    assert selector.select(QUERY, k=2, filter={"town": "town0", "year": 2001}).picks == ()
+    assert selector.select(QUERY, k=2, filter=lambda e: False).picks == ()
     with pytest.raises(UserError, match="unknown field in filter 'towm'; did you mean 'town'"):
         selector.select(QUERY, k=2, filter={"towm": "town1"})
     with pytest.raises(UserError, match="filter is 'town1'; expected"):
         selector.select(QUERY, k=2, filter="town1")
+
+
+def test_filters_compare_numbers_and_truth_values_as_such():
+    texts = ["2020", "2020.0", "2021", "true", "False", "12345678901234567890", "007", None]
+    selector = make([{"input": f"film {i}", "output": "x", "v": text} for i, text in enumerate(texts)])
+
+    def found(value):
+        return sorted(
+            int(e.input[5:]) for e in selector.select("a film", k=9, filter={"v": value}, near_duplicate=None)
+        )
+
+    assert found(2020) == found(2020.0) == found(np.int64(2020)) == [0, 1]
+    assert found("2020") == [0]
+    assert (found(True), found(np.bool_(False))) == ([3], [4])
+    assert found(12345678901234567890) == [5]
+    assert (found(7), found("007")) == ([6], [6])
+    assert found(None) == [7]
+    assert found([2021, True, None]) == [2, 3, 7]
+    with pytest.raises(
+        UserError, match=r"filter on 'v' is {'\$gte': 2020}, which holds an operator; .*function"
+    ):
+        found({"$gte": 2020})
+    with pytest.raises(UserError, match=r"no example has 'v' = 7.5; its values are '2020', .*'12345\d*' …"):
+        found(7.5)
+    assert make([]).select("a film", k=1, filter={"v": 1}).picks == ()
+
+
+def test_questions_are_told_apart_by_the_fields_that_a_prompt_shows():
+    pairs = [
+        {"input": "a man sleeps", "hypothesis": h, "output": o}
+        for h, o in (("he is awake", "no"), ("he rests", "yes"))
+    ]
+    plain, shown = make(pairs), make(pairs, template="{input}; {hypothesis}? {output}")
+    query = {"input": "a man sleeps", "hypothesis": "he rests"}
+    assert [e.output for e in shown.select(query, k=2)] == ["no"]
+    assert len(plain.select(query, k=2)) == len(shown.select("a man sleeps", k=2)) == 0
+
+
+def test_different_texts_of_one_vector_fill_the_places():
+    """As emoji, or long mails that differ behind what an encoder reads."""
+    rows = [{"id": f"{i}", "input": text, "output": "ab"[i % 2]} for i, text in enumerate("abcdef")]
+    rows += [{"id": "6", "input": "a", "output": "b"}]
+    selector = CeilSelector.from_examples(
+        rows, encoder=lambda texts: np.ones((len(texts), 4)), count_tokens=words
+    )
+    chosen = selector.select("q", k=4)
+    assert (len({e.input for e in chosen}), chosen.stopped, chosen.repeats) == (4, "k", 3)
+    assert "repeats=3" in repr(chosen)
+    assert chosen.explain().reasons[-1].added == 0
+    # a text is no different example for having two answers
+    every = selector.select("q", k=9)
+    assert (len(every), every.stopped) == (6, "exhausted")
+    balanced = selector.select("q", k=4, balance="label")
+    assert Counter(e.output for e in balanced) == {"a": 2, "b": 2}
+    assert len(selector.select("q", token_budget=6)) == 3
+
+
+class Pair:
+    """The bank's side of a pair of learned maps: the input's vector, moved by the output's."""
+
+    name, fingerprint, dim = "pair", "0123", 32
+
+    def encode(self, texts):
+        raise AssertionError("the bank's side is given examples")
+
+    def encode_examples(self, examples):
+        inputs, outputs = ([getattr(e, name) for e in examples] for name in ("input", "output"))
+        return 3 * (Words().encode(inputs) - Words().encode(outputs))
+
+    def save_pretrained(self, folder):
+        folder.mkdir()
+        (folder / "pair.txt").write_text("pair")
+
+
+def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny, monkeypatch):
+    selector = CeilSelector.from_examples(ROWS[:20], encoder=Pair(), query_encoder=Words())
+    selector.add(ROWS[20:])
+    expected = unit_rows(Pair().encode_examples(selector.examples))
+    np.testing.assert_allclose(selector.bank.view.vectors(range(60)), expected, atol=1e-6)
+    pick = selector.select(QUERY, k=1).picks[0]
+    [query] = unit_rows(Words().encode([QUERY]))
+    assert pick.relevance == pytest.approx((1 + (expected @ query).max()) / 2, abs=1e-5)
+
+    # it says how it is saved; loading is load_encoder's
+    selector.query_encoder = tiny
+    selector.save_pretrained(tmp_path)
+    loads = registry.load_encoder
+    monkeypatch.setattr(
+        registry, "load_encoder", lambda f, **k: Pair() if f.name == "encoder" else loads(f, **k)
+    )
+    again = CeilSelector.from_pretrained(tmp_path)
+    assert isinstance(again.encoder, Pair) and again.query_encoder.fingerprint == tiny.fingerprint
+    again.add([{**ROWS[7], "id": "copy"}])
+    [seven, copy] = again.bank.view.vectors([7, 60])
+    np.testing.assert_allclose(copy, seven, atol=1e-6)
+
+
+def test_a_copy_shares_the_vectors():
+    selector = make()
+    other = copy.copy(selector)
+    assert other.bank.view.blocks[0] is selector.bank.view.blocks[0]
+    other.trade_off = 0.7
+    other.add([{"input": "more", "output": "x"}])
+    selector.remove("row-0")
+    assert (len(other), len(selector), selector.trade_off) == (61, 59, 0.05)
 
 
 def test_labels_are_balanced_even_where_all_the_nearest_have_one():
@@ -162,7 +275,7 @@ def test_any_field_can_be_balanced():
     def counts(**options):
         return Counter(e.fields.get("town") for e in selector.select(QUERY, **options).examples)
 
-    assert sorted(counts(k=4).values()) == [1, 1, 2]
+    assert max(counts(k=8).values()) > 2
     assert sorted(counts(k=4, balance="town").values()) == [1, 1, 1, 1]
     # examples without the field are one value more
     selector.add([{"input": f"{QUERY} {i}", "output": "light"} for i in range(5)])
@@ -173,21 +286,32 @@ def test_any_field_can_be_balanced():
 
 
 def test_copies_neither_repeat_nor_crowd_out_the_others():
-    copies = [{"input": QUERY, "output": "light", "copy": i} for i in range(50)]
+    near = f"{QUERY} ."
+    copies = [{"input": near, "output": "light", "copy": i} for i in range(50)]
     selector = make([*copies, *ROWS], shortlist=10)
     chosen = selector.select(QUERY, k=8, trade_off=1e-4)
     texts = [(e.input, e.output) for e in chosen.examples]
     assert len(texts) == len(set(texts)) == 8
-    assert texts.count((QUERY, "light")) == 1
+    assert texts.count((near, "light")) == 1
     # each copy can be reached by what sets it apart
     assert selector.select(QUERY, k=1, filter={"copy": 33}).examples[0].fields["copy"] == "33"
 
 
-def test_an_example_of_the_bank_is_not_chosen_for_itself():
+def test_an_example_of_the_bank_is_not_chosen_for_itself(caplog):
     selector = make()
-    query = selector.examples[4]
-    assert query.id not in ids(selector.select(query, k=60))
-    assert query.id in ids(selector.select(query.input, k=60))
+    example = selector.examples[2]
+    copies = [e.id for e in selector.examples if e.input == example.input]
+    assert len(copies) == 2
+    # by its words, however it is asked; the id of another file says nothing
+    for query in (example, example.input, f"  {example.input.replace(' ', chr(10))} "):
+        chosen = selector.select(query, k=60)
+        assert not {*copies} & {*ids(chosen)}
+        assert chosen.excluded == 2
+    assert example.id in ids(selector.select({"id": example.id, "input": QUERY}, k=60))
+    assert example.id in ids(selector.select(example.input, k=60, own_answer=True))
+    assert example.id in ids(make(own_answer=True).select(example, k=1))
+    [line] = [r.getMessage() for r in caplog.records]
+    assert line.startswith("1 of 1 queries stand in the bank; their own examples are left out")
 
 
 def test_many_and_async_are_the_loop():
@@ -205,7 +329,7 @@ def test_many_and_async_are_the_loop():
 
 
 def test_adding_and_removing():
-    selector = make(ROWS[:10])
+    selector = make(ROWS[:10], own_answer=True)
     assert selector.add([{"input": QUERY, "output": "light"}, Example("mine", "a garden", "dark")]) == [
         "bank-0",
         "mine",
@@ -235,7 +359,7 @@ def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
     np.testing.assert_allclose(selector.bank.view.vectors(range(60)), vectors, atol=1e-6)
     # what is added later is seen the same way, and a query is an input still
     [id] = selector.add([{"input": "river", "output": "neither"}])
-    pick = selector.select("river", k=1, filter={"output": "neither"}).picks[0]
+    pick = selector.select("river", k=1, filter={"output": "neither"}, own_answer=True).picks[0]
     query, example = unit_rows(Words().encode(["river", "river neither"]))
     assert (pick.example.id, pick.relevance) == (id, pytest.approx((1 + query @ example) / 2, abs=1e-5))
     given = make(context="example", trade_off=0.1, vectors=Words().encode(texts))
@@ -267,7 +391,7 @@ def test_other_examples_by_the_same_settings():
 
 
 def test_a_bank_may_begin_and_end_empty():
-    selector = make([])
+    selector = make([], own_answer=True)
     assert selector.select(QUERY, k=3).stopped == "exhausted"
     [id] = selector.add([{"input": QUERY, "output": "light"}])
     assert ids(selector.select(QUERY, k=3)) == [id]
@@ -387,7 +511,7 @@ def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
     selector = selector_of(*opened, "dpp")
     expected = choose(*opened, "dpp", bank[40:44])
     for query, picks in zip(bank[40:44], expected, strict=True):
-        assert greedy_order(selector.select(query, k=3)) == [pick.id for pick in picks]
+        assert greedy_order(selector.select(query, k=3, own_answer=True)) == [pick.id for pick in picks]
     assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")
     with pytest.raises(UserError, match=r"unknown selector 'bm25'.* Known: ceil, .*dpp, .*epr_map"):
         selector_of(*opened, "bm25")
@@ -395,12 +519,14 @@ def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
 
 def test_the_trade_off_has_one_name():
     for ask in (
-        lambda: make(diversity=0.1),
-        lambda: make().select(QUERY, k=1, diversity=0.1),
-        lambda: CeilSelector.from_pretrained(".", diversity=0.1),
+        lambda: make(tradeoff=0.1),
+        lambda: make().select(QUERY, k=1, tradeoff=0.1),
+        lambda: CeilSelector.from_pretrained(".", tradeoff=0.1),
     ):
-        with pytest.raises(UserError, match="trade_off"):
+        with pytest.raises(UserError, match="did you mean 'trade_off'"):
             ask()
+    with pytest.raises(UserError, match="trade_off is -1; expected a number above 0"):
+        make().trade_off = -1
     with pytest.raises(UserError, match="unknown argument 'tradeoff'; did you mean 'trade_off'"):
         make().select(QUERY, k=1, tradeoff=0.1)
 

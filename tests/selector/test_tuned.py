@@ -1,11 +1,15 @@
 """`CeilSelector.tune` on the test LM."""
 
+import random
+
 import pytest
 
 from ceil_jax import CeilSelector, UserError
 from ceil_jax.lm.tiny import TinyLM
 
 MOODS = {"good": ["bright", "warm", "clever", "funny"], "bad": ["dull", "slow", "empty", "loud"]}
+
+WORDS = ("alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta")
 
 
 def rows(start, stop):
@@ -41,6 +45,21 @@ def test_the_banks_own_rows_will_do(selector):
     tuned = selector.tune(lm="tiny", ks=(2,), trade_offs=(0.1,))
     assert tuned.rows == 40
     assert [setting.k for setting in tuned.settings][-1] == 0
+    assert tuned.in_bank == 80
+
+
+def test_no_row_sees_its_own_answer():
+    """Labels by coin toss, rows that all stand in the bank, under other ids and spelled with more white space."""
+    toss = random.Random(0)
+    bank = [
+        {"input": f"{toss.choice(WORDS)} {toss.choice(WORDS)} {i}", "output": toss.choice(["good", "bad"])}
+        for i in range(100)
+    ]
+    selector = CeilSelector.from_examples(bank, encoder="tiny", template="{input} It is {output}")
+    rows = [{**row, "id": f"{i + 1}", "input": row["input"].replace(" ", "  ")} for i, row in enumerate(bank)]
+    tuned = selector.tune(rows, lm="tiny", ks=(1,), trade_offs=(0.1,))
+    assert tuned.in_bank == 100 and "100 rows stand in the bank" in str(tuned)
+    assert max(score.mean for score in tuned.scores) < 0.75
 
 
 def test_what_cannot_be_tuned_is_said(selector):

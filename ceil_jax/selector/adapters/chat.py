@@ -36,7 +36,7 @@ def _filled(pattern: str, example: Example, answer: dict[str, str]) -> str:
         raise UserError(
             f"{pattern!r} names {missing}, which {example.id or 'the query'!r} lacks; it has {', '.join(values)}"
         ) from None
-    except ValueError as error:
+    except (ValueError, AttributeError, TypeError, IndexError) as error:
         raise UserError(
             f"{pattern!r}: {error}; write {{{{ and }}}} for braces that are meant as such"
         ) from None

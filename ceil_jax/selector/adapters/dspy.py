@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
-from ceil_jax.selector.options import Options
 from ceil_jax.selector.rows import OWN
+from ceil_jax.selector.settings import Options
 
 try:
     from dspy import Example as Demo

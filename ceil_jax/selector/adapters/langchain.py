@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
-from ceil_jax.selector.options import Options
+from ceil_jax.selector.settings import Options, check_names
 from ceil_jax.tasks.example import Example
 
 try:
@@ -16,15 +16,22 @@ try:
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[langchain]'") from None
 
-Braces = Literal["refuse", "double", "keep"]
+Braces = Literal["refuse", "f-string", "jinja2", "keep"]
+
+_ESCAPES: dict[str, dict[int, str]] = {
+    "f-string": str.maketrans({"{": "{{", "}": "}}"}),
+    # an expression, because jinja2 has no escape sign; all its marks begin with this brace
+    "jinja2": str.maketrans({"{": "{{ '{' }}"}),
+    "keep": {},
+}
 
 
 class CeilExampleSelector(BaseExampleSelector):
     """The examples that a `CeilSelector` chooses, as the dictionaries that LangChain formats.
 
     `FewShotPromptTemplate` formats its prompt twice: the examples one by one, then their joined text with the
-    query's variables, where a brace in an example reads as the name of a variable. `braces="double"` is for
-    it, and gives back single ones in the prompt. The chat template formats once and needs `braces="keep"`.
+    query's variables, where what stands in braces in an example is evaluated. `braces` names its `template_format`,
+    so that examples come out as they are. The chat template formats once and needs `braces="keep"`.
     """
 
     def __init__(
@@ -41,14 +48,19 @@ class CeilExampleSelector(BaseExampleSelector):
             selector: stays live: what is added to it or removed is seen by the next prompt.
             input_key: the prompt's variable that is the query, and the examples' key for their input.
             output_key: the examples' key for their output. Metadata are keys of their own.
-            braces: what to do where an example holds one: stop, double it, or leave it.
-            options: of `CeilSelector.select`: k, token_budget, trade_off, filter, balance.
+            braces: where an example holds one: "refuse" it; escape it for the `template_format` of a
+                `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" it.
+            options: of `CeilSelector.select`: k, token_budget, trade_off, own_answer, filter, balance.
 
         Raises:
-            UserError: another word for braces.
+            UserError: another word for braces; an option that does not exist.
         """
-        if braces not in ("refuse", "double", "keep"):
-            raise UserError(f"braces is {braces!r}; expected 'refuse', 'double' or 'keep'")
+        check_names(options, Options.__annotations__)
+        if braces not in ("refuse", *_ESCAPES):
+            raise UserError(
+                f"braces is {braces!r}; expected 'refuse', 'keep', or the template_format of your "
+                "FewShotPromptTemplate: 'f-string' (its default) or 'jinja2', which read braces differently"
+            )
         self.selector, self.input_key, self.output_key = selector, input_key, output_key
         self.braces, self.options = braces, options
 
@@ -84,11 +96,10 @@ class CeilExampleSelector(BaseExampleSelector):
 
     def _row(self, example: Example) -> dict[str, str]:
         row = {**example.fields, self.input_key: example.input, self.output_key: example.output}
-        if self.braces == "keep" or not any("{" in value or "}" in value for value in row.values()):
-            return row
-        if self.braces == "refuse":
+        if self.braces == "refuse" and any("{" in value or "}" in value for value in row.values()):
             raise UserError(
-                f"example {example.id!r} holds a brace, which FewShotPromptTemplate reads as a variable's name; "
-                "give the selector braces='double' for it, or braces='keep' for FewShotChatMessagePromptTemplate"
+                f"example {example.id!r} holds a brace, which FewShotPromptTemplate would evaluate; give the "
+                "selector braces='f-string' or 'jinja2' as its template_format is, or braces='keep' for "
+                "FewShotChatMessagePromptTemplate"
             )
-        return {name: value.replace("{", "{{").replace("}", "}}") for name, value in row.items()}
+        return {name: value.translate(_ESCAPES.get(self.braces, {})) for name, value in row.items()}

@@ -6,11 +6,15 @@ same. `choose_few_shot` therefore changes a loaded task: it replaces the sampler
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
+from ceil_jax.tasks.words import question_key
+
+log = logging.getLogger(__name__)
 
 try:
     from lm_eval.api.samplers import ContextSampler
@@ -33,6 +37,8 @@ def choose_few_shot(
     balance: Literal["label"] | None = None,
 ) -> ConfigurableTask:
     """The task itself, whose few-shot examples a selector chooses for each question from now on.
+
+    A few-shot document that asks the question itself, word for word, is never among its examples.
 
     Args:
         task: as `TaskManager().load(name)["tasks"][name]` gives it. Its few-shot documents are the bank; how many
@@ -57,9 +63,18 @@ def choose_few_shot(
         selector=selector,
         text=text or task.doc_to_text,
         answer=lambda doc: _answer(task, doc),
-        trade_off=trade_off,
+        question=task.doc_to_text,
         balance=balance,
+        **({} if trade_off is None else {"trade_off": trade_off}),
     )
+    asked = list(task.eval_docs)
+    if inside := sum(sampler.has(doc) for doc in asked):
+        log.warning(
+            "%s: %d of %d questions stand among the few-shot documents; each is left out of its own prompt",
+            task.config.task,
+            inside,
+            len(asked),
+        )
     if not isinstance(task.sampler, CeilSampler):
         _tell(task)
     task.sampler = sampler
@@ -76,10 +91,14 @@ class CeilSampler(ContextSampler):
         selector: CeilSelector | Encoder | str,
         text: Callable[[Doc], str],
         answer: Callable[[Doc], str],
+        question: Callable[[Doc], Any] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(docs)
         self.text, self.options = text, options
+        self._asks = question or text
+        self._keys = [self._key(doc) for doc in docs]
+        self._known = set(self._keys)
         rows = [{"id": str(i), "input": self._text(doc), "output": answer(doc)} for i, doc in enumerate(docs)]
         if isinstance(selector, CeilSelector):
             self.selector = selector.with_examples(rows)
@@ -88,10 +107,14 @@ class CeilSampler(ContextSampler):
         self.question: Doc | None = None
         """The question, for a harness that does not pass it on."""
 
+    def has(self, doc: Doc) -> bool:
+        """Return whether a document asks a question of the few-shot documents."""
+        return self._key(doc) in self._known
+
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
     ) -> list[Doc]:
-        """n documents for the question; not itself where the examples come from the split that is asked.
+        """n documents for the question, none of which asks it.
 
         Raises:
             UserError: other documents than the sampler has embedded; no question; fewer than n that differ.
@@ -103,19 +126,25 @@ class CeilSampler(ContextSampler):
         question = self.question if eval_doc is None else eval_doc
         if question is None:
             raise UserError("CeilSampler was not told the question; give the task to choose_few_shot")
-        docs = self.df
+        own = self._key(question)
+        # by what the task asks: `text` may be a view that many documents share, such as their passage
         chosen = self.selector.select(
             self._text(question),
             k=n,
-            filter=None if eval_doc is None else lambda example: docs[int(example.id)] != eval_doc,
+            own_answer=True,
+            filter=lambda example: self._keys[int(example.id)] != own,
             **self.options,
         ).examples
         if len(chosen) < n:
             raise UserError(
-                f"num_fewshot is {n}, and only {len(chosen)} of the {len(docs)} few-shot documents differ from one "
-                "another and from the question"
+                f"num_fewshot is {n}, and only {len(chosen)} of the {len(self.df)} few-shot documents differ "
+                "from one another and from the question"
             )
-        return [docs[int(example.id)] for example in chosen]
+        return [self.df[int(example.id)] for example in chosen]
+
+    def _key(self, doc: Doc) -> str:
+        asked = self._asks(doc)
+        return question_key(asked if isinstance(asked, str) else self._text(doc))
 
     def _text(self, doc: Doc) -> str:
         text = self.text(doc)

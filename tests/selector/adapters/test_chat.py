@@ -37,5 +37,8 @@ def test_a_name_that_is_missing():
         chat_messages(chosen(), user="{town}")
     with pytest.raises(UserError, match=r"write \{\{ and \}\} for braces"):
         chat_messages(chosen(), user="{input} {")
+    for pattern in ("{input.x}", "{input[x]}", "{}"):
+        with pytest.raises(UserError, match="for braces"):
+            chat_messages(chosen(), user=pattern)
     none = CeilSelector.from_examples([], encoder=Words()).select("x", k=1)
     assert chat_messages(none) == [{"role": "user", "content": "x"}]

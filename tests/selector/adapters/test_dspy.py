@@ -46,7 +46,7 @@ def test_demos_are_the_selected_set_of_each_query():
 def test_the_selectors_own_bank_is_live_and_maps_to_the_signature():
     selector = bank()
     student = dspy.ChainOfThought("place -> light")
-    program = CeilFewShot(selector, k=1, trade_off=0.01).compile(student)
+    program = CeilFewShot(selector, k=1, trade_off=0.01, own_answer=True).compile(student)
     selector.add([{"id": "new", "input": "a lighthouse", "output": "blinding"}])
     lm = DummyLM([{"reasoning": "so", "light": "dark"}])
     with dspy.context(lm=lm):
@@ -75,7 +75,8 @@ def test_every_step_gets_demos_for_its_own_inputs():
         assert program(place=QUERY).summary == "s"
     first, second = ([m["content"] for m in call["messages"] if m["role"] == "user"] for call in lm.history)
     assert len(first) == len(second) == 3
-    assert "town1" in second[1] and "town1" in second[2]
+    # a demo of the query's own words would hold its answer
+    assert "town1" in second[2] and not any("town1" in turn for turn in second[:2])
     # no output of the third is a field of the trainset: DSPy would not show its demos
     assert type(program.third) is dspy.Predict
 

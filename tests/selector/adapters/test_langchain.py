@@ -93,7 +93,7 @@ def test_other_keys_metadata_and_options():
 
 
 def test_an_added_example_is_seen_by_the_next_prompt():
-    chooser = CeilExampleSelector(selector(), input_key="text", k=1)
+    chooser = CeilExampleSelector(selector(own_answer=True), input_key="text", k=1)
     new = "a lighthouse"
     id = chooser.add_example({"text": new, "output": "neither", "town": "town9"})
     assert chooser.select_examples({"text": new}) == [{"text": new, "output": "neither", "town": "town9"}]
@@ -108,18 +108,41 @@ def test_an_added_example_is_seen_by_the_next_prompt():
 
 def test_braces_are_refused_with_the_remedy():
     with pytest.raises(
-        UserError, match=r"example 'bank-\d' holds a brace, which FewShotPromptTemplate .* braces='double'"
+        UserError, match=r"example 'bank-\d' holds a brace, which FewShotPromptTemplate .* braces='f-string'"
     ):
         string_prompt(CeilExampleSelector(selector(BRACES), k=2)).format(input="print")
-    with pytest.raises(UserError, match="braces is 'escape'; expected 'refuse', 'double' or 'keep'"):
-        CeilExampleSelector(selector(BRACES), k=1, braces="escape")
+    with pytest.raises(
+        UserError, match="braces is 'double'; expected 'refuse', 'keep', or the template_format"
+    ):
+        CeilExampleSelector(selector(BRACES), k=1, braces="double")
+    with pytest.raises(UserError, match="unknown argument 'brace'"):
+        CeilExampleSelector(selector(BRACES), k=1, brace="keep")
 
 
-def test_doubled_braces_come_out_single_in_the_string_template():
-    chooser = CeilExampleSelector(selector(BRACES), k=2, braces="double")
+def test_braces_come_out_as_they_are_in_an_f_string_template():
+    chooser = CeilExampleSelector(selector(BRACES), k=2, braces="f-string")
     lines = string_prompt(chooser).format(input="print {this}").splitlines()
     assert set(lines[1:3]) == {f"{row['input']} -> {row['output']}" for row in BRACES}
     assert lines[3] == "print {this} ->"
+
+
+@pytest.mark.parametrize("inner", ["f-string", "jinja2"])
+def test_braces_come_out_as_they_are_in_a_jinja2_template(inner):
+    texts = ["set {x}", "{{ 7 * 7 }}", "{% for i in [1, 2] %}no{% endfor %}", "{# gone #}", "}} {{'{'}} {"]
+    pattern = {"f-string": "{input} -> {output}", "jinja2": "{{ input }} -> {{ output }}"}[inner]
+    prompt = FewShotPromptTemplate(
+        example_selector=CeilExampleSelector(
+            selector([{"input": text, "output": text} for text in texts]), k=5, braces="jinja2"
+        ),
+        template_format="jinja2",
+        example_prompt=PromptTemplate.from_template(pattern, template_format=inner),
+        suffix="{{ input }} ->",
+        input_variables=["input"],
+        example_separator="\n",
+    )
+    *lines, last = prompt.format(input="{{ 1 }}").splitlines()
+    assert sorted(lines) == sorted(f"{text} -> {text}" for text in texts)
+    assert last == "{{ 1 }} ->"
 
 
 def test_kept_braces_come_out_single_in_the_chat_template():

@@ -104,6 +104,40 @@ def test_a_question_of_the_bank_is_not_its_own_example():
     assert again.fewshot_context(DOCS[8], num_fewshot=5).count(f"{DOCS[8]['text']} is") == 1
 
 
+@pytest.mark.parametrize("copies", [False, True])
+def test_no_prompt_holds_the_answer_to_its_question(caplog, copies):
+    """A test split alone is its own few-shot split; a question may stand in it twice, under other indices."""
+    words = ["one", "two", "three", "four", "five", "six"]
+    docs = [{"idx": i, "q": f"question {w}?", "a": f"answer-{w}", "topic": "t"} for i, w in enumerate(words)]
+    splits = {
+        "test": Dataset.from_list([*docs, *({**doc, "idx": doc["idx"] + 100} for doc in docs * copies)])
+    }
+    for split in ({}, {"fewshot_split": "test"}):
+        few_shot = ConfigurableTask(
+            config={
+                "task": "alone",
+                "custom_dataset": lambda **_: splits,
+                "test_split": "test",
+                **split,
+                "output_type": "generate_until",
+                "doc_to_text": "{{q}}",
+                "doc_to_target": "a",
+                "generation_kwargs": {"until": ["\n"]},
+                "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+            }
+        )
+        caplog.clear()
+        # what an encoder sees may be the same for all: the question is what the task asks
+        choose_few_shot(few_shot, Words(), text=lambda doc: doc["topic"] + doc["q"])
+        [said] = [record.getMessage() for record in caplog.records if "alone" in record.getMessage()]
+        n = 12 if copies else 6
+        assert said.startswith(f"alone: {n} of {n} questions stand among the few-shot documents")
+        for doc in splits["test"]:
+            prompt = str(few_shot.fewshot_context(doc, num_fewshot=2))
+            assert doc["a"] not in prompt
+            assert sum(other["a"] in prompt for other in docs) == 2
+
+
 def test_answers_are_read_as_the_task_has_them():
     def outputs(**config):
         few_shot = choose_few_shot(task(train=DOCS[:3], **config), Words())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from ceil_jax.selector.bank import View
 
 
 @dataclass(frozen=True)
@@ -25,16 +23,16 @@ class Card:
     notes: str = ""
 
 
-def model_card(card: Card, view: View, encoder: str, trade_off: float) -> str:
+def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
     """Return README.md for the hub: a YAML head and one page.
 
     Args:
         card: what the user said.
-        view: the bank.
+        outputs: those of the bank's examples.
         encoder: the encoder's name.
+        dim: the length of its vectors.
         trade_off: λ.
     """
-    outputs = [example.output for example in view]
     # a JSON string is a YAML string, whatever is in it
     head = ["---", "library_name: ceil_jax", "tags:", "- in-context-learning", "- example-selection"]
     head += [f"license: {json.dumps(card.license)}"] if card.license else []
@@ -59,7 +57,7 @@ print(selector.select("a query", k=8).prompt)
 | | |
 |---|---|
 | bank | {len(outputs):,} examples with {len({*outputs}):,} different outputs, **kept here as plain text** |
-| encoder | {encoder}, vectors of {view.dim or 0} |
+| encoder | {encoder}, vectors of {dim} |
 | trade-off (λ) | {trade_off:g} |
 | training data | {card.training_data or unstated} |
 | scored by | {card.language_model or unstated} |

@@ -1,23 +1,24 @@
 """A selector as a folder: everything comes back, or one line says what is wrong with it."""
 
-import hashlib
-import json
+import os
+import random
 import shutil
 import sys
-from dataclasses import asdict, replace
+import threading
 
 import numpy as np
 import pytest
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, Encoder, UserError, load_encoder, register_encoder
-from ceil_jax.selector.folder.card import Card
-from ceil_jax.selector.folder.manifest import FORMAT, manifest_text, read_manifest
+from ceil_jax.selector import folder as folders
+from ceil_jax.selector.card import Card
+from ceil_jax.selector.folder import check_target, read_manifest
 
 
 def content(folder):
     """The folder of the current version."""
-    return folder / read_manifest(folder / "selector.json").content
+    return folder / read_manifest(folder / "selector.json")["content"]
 
 
 def test_a_folder_brings_everything_back(saved):
@@ -113,7 +114,7 @@ def test_damaged_folders(saved, tiny, tmp_path):
     (tmp_path / "selector.json").unlink()
     with pytest.raises(UserError, match=r"holds no selector.json"):
         CeilSelector.from_pretrained(tmp_path)
-    with pytest.raises(UserError, match="encoder is a Words; only what load_encoder gives can be saved"):
+    with pytest.raises(UserError, match="encoder is a Words, which does not say how to save it"):
         CeilSelector.from_examples(ROWS, encoder=Words()).save_pretrained(tmp_path)
 
 
@@ -131,16 +132,13 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
         with pytest.raises(UserError, match=r"selector\.json"):
             CeilSelector.from_pretrained(tmp_path)
     file.write_text(text)
-    whole = read_manifest(file)
+    record = read_manifest(file)
 
     def refused(said, **changed):
         """A file that says of itself that it is whole, with other settings or fields."""
-        record = {key: value for key, value in json.loads(text).items() if key != "sha256"}
-        record |= {key: value for key, value in changed.items() if key in record}
-        record["settings"] |= {key: value for key, value in changed.items() if key not in record}
-        body = json.dumps(record, indent=1) + "\n"
-        record["sha256"] = hashlib.sha256(body.encode()).hexdigest()
-        file.write_text(json.dumps(record, indent=1) + "\n")
+        other = {**record, **{key: value for key, value in changed.items() if key in record}}
+        own = {key: value for key, value in changed.items() if key not in record}
+        file.write_text(folders._text({**other, "settings": {**record["settings"], **own}}))
         with pytest.raises(UserError, match=said):
             CeilSelector.from_pretrained(tmp_path)
 
@@ -149,51 +147,118 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
     for value in (0, 2.5, "30", True):
         refused("shortlist is .*whole number from 1", shortlist=value)
     refused("unknown context 'inptu'; did you mean 'input'", context="inptu")
-    refused("next_id is -1; expected a whole number from 0", next_id=-1)
-    refused("card, notes is 7; expected a text", card={"notes": 7})
-    for path in ("../elsewhere", "/etc", "", "a/../../b", "C:\\x"):
-        refused("is not a path inside the folder", content=path)
-    refused("expected encoder, and perhaps query_encoder", encoders={})
+    refused("wrong or missing field .*'trade'", trade=1)
+    refused("wrong or missing field .*endswith", template={"pattern": 7})
+    refused("wrong or missing field .*encoder", encoders={})
+    refused("wrong or missing field .*'../x'", encoders={"../x": record["encoders"]["encoder"]})
+    refused("is not of format 3, the only one that this version reads", format=2)
+    for path in ("../elsewhere", "/etc", "", "content-1/../../b", "content-0"):
+        refused(r"selector\.json is damaged", content=path)
     with pytest.raises(UserError, match="the model card cannot be saved"):
-        manifest_text(
-            replace(whole, settings=replace(whole.settings, card=Card(metrics={"accuracy": float("nan")})))
+        CeilSelector.from_examples(
+            ROWS[:2], encoder=saved[0].encoder, card=Card(metrics={"accuracy": float("nan")})
+        ).save_pretrained(tmp_path / "nan")
+
+
+def test_every_flipped_bit_is_found(saved, tmp_path):
+    """The model card is for readers of the page; every other file is bound by its checksum."""
+    shutil.copytree(saved[1], tmp_path / "copy")
+    draw = random.Random(7)
+    for file in [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]:
+        whole = file.read_bytes()
+        for _ in range(8 if whole else 0):
+            place = draw.randrange(len(whole))
+            file.write_bytes(
+                whole[:place] + bytes([whole[place] ^ 1 << draw.randrange(8)]) + whole[place + 1 :]
+            )
+            if file.name == "README.md":
+                assert CeilSelector.from_pretrained(tmp_path / "copy").examples == saved[0].examples
+                continue
+            with pytest.raises(UserError) as refused:
+                CeilSelector.from_pretrained(tmp_path / "copy")
+            assert "\n" not in str(refused.value)
+        file.write_bytes(whole)
+
+
+class Killed(BaseException):
+    """Raised at each event of a process that is dead."""
+
+
+@pytest.fixture(scope="session")
+def killer():
+    """Counts what Python opens for writing, makes, renames or removes in a folder; dead from the n-th on."""
+    state = {"folder": None, "events": [], "kill": None}
+
+    def hook(event, arguments):
+        if state["folder"] is None or event not in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir"):
+            return
+        writes = event != "open" or (
+            isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         )
-    file.write_text(text.replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
-    with pytest.raises(UserError, match="is not of format 1 or 2"):
-        CeilSelector.from_pretrained(tmp_path)
+        path = str(arguments[0])
+        if writes and path.startswith(f"{state['folder']}/") and not path.endswith(".lock"):
+            state["events"].append(f"{event} {path[len(state['folder']) + 1 :]}")
+            if state["kill"] and len(state["events"]) >= state["kill"]:
+                raise Killed
+
+    sys.addaudithook(hook)
+
+    def save(selector, folder, kill=None):
+        state.update(folder=str(folder), events=[], kill=kill)
+        try:
+            selector.save_pretrained(folder)
+        except Killed:
+            pass
+        finally:
+            state["folder"] = None
+        return state["events"]
+
+    return save
 
 
-def as_format_1(folder):
-    """Make of a folder what an earlier version of ceil_jax would have written."""
-    manifest = read_manifest(folder / "selector.json")
-    for path in (folder / manifest.content).iterdir():
-        path.rename(folder / path.name)
-    (folder / manifest.content).rmdir()
-    settings = asdict(manifest.settings)
-    record = {
-        "format": 1,
-        "diversity": settings.pop("trade_off"),
-        **{key: settings[key] for key in ("shortlist", "template", "context", "card")},
-        "next_id": manifest.next_id,
-        "encoders": {name: asdict(encoder) for name, encoder in manifest.encoders.items()},
-        "sha256": {file: manifest.files[file][0] for file in ("examples.parquet", "vectors.npy")},
-    }
-    (folder / "selector.json").write_text(json.dumps(record, indent=2) + "\n")
+def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(killer, saved, tmp_path):
+    old = saved[0]
+    new = CeilSelector.from_examples(ROWS[:7], encoder=old.encoder)
+    shutil.copytree(saved[1], tmp_path / "whole")
+    events = killer(new, tmp_path / "whole")
+    pointer = events.index(f"os.rename selector.json.{os.getpid()}.part") + 1
+    assert len(events) > 12
+    for kill in range(1, len(events) + 1):
+        folder = tmp_path / f"killed-{kill}"
+        shutil.copytree(saved[1], folder)
+        killer(new, folder, kill)
+        # the rename is the moment: it was killed before it happened
+        assert len(CeilSelector.from_pretrained(folder)) == (60 if kill <= pointer else 7), events[kill - 1]
+        if kill % 4 == 0:  # and the next save cleans up
+            old.save_pretrained(folder)
+            assert CeilSelector.from_pretrained(folder).examples == old.examples
+            assert len(list(folder.glob("content-*"))) == 1
+    for kill in (1, 5, pointer):  # a first save leaves nothing that is in the way of the next
+        killer(new, tmp_path / f"first-{kill}", kill)
+        check_target(tmp_path / f"first-{kill}")
+    (tmp_path / "whole" / "letter").write_text("dear")
+    check_target(tmp_path / "whole")
+    (tmp_path / "whole" / "selector.json").unlink()
+    with pytest.raises(UserError, match="is no selector"):
+        check_target(tmp_path / "whole")
 
 
-def test_folders_of_format_1_still_load(saved, tmp_path):
-    saved[0].save_pretrained(tmp_path)
-    as_format_1(tmp_path)
+def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
+    """What counts tokens may belong to an LM that cannot be copied, as a lock cannot."""
+
+    class LM:
+        lock = threading.Lock()
+
+        def __init__(self):
+            self.own = threading.local()
+
+        def count_tokens(self, texts):
+            return [len(text) for text in texts]
+
+    selector = CeilSelector.from_examples(ROWS[:3], encoder=tiny, count_tokens=LM().count_tokens)
+    selector.save_pretrained(tmp_path)
     again = CeilSelector.from_pretrained(tmp_path)
-    assert (again.examples, again.trade_off, again.card) == (saved[0].examples, 0.2, saved[0].card)
-    again.save_pretrained(tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        ".lock",
-        "README.md",
-        "content-1",
-        "selector.json",
-    ]
-    assert CeilSelector.from_pretrained(tmp_path).examples == saved[0].examples
+    assert again.count_tokens is None and again.examples == selector.examples
 
 
 @pytest.fixture
