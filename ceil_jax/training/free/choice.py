@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
+from ceil_jax.training.free.head import fold_numbers
 from ceil_jax.training.free.output_similarity import Kind, OutputSimilarity
 from ceil_jax.training.free.rows import FreeMethod, Rows
 from ceil_jax.training.loop import better_beyond_noise
@@ -59,6 +60,31 @@ def agreement(
         chosen = inside[nearest(fit(bank), bank, queries, k)]
         values = [similarity(own[None], some)[0].mean() for own, some in zip(outside, chosen, strict=True)]
         found[name] = np.array(values)
+    return found
+
+
+def cross_fitted_shortlists(
+    fit: Callable[[Rows], FreeMethod], rows: Rows, n: int, folds: int = 5
+) -> Int[np.ndarray, "rows n"]:
+    """Return each bank row's n most relevant other rows, by a method that was trained without this row's output.
+
+    These are the candidates from which EPR or CEIL goes on: a method that has seen a query's output finds examples of
+    that output better than it will for a new query.
+
+    Args:
+        fit: trains the method; called once a fold.
+        rows: the bank, with outputs.
+        n: candidates a row.
+        folds: parts of the bank.
+    """
+    fold = fold_numbers(len(rows.texts), folds)
+    found = np.empty((len(rows.texts), n), np.int32)
+    for part in range(folds):
+        own = np.flatnonzero(fold == part)
+        near = nearest(fit(rows.take(np.flatnonzero(fold != part))), rows, rows.take(own), n + 1)
+        # the last one goes where the row itself is not among them
+        others = np.argsort(near == own[:, None], axis=1, kind="stable")[:, :n]
+        found[own] = np.take_along_axis(near, others, axis=1)
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from planted_rows import planted
 
 from ceil_jax.errors import UserError
-from ceil_jax.training.free.choice import agreement, best_free, nearest
+from ceil_jax.training.free.choice import nearest
 from ceil_jax.training.free.head import LabelHead, fit_label_head
 from ceil_jax.training.free.rows import Cosine, Rows, features
 
@@ -34,16 +34,6 @@ def test_head_finds_labels_that_cosines_do_not_see():
     assert right(head) > 0.9
     answered = np.mean([a == b for a, b in zip(head.classify(queries), queries.outputs, strict=True)])
     assert answered > 0.9
-
-
-def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
-    fits = {
-        "cosine": lambda rows: Cosine(),
-        "label head": lambda rows: fit_label_head(rows, grid=(1.0, 30.0)),
-    }
-    assert best_free(agreement(fits, planted(300, 0), "label", k=4)) == "label head"
-    # the label has no direction of its own
-    assert best_free(agreement(fits, planted(300, 0, label_at=0), "label", k=4)) == "cosine"
 
 
 def test_pairs_are_compared():
