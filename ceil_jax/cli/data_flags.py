@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.tasks.example import Task, renamed
+from ceil_jax.tasks.example import Task
 
 log = logging.getLogger(__name__)
 
@@ -18,17 +18,24 @@ class OwnData:
     """A file of your own instead of a named task."""
 
     data: Path | None = None
-    """A JSONL, CSV or parquet file; a tenth of its inputs is held out as queries."""
+    """A JSON, JSONL, CSV, TSV or parquet file; a tenth of its inputs is held out as queries."""
     validation: Path | None = None
     """Take the queries from this file, and hold nothing out."""
-    input: str = "input"
-    """The column that retrievers see."""
+    input: tuple[str, ...] = ("input",)
+    """The column that retrievers see; name both of a pair, such as premise and hypothesis."""
     output: str = "output"
     """The column with the answer."""
     template: str | None = None
-    """The text of an example in a prompt, such as '{text} It is {label}'; by default input, tab, output."""
+    """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default input, tab,
+    output."""
     metric: str = "exact_match"
     """A name in METRICS; with "accuracy" the LM chooses among the distinct outputs of the file."""
+    stop: tuple[str, ...] = (r"\n",)
+    """What ends a generated answer, and stands between examples; answers of several lines need another end."""
+    delimiter: str | None = None
+    """What separates the values of a text file, such as ';' or '\\t'; by default a comma, a tab in .tsv."""
+    skip_bad_rows: bool = False
+    """Leave out the file's rows that cannot be used, and list them."""
 
 
 NO_FILE = OwnData()
@@ -50,7 +57,8 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     from ceil_jax.tasks.load import load_file, load_task
 
     if own.data is None:
-        given = [f"--{f.name}" for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
+        names = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
+        given = [f"--{name.replace('_', '-')}" for name in names]
         if given:
             raise UserError(
                 f"{', '.join(given)}: only with --data FILE; a named task has its own columns and metric"
@@ -67,16 +75,17 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
         raise UserError(
             f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
         )
-    # a shell passes \\t and \\n as two characters
-    pattern = (own.template or r"{input}\t{output}").replace(r"\t", "\t").replace(r"\n", "\n")
     task = load_file(
         own.data,
         input=own.input,
         output=own.output,
-        template=renamed(pattern, own.output, "output"),
+        template=own.template and _unescaped(own.template),
         metric=own.metric,
         seed=config.data_seed,
         validation=own.validation or held_out,
+        stop=[_unescaped(end) for end in own.stop],
+        delimiter=own.delimiter and _unescaped(own.delimiter),
+        skip_bad_rows=own.skip_bad_rows,
     )
     task = replace(
         task,
@@ -84,6 +93,11 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
         validation=draw(task.validation, config.limit, config.data_seed),
     )
     return _logged(task, config)
+
+
+def _unescaped(text: str) -> str:
+    """A shell passes \\t and \\n as two characters."""
+    return text.replace(r"\t", "\t").replace(r"\n", "\n")
 
 
 def _logged(task: Task, config: RunConfig) -> Task:

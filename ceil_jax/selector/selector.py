@@ -19,7 +19,7 @@ from ceil_jax.racing.budget import LM_TOKENS
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import choose
 from ceil_jax.selector.folder import download, load, pack, save, unpack, upload
-from ceil_jax.selector.rows import Keys, Row, read_examples, read_file, read_frame, read_queries
+from ceil_jax.selector.rows import Keys, Row, read_examples, read_queries, read_rows
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import Options, Settings, check_names, request
 from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune
@@ -93,30 +93,41 @@ class CeilSelector(Settings):
         return selector
 
     @classmethod
-    def from_csv(cls, file: str | os.PathLike[str], **more: Any) -> Self:
-        """Make a selector from a file with one example a row: .csv, .jsonl, .json or .parquet, .gz too.
+    def from_csv(
+        cls,
+        file: str | os.PathLike[str],
+        *,
+        delimiter: str | None = None,
+        skip_bad_rows: bool = False,
+        **more: Any,
+    ) -> Self:
+        """Make a selector from a file with one example a row: .csv, .tsv, .jsonl, .json or .parquet, .gz too.
 
         Args:
             file: the file; columns other than `input_key`, `output_key`, id, choices and references are metadata.
+            delimiter: what separates values; by default a tab in .tsv, else a comma.
+            skip_bad_rows: leave out rows that are no examples, with a warning that lists them; refused by default.
             more: the other arguments of `from_examples`, `encoder` among them.
 
         Raises:
             UserError: no such file, or a row that is no example, named by its line.
         """
-        return cls.from_examples(read_file(Path(file).expanduser(), Keys.of(more)), **more)
+        rows = read_rows(file, Keys.of(more), delimiter, skip_bad_rows=skip_bad_rows)
+        return cls.from_examples(rows, **more)
 
     @classmethod
-    def from_dataframe(cls, frame: Any, **more: Any) -> Self:
+    def from_dataframe(cls, frame: Any, *, skip_bad_rows: bool = False, **more: Any) -> Self:
         """Make a selector from a pandas or polars data frame with one example a row.
 
         Args:
             frame: the data frame; missing values leave a metadata field out, and numbers and dates become texts.
+            skip_bad_rows: see `from_csv`.
             more: the other arguments of `from_examples`, `encoder` among them.
 
         Raises:
             UserError: not a data frame, or a row that is no example, named by its number.
         """
-        return cls.from_examples(read_frame(frame, Keys.of(more)), **more)
+        return cls.from_examples(read_rows(frame, Keys.of(more), skip_bad_rows=skip_bad_rows), **more)
 
     @classmethod
     def from_vector_store(

@@ -79,7 +79,7 @@ class StoreBank:
             rows.append(
                 {**row, "id": id} | ({keys.input: document.page_content} if self.input_is_text else {})
             )
-        examples = read_examples(rows, keys, lambda i: f"document {i + 1} of the store")
+        examples = read_examples(rows, keys, "documents of the store", "document")
         return [(example, one.page_content) for example, one in zip(examples, documents, strict=True)]
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:

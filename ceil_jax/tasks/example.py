@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
@@ -68,12 +68,22 @@ def context_text(example: Example, context: Context) -> str:
     return example.input if context == "input" else f"{example.input} {example.output}"
 
 
-def renamed(pattern: str, name: str, to: str) -> str:
-    """Return a template's pattern with `{to}` in place of `{name}`. `{{name}}` is literal text and stays."""
-    # a literal brace is two: what follows them is no name
-    return re.sub(
-        r"\{\{|" + re.escape(f"{{{name}}}"), lambda found: "{{" if found[0] == "{{" else f"{{{to}}}", pattern
-    )
+_PIECE = re.compile(r"\{\{|\}\}|\{(?P<name>(?:[^{}]|\{[^{}]*\})+)\}|[^{}]+|(?P<stray>.)", re.DOTALL)
+
+
+@functools.lru_cache(maxsize=256)
+def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
+    """(literal text, "") or ("", name) of each piece of a pattern."""
+    found = []
+    for piece in _PIECE.finditer(pattern):
+        if piece["stray"]:
+            raise UserError(
+                f"template {pattern!r}: expected braces around one name each, as in {{input}}, and literal braces "
+                f"written {{{{ and }}}}; found a single {piece[0]!r} at place {piece.start()}"
+            )
+        literal = piece[0][:1] if piece[0] in ("{{", "}}") else piece[0]
+        found.append(("", piece["name"]) if piece["name"] else (literal, ""))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -83,52 +93,48 @@ class Template:
         >>> Template("{input} It is {output}").example(Example("1", "A bright film.", "good"))
         'A bright film. It is good'
 
+    A name in braces may be any text, as the columns of tables have them: `{Q: text}`, `{2023}`, `{a.b}`.
+
     Args:
-        pattern: text with names in braces. `{output}` comes once, at the end; the other names are `input` or keys of
-            `Example.fields`. A literal brace is written twice.
+        pattern: text with names in braces. The answer's name comes once, at the end; the other names are the input's,
+            or keys of `Example.fields`. A literal brace is written twice.
         separator: what stands between examples, and between the last one and the query; a line's end by default.
+        input: the name that stands for `Example.input`, also where a field has it: "input" by default.
+        output: the name that stands for the answer: "output" by default.
 
     Raises:
-        UserError: the pattern does not end with its only `{output}`, or has braces that hold no plain name.
+        UserError: the pattern does not end with its only answer, or has a single brace.
     """
 
     pattern: str
     separator: str = "\n"
     """The text between examples, and between the last one and the query."""
+    input: str = "input"
+    """The name in the pattern that stands for `Example.input`."""
+    output: str = "output"
+    """The name in the pattern that stands for the answer."""
 
     def __post_init__(self) -> None:
-        if not self.pattern.endswith("{output}") or self.pattern.count("{output}") != 1:
-            raise UserError(f"template {self.pattern!r} must end with its only {{output}}")
-        for _, name, form, conversion in self._parsed():
-            held = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
-            if name is not None and (held != name or not name or name.isdigit() or {".", "["} & {*name}):
-                raise self._misused(f"found {f'{{{held}}}'!r}")
-
-    def _parsed(self) -> list[tuple[str, str | None, str | None, str | None]]:
-        try:
-            return list(string.Formatter().parse(self.pattern))
-        except ValueError as error:
-            raise self._misused(str(error)) from None
-
-    def _misused(self, found: str) -> UserError:
-        return UserError(
-            f"template {self.pattern!r}: expected braces around one name each, as in {{input}}, and literal braces "
-            f"written {{{{ and }}}}; {found}"
-        )
+        if (
+            self.names[-1:] != (self.output,)
+            or self.names.count(self.output) != 1
+            or _pieces(self.pattern)[-1][0]
+        ):
+            raise UserError(f"template {self.pattern!r} must end with its only {{{self.output}}}")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in the pattern, in order; `output` is the last."""
-        return tuple(name for _, name, _, _ in self._parsed() if name)
+        """The names in the pattern, in order; the answer's is the last."""
+        return tuple(name for _, name in _pieces(self.pattern) if name)
 
     def _before_answer(self, example: Example) -> str:
-        stem = self.pattern.removesuffix("{output}")
+        values = {**example.fields, self.input: example.input}
         try:
-            return stem.format_map({"input": example.input, **example.fields})
+            return "".join(values[name] if name else literal for literal, name in _pieces(self.pattern)[:-1])
         except KeyError as missing:
             raise UserError(
                 f"template {self.pattern!r} names {missing}, which example {example.id!r} lacks; "
-                f"it has input, {', '.join(example.fields)}"
+                f"it has {', '.join(map(repr, values))}; literal braces are written {{{{ and }}}}"
             ) from None
 
     def example(self, example: Example) -> str:
@@ -165,13 +171,43 @@ class Template:
         return (" " if self._before_answer(example).endswith(" ") else "") + answer
 
 
+def column_template(
+    pattern: str, separator: str, input: str, output: str, columns: Collection[str]
+) -> Template:
+    """Return a template of a table's columns, in the names of an example where no other column has these.
+
+    `{input}` and `{output}` stand for the two roles, unless another column is called so.
+
+    Args:
+        pattern: as in `Template`; its names are columns of the table.
+        separator: as in `Template`.
+        input: the column that retrievers see.
+        output: the column with the answer.
+        columns: the names of all columns.
+
+    Raises:
+        UserError: the pattern does not end with its only answer.
+    """
+    theirs = {"input", "output"} & ({*columns} - {input, output})
+    asked = input if "input" in theirs else "input"
+    answer = output if "output" in theirs else "output"
+    *stem, (_, last) = _pieces(pattern) or (("", ""),)
+    if last != output and (last != "output" or "output" in columns):
+        other = "; the column 'output' is another one" if "output" in theirs else ""
+        raise UserError(f"template {pattern!r} must end with its only {{{output}}}{other}")
+    renamed = {"input": asked} if "input" not in columns else {}
+    renamed |= {output: answer, input: asked}
+    parts = [f"{{{renamed.get(name, name)}}}" if name else text * (1 + (text in "{}")) for text, name in stem]
+    return Template(f"{''.join(parts)}{{{answer}}}", separator, asked, answer)
+
+
 @dataclass(frozen=True)
 class Task:
     """A data set ready for use: the bank, the queries, the template and the metric."""
 
     name: str
     train: Sequence[Example]
-    """The bank, de-duplicated by the words of `input`; for a user's own file, by those that a prompt shows."""
+    """The bank, de-duplicated by the words of `input`; for a user's own file, by the text that a prompt shows."""
     validation: Sequence[Example]
     """The queries."""
     template: Template

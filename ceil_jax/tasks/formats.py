@@ -1,4 +1,4 @@
-"""The formats of data files: JSON lines, JSON, CSV and parquet, each read to rows with the line they stood on.
+"""The formats of data files: JSON, JSON lines, separated values and parquet, read to rows with their lines.
 
 How much is read has limits: a bomb, or a file that is no data set, ends in one line and not in a full memory.
 """
@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.spec import FieldError, Row
+from ceil_jax.tasks.spec import FieldError, Row, RowError
+
+Numbered = Iterator[tuple[int, Row | RowError]]
+"""Each row, or what is wrong with it, with its line or number."""
 
 DATA_MB = ("CEIL_JAX_MAX_DATA_MB", 1_000)
 """A file's content in MB, unpacked: the variable that raises it, and the default."""
@@ -24,12 +27,14 @@ DATA_MB = ("CEIL_JAX_MAX_DATA_MB", 1_000)
 CELL = ("CEIL_JAX_MAX_CELL", 200_000)
 """The characters of one field; an LM's context holds a fraction of it."""
 
+_BOM = b"\xef\xbb\xbf"
+
 LINE_CELLS = 100
 """A line may be as long as so many of the largest fields."""
 
 
 def _file_bytes(path: Path) -> bytes:
-    """Return a file's content, unpacked where its name ends in .gz.
+    """Return a file's content without a byte order mark, unpacked where its name ends in .gz.
 
     Raises:
         UserError: it cannot be read, or is larger than the limit.
@@ -37,35 +42,37 @@ def _file_bytes(path: Path) -> bytes:
     most = _limit(DATA_MB) * 1_000_000
     try:
         _check_size(str(path), path.stat().st_size)
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
             content = stream.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {error}") from None
     _check_size(str(path), len(content))
-    return content
+    return content.removeprefix(_BOM)
 
 
-def jsonl_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield (line, row) of each object of a file of JSON lines; empty lines are skipped."""
-    for number, line in _lines(path, limited=True):
-        if line.strip():
-            yield number, _row(f"{path}, line {number}", _parse(path, number, line))
+def json_rows(path: Path, delimiter: str | None = None) -> Numbered:
+    """Yield (place, row) of each object of a JSON list, else (line, row) of each line that is not empty.
+
+    The content decides, not the ending: pandas writes JSON lines under the name .json.
+    """
+    content = _file_bytes(path)
+    if content.lstrip()[:1] == b"[":
+        value = _parse("\n".join(line for _, line in _lines(path, content, limited=False)))
+        if isinstance(value, RowError):
+            raise UserError(f"{path}: {value}")
+        yield from ((number, _row(row)) for number, row in enumerate(value, 1))
+    else:
+        for number, line in _lines(path, content, limited=True):
+            if line.strip():
+                yield number, _row(_parse(line))
 
 
-def json_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield (place, row) of each object of a JSON list; places count from 1."""
-    value = _parse(path, 1, "\n".join(line for _, line in _lines(path, limited=False)))
-    if not isinstance(value, list):
-        raise UserError(f"{path}: expected a JSON list of objects, found {type(value).__name__}")
-    for number, row in enumerate(value, 1):
-        yield number, _row(f"{path}, row {number}", row)
-
-
-def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield (line, row) of each row of a CSV file with a header; a row's line is its first one."""
-    text = "\n".join(line for _, line in _lines(path, limited=True))
+def csv_rows(path: Path, delimiter: str | None = None) -> Numbered:
+    """Yield (line, row) of each row of a table with a header; a row's line is its first one."""
+    text = "\n".join(line for _, line in _lines(path, _file_bytes(path), limited=True))
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # 131,072 by default: less than some cells
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    delimiter = delimiter or ("\t" if ".tsv" in path.name.lower() else ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     header: list[str] = []
     start = 1
     try:
@@ -75,19 +82,27 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
                 continue
             if not header:
                 header = cells
-                if len(set(header)) != len(header):
-                    raise UserError(f"{path}, line {line}: two columns have one name: {', '.join(header)}")
+                _check_header(f"{path}, line {line}", header)
             elif len(cells) != len(header):
-                raise UserError(f"{path}, line {line}: {len(cells)} cells, the header has {len(header)}")
+                yield line, RowError(f"{len(cells)} cells, the header has {len(header)}")
             else:
-                row = dict(zip(header, cells, strict=True))
-                _check_cells(f"{path}, line {line}", row)
-                yield line, row
+                yield line, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _check_header(where: str, header: list[str]) -> None:
+    if len({*header}) < len([name for name in header if name]) + ("" in header):
+        raise UserError(f"{where}: two columns have one name: {', '.join(map(repr, header))}")
+    for other in ";\t|,":
+        if len(header) == 1 and other in header[0]:
+            raise UserError(
+                f"{where}: the header is one column, {header[0]!r:.80}; if {other!r} separates values, say so: "
+                f"--delimiter {other!r} (delimiter={other!r} in Python)"
+            )
+
+
+def parquet_rows(path: Path, delimiter: str | None = None) -> Numbered:
     """Yield (number, row) of each row of a parquet file; numbers count from 1."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -103,14 +118,13 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
                 _check_size(str(path), size)
                 for row in batch.to_pylist():
                     number += 1
-                    _check_cells(f"{path}, row {number}", row)
                     yield number, row
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
 
 
-def _lines(path: Path, *, limited: bool) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(_file_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+def _lines(path: Path, content: bytes, *, limited: bool) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(content.split(b"\n"), 1):
         if limited:
             _check_line(f"{path}, line {number}", len(line))
         try:
@@ -122,38 +136,19 @@ def _lines(path: Path, *, limited: bool) -> Iterator[tuple[int, str]]:
             ) from None
 
 
-def _parse(path: Path, line: int, content: str) -> object:
+def _parse(content: str) -> Any:
     try:
         return json.loads(content)
     except ValueError as error:
-        shown = content.strip()
-        raise UserError(f"{path}, line {line}: not JSON ({error}): {shown[:60]}") from None
+        return RowError(f"not JSON ({error}): {content.strip()[:60]}")
     except RecursionError:
-        raise UserError(f"{path}, line {line}: JSON nested too deeply") from None
+        return RowError("JSON nested too deeply")
 
 
-def _row(where: str, value: object) -> Row:
-    if not isinstance(value, dict):
-        raise UserError(f"{where}: expected an object of columns, found {type(value).__name__}")
-    _check_cells(where, value)
-    for name, field in value.items():
-        if not _writable(name) or not _writable(field):
-            error = FieldError(
-                name, "text without halves of surrogate pairs, which UTF-8 cannot write", field
-            )
-            raise UserError(f"{where}, {error}")
-    return value
-
-
-def _writable(value: object) -> bool:
-    """Whether UTF-8 can write what JSON has read: `"\\ud800"` is JSON and no text."""
-    if isinstance(value, str) and value.isascii():
-        return True
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _row(value: Any) -> Row | RowError:
+    if isinstance(value, dict | RowError):
+        return value
+    return RowError(f"expected an object of columns, found {type(value).__name__}")
 
 
 def _limit(which: tuple[str, int]) -> int:
@@ -202,24 +197,20 @@ def _check_line(where: str, size: int) -> None:
         )
 
 
-def _check_cells(where: str, row: Mapping[str, Any]) -> None:
-    """Refuse a row with a text that is too long, also inside a list or an object.
+def check_cell(name: str, value: object) -> None:
+    """Refuse a text that is too long, also inside a list or an object.
 
     Args:
-        where: the file and line.
-        row: column -> value.
+        name: the column.
+        value: the cell.
 
     Raises:
-        UserError: more than the limit; the message says how to raise it.
+        FieldError: more characters than the limit; the message says how to raise it.
     """
     most = _limit(CELL)
-    for name, value in row.items():
-        found = _longest(value)
-        if found > most:
-            raise UserError(
-                f"{where}, field {name!r}: {found:,} characters, expected at most {most:,}; cut it, drop the column, "
-                f"or set {CELL[0]} to read it all the same"
-            )
+    if (found := _longest(value)) > most:
+        way = f"cut it, drop the column, or set {CELL[0]} to read it all the same"
+        raise FieldError(name, f"at most {most:,} characters, not {found:,} ({way})", value)
 
 
 def _longest(value: object) -> int:

@@ -1,91 +1,113 @@
-"""A task of the user's own file: `load_file`."""
+"""A task of the user's own table: `load_file`."""
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.draws import draw
-from ceil_jax.tasks.example import Example, Task, Template, renamed
-from ceil_jax.tasks.files import read_examples, read_split
+from ceil_jax.tasks.example import Example, Task, Template, column_template
+from ceil_jax.tasks.files import Split, Table, read_examples, read_table
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.spec import FieldError, Row, text
+from ceil_jax.tasks.rows import Columns, row_example
+from ceil_jax.tasks.spec import FieldError, Row
 from ceil_jax.tasks.words import first_of_each, question_key
 
 log = logging.getLogger(__name__)
 
+PATHS = {"sql_execution": "database"}
+"""The metrics that need a file of each row, and the column with its path, which is relative to the data file."""
+
 
 def load_file(
-    path: str | os.PathLike[str],
+    path: Table,
     *,
-    input: str = "input",
+    input: str | Sequence[str] = "input",
     output: str = "output",
-    template: str | Template = "{input}\n{output}",
+    template: str | Template | None = None,
     metric: str | None = None,
     choices: Sequence[str] | None = None,
     seed: int = 0,
-    validation: float | str | os.PathLike[str] = 0.1,
-    separator: str = "\n\n",
+    validation: float | Table = 0.1,
+    separator: str | None = None,
     max_new_tokens: int = 128,
     stop: Sequence[str] = ("\n",),
+    delimiter: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Task:
-    """Return a task made of a user's own JSONL, JSON, CSV or parquet file.
+    """Return a task made of a user's own table: a file (JSON, JSON lines, CSV, TSV, parquet) or a data frame.
 
-    The bank is de-duplicated by the text that a prompt shows before the answer, and has no row that shows that of a
-    query (`question_key` compares). Rows of equal inputs stay on one side of the split.
+    The columns that are used are checked; the others come along in `Example.fields` if they are text or numbers. The
+    bank is de-duplicated by the text that a prompt shows before the answer, and has no row that shows that of a query
+    (`question_key` compares). Rows of equal inputs stay on one side of the split.
 
     Args:
-        path: the file. It may be as large as `CEIL_JAX_MAX_DATA_MB` says (1,000), and a field as long as
-            `CEIL_JAX_MAX_CELL` says (200,000 characters).
-        input: the column that retrievers see.
-        output: the column with the answer: text, or a finite number.
-        template: how an example stands in a prompt. It may name any column; `{input}` and `{output}` are the pair's,
-            whatever their columns are called.
+        path: the file, or a pandas or polars data frame. A file may be as large as `CEIL_JAX_MAX_DATA_MB` says
+            (1,000), and a field as long as `CEIL_JAX_MAX_CELL` says (200,000 characters).
+        input: the column that retrievers see; of several, such as premise and hypothesis, the joined text.
+        output: the column with the answer: text, a truth value or a finite number.
+        template: how an example stands in a prompt, by names of columns; it ends with the output's. `{input}` and
+            `{output}` stand for the pair where no other column is called so. By default input, tab, output.
         metric: a name in `ceil_jax.metrics.METRICS`, which a run checks; accuracy by default with `choices`, else
             exact_match. With accuracy and no `choices`, the distinct answers of `path` are the choices.
         choices: the answers to choose from; every output must be one of them. None by default.
         seed: draws the queries that are held out.
-        validation: the fraction of the distinct inputs that is held out as queries (0.1), or a file of queries.
-        separator: what stands between examples; a Template brings its own.
+        validation: the fraction of the distinct inputs that is held out as queries (0.1), or a table of queries.
+        separator: what stands between examples; by default an empty line, or `stop` on a line of its own where an
+            empty line does not hold it. A Template brings its own.
         max_new_tokens: the longest answer that is generated, in tokens of the LM (128).
         stop: strings that end a generated answer; a line's end by default.
+        delimiter: what separates the values of a text file; by default a tab in .tsv, else a comma.
+        skip_bad_rows: leave out rows that cannot be used, with a warning that lists them; refused by default.
 
     Raises:
-        UserError: a field cannot be read (the message names file, line and field); an output is not among the
+        UserError: fields cannot be read (the message names file, lines and field); an output is not among the
             choices, or has a stop string in it where answers are generated, so that it could never be right; the
             template names what is no column; no row is left for the bank.
     """
     metric = metric or ("accuracy" if choices else "exact_match")
-    # the column's own name would ask every query for it
-    shape = template if isinstance(template, Template) else Template(template, separator)
-    shape = replace(shape, pattern=renamed(shape.pattern, input, "input"))
-    named = tuple(name for name in shape.names if name not in ("input", "output"))
+    inputs = (input,) if isinstance(input, str) else tuple(input)
+    # a choice is not generated: it may hold what would end an answer
+    ends = () if choices or metric == "accuracy" else tuple(stop)
+    if separator is None:
+        separator = "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
+    split = read_table(path, delimiter)
+    shape = _shape(template, separator, inputs, output, split)
+    named = tuple(name for name in shape.names[:-1] if name != shape.input)
+    hint = "--input, --output and --template name columns"
+    if metric in PATHS:
+        named = (*named, PATHS[metric])
+        hint += f", and the metric {metric} needs the path of an SQLite file in {PATHS[metric]!r}"
 
-    def examples(
-        file: str | os.PathLike[str], name: str, options: tuple[str, ...], source: str
-    ) -> list[Example]:
-        read = _reader(input, output, named, options, source, ends)
-        return read_examples(read_split(Path(file).expanduser()), name, (input, output, *named), read)
+    def examples(table: Split, name: str, options: tuple[str, ...], source: str) -> list[Example]:
+        columns = Columns(inputs, output, named)
+        found = read_examples(
+            table,
+            name,
+            columns.used,
+            _reader(columns, options, source, ends, table.source if metric in PATHS else None),
+            skip_bad_rows=skip_bad_rows,
+            hint=hint,
+        )
+        columns.note(table.source)
+        return found
 
     options, source = tuple(choices or ()), ""
-    # a choice is not generated: it may hold what would end an answer
-    ends = () if options or metric == "accuracy" else tuple(stop)
-    rows = examples(path, "train", options, source)
+    rows = examples(split, "train", options, source)
     if metric == "accuracy" and not options:
-        options, source = tuple(sorted({row.output for row in rows})), f" (the answers in {path})"
+        options, source = tuple(sorted({row.output for row in rows})), f" (the answers in {split.source})"
         rows = [replace(row, choices=options) for row in rows]
-    if isinstance(validation, (int, float)):
-        bank, queries = _hold_out(rows, validation, seed, str(path))
+    if isinstance(validation, int | float):
+        bank, queries = _hold_out(rows, validation, seed, split.source)
     else:
-        bank, queries = rows, examples(validation, "validation", options, source)
+        bank, queries = rows, examples(read_table(validation, delimiter), "validation", options, source)
     return Task(
-        name=_name(Path(path).name),
-        train=_bank(bank, queries, shape, str(path)),
+        name=_name(Path(split.source).name),
+        train=_bank(bank, queries, shape, split.source),
         validation=queries,
         template=shape,
         metric=metric,
@@ -101,42 +123,41 @@ def _name(file: str) -> str:
     return file if name in TASKS else name
 
 
+def _shape(
+    template: str | Template | None, separator: str, inputs: tuple[str, ...], output: str, split: Split
+) -> Template:
+    """The template in the names of the examples' fields."""
+    if template is None:
+        if len(inputs) == 1:
+            return Template("{input}\t{output}", separator)
+        template = "".join(f"{{{name}}}\t" for name in inputs) + f"{{{output}}}"
+    pattern, between = (
+        (template.pattern, template.separator) if isinstance(template, Template) else (template, separator)
+    )
+    only = inputs[0] if len(inputs) == 1 else ""
+    return column_template(pattern, between, only, output, split.columns())
+
+
 def _reader(
-    input: str,
-    output: str,
-    named: tuple[str, ...],
-    choices: tuple[str, ...],
-    source: str,
-    stop: tuple[str, ...],
+    columns: Columns, choices: tuple[str, ...], source: str, stop: tuple[str, ...], beside: str | None
 ) -> Callable[[str, Row], Example]:
-    """Return what reads a row; its other columns of text and numbers are there for the template."""
+    """Return what reads a row; a path in it is relative to the folder of the file `beside`."""
 
     def read(id: str, row: Row) -> Example:
-        answer = str(row[output]) if _is_number(row[output]) else row[output]
-        answer = text({output: answer}, output).strip()
-        if choices and answer not in choices:
-            raise FieldError(output, f"one of {', '.join(choices)}{source}", answer)
+        example = replace(row_example(id, row, columns), choices=choices)
+        if choices and example.output not in choices:
+            raise FieldError(columns.output, f"one of {', '.join(choices)}{source}", example.output)
         for end in stop:
-            if end in answer:
-                raise FieldError(output, f"text without {end!r}, which ends an answer", answer)
-        fields = {
-            name: str(value)
-            for name, value in row.items()
-            if name not in ("input", "output") and (isinstance(value, (str, bool)) or _is_number(value))
-        }
-        for name in named:
-            if name not in fields:
-                raise FieldError(name, "text or a finite number, which the template names", row[name])
-        return Example(id, text(row, input).strip(), answer, choices, fields=fields)
+            if end in example.output:
+                way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
+                raise FieldError(columns.output, way, example.output)
+        if beside is not None:
+            name = columns.named[-1]
+            file = str(Path(beside).parent / Path(example.fields[name]).expanduser())
+            example = replace(example, fields={**example.fields, name: file})
+        return example
 
     return read
-
-
-def _is_number(value: object) -> bool:
-    """Whether a value is a number that can stand in a prompt; NaN and infinity mark what is missing."""
-    return (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
 
 
 def _hold_out(

@@ -89,8 +89,12 @@ class TaskSpec:
     """Remarks for a reader of its numbers."""
 
 
-class FieldError(ValueError):
-    """A field of a row is not what the task needs. The loader adds the file and line.
+class RowError(ValueError):
+    """A row that cannot be used. The reader adds the file and line."""
+
+
+class FieldError(RowError):
+    """A field of a row is not what the task needs.
 
     Args:
         name: the column.
@@ -100,7 +104,8 @@ class FieldError(ValueError):
 
     def __init__(self, name: str, expected: str, found: object) -> None:
         shown = repr(found)
-        super().__init__(f"field {name!r}: expected {expected}, found {shown[:60]}{'…' * (len(shown) > 60)}")
+        self.problem = f"field {name!r}: expected {expected}"
+        super().__init__(f"{self.problem}, found {shown[:60]}{'…' * (len(shown) > 60)}")
 
 
 def text(row: Row, name: str) -> str:

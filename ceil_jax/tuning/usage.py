@@ -40,7 +40,7 @@ def usage(candidate: Candidate, config: RunConfig, task: Task, folder: Path) -> 
 
 def _fields(task: Task) -> dict[str, str]:
     """The fields that the template names besides input and output."""
-    return {name: "…" for name in task.template.names if name not in ("input", "output")}
+    return {name: "…" for name in task.template.names[:-1] if name != task.template.input}
 
 
 def _example(task: Task) -> str:
@@ -88,7 +88,7 @@ program = CeilFewShot(selector, k={candidate.shots}).compile(dspy.Predict("input
 def _zero(task: Task) -> str:
     return f"""from ceil_jax import Example, Template
 
-template = Template({task.template.pattern!r})
+template = {task.template!r}
 print(template.query({_example(task)}))"""
 
 
@@ -111,5 +111,5 @@ retriever = build_retriever({retriever!r}, bank{more}, seed={config.data_seed})
 query = {_example(task)}
 [picks] = retriever.retrieve([query], k={candidate.shots})
 order = prompt_order([pick.relevance for pick in picks])
-template = Template({task.template.pattern!r}, {task.template.separator!r})
+template = {task.template!r}
 print(prompt_text(template, [bank[picks[place].position] for place in order], query))"""

@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 from selector_words import QUERY, ROWS, Words
 
@@ -16,22 +17,14 @@ def make(rows):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"input": "a"}], "examples, row 1: no field 'output'; it has input"),
-        ([ROWS[0], {"input": " ", "output": "b"}], "row 2: field 'input': expected a text that is not empty"),
-        ([{"input": "a", "output": 3}], "row 1: field 'output': expected a text, found 3"),
-        ([{"input": "a", "output": "b", "tags": ["x"]}], "field 'tags': metadata are texts, numbers"),
+        ([{"input": "a"}], "examples, row 1: no field 'output'; it has 'input'"),
+        ([ROWS[0], {"input": " ", "output": "b"}], "row 2, field 'input': expected a text that is not empty"),
+        ([{"input": "a", "output": ""}], "row 1, field 'output': expected a text that is not empty"),
+        ([{"input": "a", "output": ["b"]}], "row 1, field 'output': expected a text"),
         (["a"], "row 1: expected an Example or .*, found str"),
-        (
-            [{"input": "a", "output": "b", "choices": "yes"}],
-            "row 1: field 'choices': expected a list of texts, f",
-        ),
-        ([ROWS[0], {"input": "a", "output": "b", "choices": [0, 1]}], r"row 2: field 'choices': .* \[0, 1\]"),
-        (
-            [{"input": "a", "output": "b", "references": {"b": 1}}],
-            "field 'references': expected a list of texts",
-        ),
-        ([Example("1", "a", "b", choices=(0, 1))], "row 1: field 'choices': expected a list of texts"),
+        ([Example("1", "a", "b", choices=(0, 1))], "row 1, field 'choices': expected a text, found 0"),
         ({"input": "a", "output": "b"}, "expected a list of examples, found one"),
+        ([{"input": " ", "output": "b"}] * 3, "3 rows cannot be used: rows 1, 2, 3$"),
     ],
 )
 def test_rows_that_are_no_examples(rows, message):
@@ -45,22 +38,19 @@ HALF = "half \ud83d of an emoji"
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"input": HALF}, "row 2: field 'input': half a character, '.ud83d', at place 5"),
-        ({"output": HALF}, "row 2: field 'output': half a character"),
-        ({"id": HALF}, "row 2: field 'id': half a character"),
-        ({"town": HALF}, "row 2: field 'town': half a character"),
-        ({"choices": ["yes", HALF]}, "row 2: field 'choices': half a character"),
-        ({"references": [HALF]}, "row 2: field 'references': half a character"),
-        ({HALF: "x"}, "row 2: field 'name of a metadata field': half a character"),
-        ({7: "x"}, "row 2: a metadata field is called 7; expected a text"),
-        ({None: "x"}, "row 2: a metadata field is called None; expected a text"),
-        ({("a",): "x"}, r"row 2: a metadata field is called \('a',\); expected a text"),
-        ({"": "x"}, "row 2: a metadata field is called ''; expected a text that is not empty"),
-        ({"year": float("nan")}, "row 2: field 'year': found nan; expected a finite number"),
-        ({"year": float("-inf")}, "row 2: field 'year': found -inf; expected a finite number"),
-        ({"id": 1.5}, "row 2: field 'id': expected a text or a whole number, found 1.5"),
-        ({"id": float("nan")}, "row 2: field 'id': expected a text or a whole number, found nan"),
-        ({"id": b"x"}, "row 2: field 'id': expected a text or a whole number"),
+        *(
+            (row, f"row 2, field '{name}': expected text without half a character .'.ud83d' at place 5.")
+            for row, name in (
+                ({"input": HALF}, "input"),
+                ({"output": HALF}, "output"),
+                ({"id": HALF}, "id"),
+                ({"choices": ["yes", HALF]}, "choices"),
+                ({"references": [HALF]}, "references"),
+            )
+        ),
+        ({"id": 1.5}, "row 2, field 'id': expected a text or a whole number, found 1.5"),
+        ({"id": float("nan")}, "row 2, field 'id': expected a text or a whole number, found nan"),
+        ({"id": b"x"}, "row 2, field 'id': expected a text or a whole number"),
     ],
 )
 def test_a_row_that_would_poison_a_save_adds_nothing(row, message):
@@ -68,26 +58,90 @@ def test_a_row_that_would_poison_a_save_adds_nothing(row, message):
     with pytest.raises(UserError, match=message):
         selector.add([{"input": "fine", "output": "x"}, {"input": "a", "output": "b", **row}])
     assert len(selector) == 3
-    with pytest.raises(UserError, match=message.replace("row 2", "query 2")):
-        selector.select_many([QUERY, {"input": "a", "output": "b", **row}], k=1)
+    if "output" not in row:
+        with pytest.raises(UserError, match=message.replace("row 2", "queries, query 2")):
+            selector.select_many([QUERY, {"input": "a", "output": "b", **row}], k=1)
+
+
+def test_metadata_come_along_if_they_can(caplog):
+    odd = {
+        "town": HALF,
+        HALF: "x",
+        7: "x",
+        None: "x",
+        ("a",): "x",
+        "": "x",
+        "size": float("inf"),
+        "tags": ["x"],
+    }
+    kept = {"year": 2020, "good": True, "choices": "a or b", "references": {"b": 1}, "empty": float("nan")}
+    selector = make([{"input": "a", "output": 3, **kept, **odd}, {"input": "c", "output": "d", "tags": []}])
+    assert selector.examples[0].output == "3"
+    assert selector.examples[0].fields == {"year": "2020", "good": "True", "choices": "a or b"}
+    [note] = caplog.messages
+    assert (
+        "examples: values that are no text, number or date were left out: columns 'references' (1 rows)"
+        in note
+    )
+    assert "'tags' (2 rows)" in note and "'empty'" not in note
 
 
 @pytest.mark.parametrize(
     ("example", "message"),
     [
-        (Example("", HALF, "b"), "row 1: field 'input': half a character"),
-        (Example(HALF, "a", "b"), "row 1: field 'id': half a character"),
-        (Example(7, "a", "b"), "row 1: field 'id': expected a text, found 7"),
-        (Example("", "a", None), "row 1: field 'output': expected a text, found None"),
-        (Example("", "a", "b", fields={"x": HALF}), "row 1: field 'x': half a character"),
-        (Example("", "a", "b", fields={"x": 1.5}), "row 1: field 'x': expected a text, found 1.5"),
-        (Example("", "a", "b", fields={1: "x"}), "row 1: a metadata field is called 1"),
-        (Example("", "a", "b", fields=["x"]), "row 1: metadata is \\['x'\\]; expected {'name': 'text'}"),
+        (Example("", HALF, "b"), "row 1, field 'input': expected text without half a character"),
+        (Example(HALF, "a", "b"), "row 1, field 'id': expected text without half a character"),
+        (Example(7, "a", "b"), "row 1, field 'id': expected a text, found 7"),
+        (Example("", "a", None), "row 1, field 'output': expected a text, found None"),
+        (Example("", "a", " "), "row 1, field 'output': expected a text that is not empty"),
+        (
+            Example("", "a", "b", fields={"x": HALF}),
+            "row 1, field 'x': expected text without half a character",
+        ),
+        (Example("", "a", "b", fields={"x": 1.5}), "row 1, field 'x': expected a text, found 1.5"),
+        (Example("", "a", "b", fields={1: "x"}), "row 1, field 'fields': expected {'name': 'text'}"),
+        (Example("", "a", "b", fields=["x"]), "row 1, field 'fields': expected {'name': 'text'}"),
     ],
 )
 def test_examples_are_checked_like_rows(example, message):
     with pytest.raises(UserError, match=message):
         make([example])
+
+
+def test_the_columns_of_somebody_elses_table(caplog):
+    """`id` repeats, `choices` is a text in one frame and an array in the other, an index has no name."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"id": [7, 7, 8], "": [0, 1, 2], "input": list("abc"), "output": ["x", "y", "x"]}
+    )
+    frame["choices"] = ["x or y"] * 3
+    first = CeilSelector.from_dataframe(frame, encoder=Words()).examples[0]
+    assert (first.id, dict(first.fields), first.choices) == ("bank-0", {"id": "7", "choices": "x or y"}, ())
+    assert "data frame: column 'id' repeats ('7' in rows 1, 2; 1 such)" in caplog.text
+    frame["id"] = [3, 4, 5]
+    frame["choices"] = [np.array(["x", "y"])] * 3
+    frame["references"] = [np.array([1, 2])] * 3
+    first = CeilSelector.from_dataframe(frame, encoder=Words()).examples[0]
+    assert (first.id, dict(first.fields)) == ("3", {})
+    assert (first.choices, first.references) == (("x", "y"), ("1", "2"))
+    frame.columns = ["id", "n", "input", "output", "output", "references"]
+    with pytest.raises(UserError, match="two columns have one name: 'id', 'n', 'input', 'output', 'output'"):
+        CeilSelector.from_dataframe(frame, encoder=Words())
+
+
+def test_bad_rows_are_skipped_if_that_is_said(tmp_path, caplog):
+    file = tmp_path / "r.csv"
+    file.write_text("input;output\n a ;x\n;y\nb;\nc;z;1\nd; \n")
+    with pytest.raises(UserError, match=r"the header is one column, 'input;output'; .* --delimiter ';'"):
+        CeilSelector.from_csv(file, encoder=Words())
+    with pytest.raises(UserError, match="4 rows cannot be used: lines 3, 4, 5, 6; --skip-bad-rows"):
+        CeilSelector.from_csv(file, encoder=Words(), delimiter=";")
+    selector = CeilSelector.from_csv(file, encoder=Words(), delimiter=";", skip_bad_rows=True)
+    assert [example.input for example in selector.examples] == ["a"]
+    assert caplog.messages == [
+        f"{file}: 4 bad rows left out; field 'input': expected a text that is not empty: line 3; field 'output': "
+        "expected a text that is not empty: lines 4, 6; 3 cells, the header has 2: line 5"
+    ]
 
 
 def test_what_passes_the_door_is_saved_and_read_as_it_was(tiny, tmp_path):

@@ -477,7 +477,7 @@ def test_wrong_options():
     for trade_off in (0, -1, float("nan"), float("inf")):
         with pytest.raises(UserError, match=r"trade_off is .*; expected a number above 0"):
             selector.select(QUERY, k=1, trade_off=trade_off)
-    with pytest.raises(UserError, match="query 1: field 'input'"):
+    with pytest.raises(UserError, match="query 1, field 'input'"):
         selector.select("  ", k=1)
     with pytest.raises(UserError, match=r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"):
         make(vectors=np.ones((59, 32)))

@@ -103,7 +103,7 @@ def test_documents_are_embedded_once(store):
 def test_what_does_not_fit(store):
     with pytest.raises(
         UserError,
-        match=r"document 1 of the store: no field 'output'; it has label, town, .*output_key",
+        match=r"document 1: no field 'output'; it has 'label', 'town', .*output_key",
     ):
         CeilSelector.from_vector_store(store).select(QUERY, k=1)
     with pytest.raises(UserError, match="expected a LangChain VectorStore"):

@@ -71,8 +71,8 @@ def test_a_bomb_of_parquet(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
 def test_a_cell_of_two_megabytes(tmp_path, monkeypatch, suffix):
-    path, rows = tmp_path / f"a.{suffix}", [{**row, "note": ""} for row in ROWS]
-    rows[1]["note"] = "wordy " * 350_000
+    path, rows = tmp_path / f"a.{suffix}", [{**row, "note": f"n{i}"} for i, row in enumerate(ROWS)]
+    rows[1]["output"] = "wordy " * 350_000
     if suffix == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif suffix == "csv":
@@ -80,8 +80,11 @@ def test_a_cell_of_two_megabytes(tmp_path, monkeypatch, suffix):
     else:
         path.write_text(json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows)))
     said = refused(path)
+    assert "field 'output': expected at most 200,000 characters, not 2,100,000" in said
+    assert "CEIL_JAX_MAX_CELL" in said
+    unused = load_file(path, output="note")
     assert (
-        "field 'note': 2,100,000 characters, expected at most 200,000" in said and "CEIL_JAX_MAX_CELL" in said
+        sorted("output" in row.fields for row in [*unused.train, *unused.validation]) == [False] + [True] * 19
     )
     monkeypatch.setenv("CEIL_JAX_MAX_CELL", "3000000")
     assert len(load_file(path).train) + len(load_file(path).validation) == 20

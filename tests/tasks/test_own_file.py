@@ -1,0 +1,164 @@
+"""Other people's tables: what is used is checked, what is not used comes along or is left out with one note."""
+
+import json
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.load import load_file
+from ceil_jax.tasks.rows import as_text, missing
+
+
+def rows_of(task):
+    return sorted([*task.train, *task.validation], key=lambda row: row.input)
+
+
+def write(path, content):
+    path.write_text(content, encoding="utf-8", newline="")
+    return path
+
+
+def test_alpacas_three_columns(tmp_path):
+    rows = [{"instruction": f"Sort {i}.", "input": "" if i else "b a", "output": f"o{i}"} for i in range(9)]
+    path = write(tmp_path / "alpaca.json", json.dumps(rows))
+    task = load_file(
+        path, input="instruction", output="output", template="{instruction} <{input}> {output}", separator="|"
+    )
+    assert task.template.example(rows_of(task)[0]) == "Sort 0. <b a> o0"
+    assert task.template.query(rows_of(task)[1]) == "Sort 1. <>"
+    # the default template shows the two roles, whatever other columns are called
+    plain = load_file(path, input="instruction", output="output")
+    assert plain.template.example(rows_of(plain)[0]) == "Sort 0.\to0"
+
+
+def test_a_pair_of_columns_is_one_input_of_two_texts(tmp_path):
+    lines = "".join(f"p {i},h {i},{'yn'[i % 2]}\n" for i in range(9))
+    task = load_file(
+        write(tmp_path / "a.csv", "premise,claim,label\n" + lines), input=("premise", "claim"), output="label"
+    )
+    first = rows_of(task)[0]
+    assert (first.input, first.texts) == ("p 0 h 0", ("p 0", "h 0"))
+    assert task.template.example(first) == "p 0\th 0\ty"
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "delimiter"),
+    [
+        ("A.CSV", ",", None),
+        ("a.tsv", "\t", None),
+        ("a.csv", ";", ";"),
+        ("a.txt", "|", "|"),
+        ("a.CSV.gz", ",", None),
+    ],
+)
+def test_separated_values(tmp_path, name, separator, delimiter):
+    content = "".join(f'"text{separator} ""{i}""",l{i}\n'.replace(",l", f"{separator}l") for i in range(9))
+    path = tmp_path / name
+    data = f"text{separator}label\n{content}".encode("utf-8-sig")
+    if name.endswith("gz"):
+        import gzip
+
+        data = gzip.compress(data)
+    path.write_bytes(data)
+    first = rows_of(load_file(path, input="text", output="label", delimiter=delimiter))[0]
+    assert (first.input, first.output) == (f'text{separator} "0"', "l0")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        (
+            "a.csv",
+            "text;label\na;b\n",
+            {},
+            "the header is one column, 'text;label'; if ';' separates values, say so",
+        ),
+        ("a.csv", "text\tlabel\na\tb\n", {}, r"--delimiter '\\t'"),
+        ("a.txt", "text|label\na|b\n", {}, "say what separates its values, as in --delimiter ';'"),
+        ("a.csv", "text,label\na,b\n", {"delimiter": ";;"}, "delimiter ';;': expected one character"),
+        (
+            "a.csv",
+            "text, label \na,b\n",
+            {},
+            "no column 'label'; it has 'text', ' label '; --input, --output",
+        ),
+        (
+            "a.csv",
+            "text,label\na,b\n",
+            {"metric": "sql_execution"},
+            "no column 'database'; .*the metric sql_execution needs the path of an SQLite file in 'database'",
+        ),
+        ("a.csv", "text,label\n,b\n,c\n", {"skip_bad_rows": True}, "2 rows cannot be used: lines 2, 3"),
+    ],
+)
+def test_what_is_said(tmp_path, name, content, options, message):
+    with pytest.raises(UserError, match=message):
+        load_file(write(tmp_path / name, content), input="text", output="label", **options)
+
+
+def test_json_lines_by_any_name_and_lists_too(tmp_path):
+    lines = [json.dumps({"text": f"t{i}", "toxic": i % 2 == 0}) for i in range(9)]
+    for name, content in (
+        ("a.json", "\n".join(lines)),
+        ("a.jsonl", f"[{','.join(lines)}]"),
+        ("a.ndjson", "\n\n".join(lines)),
+    ):
+        task = load_file(write(tmp_path / name, content), input="text", output="toxic", metric="accuracy")
+        assert rows_of(task)[0].output == "True" and rows_of(task)[0].choices == ("False", "True")
+
+
+def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
+    lines = [json.dumps({"text": f"t{i}", "label": "" if i in (2, 5) else "x"}) for i in range(9)]
+    path = write(tmp_path / "a.jsonl", "\n".join([*lines, "[1]", '{"text": "u"}']))
+    with pytest.raises(UserError, match=r"line 3, field 'label': .*; 4 rows .*: lines 3, 6, 10, 11; --skip"):
+        load_file(path, input="text", output="label")
+    task = load_file(path, input="text", output="label", skip_bad_rows=True)
+    assert [row.input for row in rows_of(task)] == ["t0", "t1", "t3", "t4", "t6", "t7", "t8"]
+    assert caplog.messages == [
+        f"{path}: 4 bad rows left out; field 'label': expected a text that is not empty: lines 3, 6; expected an "
+        "object of columns, found list: line 10; no field 'label'; it has 'text': line 11"
+    ]
+
+
+def test_columns_that_nobody_asked_for(tmp_path, caplog):
+    rows = [{"text": f"t{i}", "label": "x", "meta": {"a": i}, "n": i, "": i, "none": None} for i in range(9)]
+    task = load_file(
+        write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))), input="text", output="label"
+    )
+    assert rows_of(task)[3].fields == {"n": "3"}
+    [note] = caplog.messages
+    assert note.endswith("were left out: columns 'meta' (9 rows), '' (9 rows)")
+
+
+def test_answers_of_several_lines_have_an_end_of_their_own(tmp_path):
+    content = "text,label\n" + "".join(f't{i},"Dear,\nyes {i}"\n' for i in range(9))
+    path = write(tmp_path / "a.csv", content)
+    one = load_file(path, input="text", output="label", stop=("###",))
+    assert (one.stop, one.template.separator) == (("###",), "\n###\n")
+    assert load_file(path, input="text", output="label", stop=("\n\n",)).template.separator == "\n\n"
+
+
+def test_a_data_frame_is_a_table(caplog):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"text": [f"t{i}" for i in range(9)], "label": [i / 2 for i in range(9)], "d": [[1]] * 9}
+    )
+    task = load_file(frame, input="text", output="label", validation=frame[:2].assign(text=["u", "v"]))
+    assert ([row.output for row in task.train[:2]], len(task.validation), task.name) == (
+        ["0.0", "0.5"],
+        2,
+        "data frame",
+    )
+    assert "columns 'd' (9 rows)" in caplog.text
+
+
+def test_values_and_missing_values():
+    np, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    for nothing in (None, float("nan"), np.float32("nan"), pandas.NaT, pandas.NA):
+        assert missing(nothing) and as_text(nothing) is None
+    for thing in ([1], (), {}, b"x", np.zeros(2), float("inf")):
+        assert not missing(thing) and as_text(thing) is None
+    assert [
+        as_text(value)
+        for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pandas.Timestamp("2026-01-02"), "")
+    ] == [*("True", "0", "2.5", "3", "False", "2026-01-02 00:00:00", "")]
