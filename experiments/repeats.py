@@ -29,7 +29,7 @@ from ceil_jax.metrics.bootstrap import (
     Sample,
     averaged_interval,
     bootstrap_interval,
-    by_question,
+    by_group,
     over_seeds,
     paired,
 )
@@ -62,7 +62,7 @@ class Repeated(NamedTuple):
         statistic = metric_named(self.first.metric).from_sums
         together = self.first.questions if self.programs is None else self.programs
         parts = (self.first.statistics, self.again.statistics, both)
-        first, again, six = (by_question(over_seeds(part, statistic), together) for part in parts)
+        first, again, six = (by_group(over_seeds(part, statistic), together) for part in parts)
         return first, again, six
 
     @property

@@ -47,9 +47,10 @@ def x64():
 def registrations_undone():
     """What a test registers is forgotten after it."""
     from ceil_jax.encoders.registry import _FACTORIES
+    from ceil_jax.metrics import METRICS
     from ceil_jax.retrieval.registry import retrievers
 
-    before = [(registry, dict(registry)) for registry in (retrievers(), _FACTORIES)]
+    before = [(registry, dict(registry)) for registry in (retrievers(), _FACTORIES, METRICS)]
     yield
     for registry, values in before:
         registry.clear()

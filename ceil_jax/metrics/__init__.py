@@ -2,7 +2,7 @@
 
 Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
 
-- `METRICS`, `metric_named`: all metrics by name
+- `METRICS`, `register_metric`: all metrics by name
 - `base`: `Metric`, what a metric is
 - `match`: accuracy, exact match, SQuAD's exact match
 - `bleu`: BLEU over characters and sacrebleu's
@@ -13,39 +13,58 @@ Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
 
 from __future__ import annotations
 
-from ceil_jax.errors import unknown_name
+from collections.abc import Callable
+
 from ceil_jax.metrics.base import Metric, PerExample
 from ceil_jax.metrics.bleu import Bleu, CharBleu
 from ceil_jax.metrics.match import accuracy, exact_match, squad_em
 from ceil_jax.metrics.qdmr import lf_em
 from ceil_jax.metrics.sql import SqlExecution
+from ceil_jax.registry import Registry
+from ceil_jax.tasks.example import Example
 
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        PerExample("accuracy", accuracy),
-        PerExample("exact_match", exact_match),
-        PerExample("squad_em", squad_em),
-        CharBleu(),
-        Bleu(),
-        PerExample("lf_em", lf_em),
-        SqlExecution(),
+METRICS: Registry[Metric] = Registry("metric")
+"""All metrics by name."""
+
+
+def register_metric(
+    name: str, metric: Metric | Callable[[str, Example], float], *, replace: bool = False
+) -> None:
+    """Add a metric, which tasks, `--metric` and `metric=…` then name.
+
+    Args:
+        name: its name.
+        metric: a function of a prediction and its example with a value in [0, 1], of which the mean is
+            reported; or a Metric.
+        replace: whether it takes the place of one that has this name; by default that is refused.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    METRICS.register(
+        name, metric if isinstance(metric, Metric) else PerExample(name, metric), replace=replace
     )
-}
 
 
 def metric_named(name: str) -> Metric:
     """Return a metric.
 
-    Args:
-        name: a key of `METRICS`.
-
     Raises:
         UserError: there is no metric of that name.
     """
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
     return METRICS[name]
 
 
-__all__ = ["METRICS", "Metric", "PerExample", "metric_named"]
+for _name, _metric in (
+    ("accuracy", accuracy),
+    ("exact_match", exact_match),
+    ("squad_em", squad_em),
+    ("char_bleu", CharBleu()),
+    ("bleu", Bleu()),
+    ("lf_em", lf_em),
+    ("sql_execution", SqlExecution()),
+):
+    register_metric(_name, _metric)
+
+
+__all__ = ["METRICS", "Metric", "PerExample", "metric_named", "register_metric"]

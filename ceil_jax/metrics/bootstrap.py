@@ -71,7 +71,7 @@ def bootstrap_interval(
 
 
 def metric_interval(
-    sample: Sample, questions: np.ndarray | None = None, *, resamples: int = RESAMPLES
+    sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES
 ) -> Interval:
     """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
 
@@ -80,15 +80,15 @@ def metric_interval(
 
     Args:
         sample: examples and their metric.
-        questions: int [N], equal numbers for examples that are resampled together; each by itself by default.
+        groups: int [N], equal numbers for examples that are resampled together; each by itself by default.
         resamples: how often they are drawn, 10,000 by default.
     """
     values = np.asarray(sample.values, np.float64)
-    here = bootstrap_interval(*by_question(sample, questions), resamples=resamples)
+    here = bootstrap_interval(*by_group(sample, groups), resamples=resamples)
     right = values.size == len(values) and here.mean in (0.0, 1.0) and (values == here.mean).all()
     if not right:
         return here
-    distinct = len(values) if questions is None else len(np.unique(questions))
+    distinct = len(values) if groups is None else len(np.unique(groups))
     width = _Z**2 / (distinct + _Z**2)
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
@@ -181,23 +181,41 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
     )
 
 
-def by_question(sample: Sample, questions: np.ndarray | None) -> Sample:
-    """Return a sample whose resamples draw distinct questions, each with all of its examples.
+def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
+    """Return a sample whose resamples draw groups, each with all of its examples (a cluster bootstrap).
 
-    A question that is asked several times has one answer, so that its examples say little more than one of them.
+    Examples with one question, or one program as their gold answer, say little more than one of them.
 
     Args:
         sample: N examples.
-        questions: int [N], equal numbers for equal questions; None leaves the sample as it is.
+        groups: int [N], equal numbers for one group; None leaves the sample as it is.
     """
-    if questions is None or len(np.unique(questions)) == len(questions):
+    if groups is None or len(np.unique(groups)) == len(groups):
         return sample
-    _, place = np.unique(questions, return_inverse=True)
+    # resamples differ in how many examples they have
+    return Sample(
+        _group_sums(sample, groups), lambda sums, _: sample.statistic(sums[..., :-1], sums[..., -1])
+    )
+
+
+def equal_groups(sample: Sample, groups: np.ndarray) -> Sample:
+    """Return a sample in which every group counts the same, however many examples it has; groups are resampled.
+
+    Args:
+        sample: N examples.
+        groups: int [N], equal numbers for one group.
+    """
+    sums = _group_sums(sample, groups)
+    return Sample(sums[:, :-1] / sums[:, -1:], sample.statistic)
+
+
+def _group_sums(sample: Sample, groups: np.ndarray) -> np.ndarray:
+    """Sums of the values over each group, and its size in the last column: float64 [G, c + 1]."""
+    _, place = np.unique(groups, return_inverse=True)
     columns = np.column_stack([sample.values, np.ones(len(place))])
     sums = np.zeros((place.max() + 1, columns.shape[1]))
     np.add.at(sums, place, columns)
-    # resamples differ in how many examples they have
-    return Sample(sums, lambda sums, _: sample.statistic(sums[..., :-1], sums[..., -1]))
+    return sums
 
 
 def paired(ours: Sample, theirs: Sample) -> Sample:

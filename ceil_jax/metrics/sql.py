@@ -24,8 +24,13 @@ log = logging.getLogger(__name__)
 
 KILLED = "killed from outside"
 
-_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""Signals that a query cannot cause by itself: its own limits end in SIGALRM or an exception."""
+_FROM_OUTSIDE = {
+    int(getattr(signal, name)) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
+}
+"""Signals that a query cannot cause by itself: its own limits end in SIGALRM or an exception. Windows lacks some."""
+
+_HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The first bytes of a rollback journal that has not been rolled back or committed."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +83,18 @@ class SqlSandbox:
         Results are multisets of rows up to a permutation of columns; rows in order where the gold query has
         ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty results are equal.
         DISTINCT is kept: the test-suite evaluation strips it from both by default. As there, `> =` is read as
-        `>=`. A prediction that is the gold query to the letter is not run again.
+        `>=` and YEAR(CURDATE()) as 2020. A prediction that is the gold query to the letter is not run again.
         A child that is killed from outside is started again, once.
 
         Args:
             database: an SQLite file; it is opened read-only.
             gold: the query whose result is right.
             predicted: the query to judge.
+
+        Raises:
+            UserError: the database has rows in a journal beside it, or this is no POSIX system.
         """
+        _check_whole(database)
         job = {**asdict(self.limits), "database": os.fspath(database), "gold": gold, "predicted": predicted}
         line = json.dumps(job).encode() + b"\n"
         outcome = self._asked(line)
@@ -120,6 +129,10 @@ class SqlSandbox:
 
     def _start(self) -> None:
         self._stop()
+        if os.name != "posix":
+            raise UserError(
+                "SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows"
+            )
         worker = Path(__file__).with_name("sql_worker.py")
         command = [sys.executable, "-I", "-S", str(worker), str(self.limits.memory)]
         self._child = subprocess.Popen(
@@ -127,9 +140,7 @@ class SqlSandbox:
         )
         if self._line() != "ready":
             self._stop()
-            raise UserError(
-                f"the process that runs SQL does not start: try {' '.join(command)}; it needs Linux or macOS"
-            )
+            raise UserError(f"the process that runs SQL does not start: try {' '.join(command)}")
 
     def _line(self) -> Any:
         """Return what the child says next; None when it has died."""
@@ -154,6 +165,18 @@ class SqlSandbox:
         self._child = None
 
 
+def _check_whole(database: str | os.PathLike[str]) -> None:
+    """Refuse a database whose last changes lie in a file beside it: read-only and immutable, it would miss them."""
+    for ending, magic in (("-wal", b""), ("-journal", _HOT_JOURNAL)):
+        with suppress(FileNotFoundError), open(f"{os.fspath(database)}{ending}", "rb") as journal:
+            start = journal.read(len(_HOT_JOURNAL))
+            if start and start.startswith(magic):
+                raise UserError(
+                    f"{journal.name} holds changes that are not in the database yet: close what has it open, or run "
+                    f'sqlite3 {os.fspath(database)} "PRAGMA wal_checkpoint(TRUNCATE)"'
+                )
+
+
 class SqlExecution(Metric):
     """Execution accuracy; each example's `fields["database"]` is the path of its SQLite file."""
 
@@ -161,11 +184,14 @@ class SqlExecution(Metric):
 
     def check(self, examples: Sequence[Example]) -> None:
         for example in examples:
-            if not Path(example.fields.get("database", "")).is_file():
+            path = example.fields.get("database", "")
+            if not Path(path).is_file():
                 raise UserError(
-                    f"example {example.id!r}: no database {example.fields.get('db_id', '')!r}; execution "
-                    "accuracy needs its .sqlite file under data_dir/<task>/database/"
+                    f"example {example.id!r}: no database {example.fields.get('db_id', path)!r}, no file {path!r}; "
+                    "execution accuracy needs the path of an SQLite file in the column 'database', relative to the "
+                    "data file; the papers' tasks have them under data_dir/<task>/database/"
                 )
+            _check_whole(path)
 
     def outcomes(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[SqlOutcome]:
         """Return what became of each prediction.

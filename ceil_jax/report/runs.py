@@ -19,7 +19,7 @@ from ceil_jax.metrics.bootstrap import (
     Sample,
     averaged_interval,
     bootstrap_interval,
-    by_question,
+    by_group,
     metric_interval,
     over_seeds,
     paired,
@@ -108,7 +108,7 @@ class Runs:
     @cached_property
     def sample(self) -> Sample:
         """The statistics of the distinct questions, with the mean of the metric over seeds."""
-        return by_question(self._by_query, self.questions)
+        return by_group(self._by_query, self.questions)
 
     @property
     def _by_query(self) -> Sample:

@@ -5,10 +5,10 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `example`: `Example`, `Template` and `Task`, which every other room works with
 - `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
 - `families/`: the entries, one module a family of data sets
-- `registry`: `TASKS`, all entries by name, and `task_spec`
-- `load`: `load_task`, a named task; `own_file`: `load_file`, a task of the user's own file
-- `files`, `hub`: rows from local files and from the Hugging Face hub, and rows to examples
-- `formats`: JSON lines, JSON, CSV and parquet, and how much of them is read
+- `registry`: `TASKS`, all entries by name, and `register_task`
+- `load`: `load_task`, a named task; `own_file`: `load_file`, a task of the user's own table
+- `files`, `hub`: rows from local files, data frames and the Hugging Face hub; `rows`: a row to an example
+- `formats`: JSON, JSON lines, separated values and parquet, and how much of them is read
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `words`: when two texts are one question (`question_key`); which queries stand in a bank
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
@@ -18,7 +18,18 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 from __future__ import annotations
 
 from ceil_jax.tasks.example import Example, Task, Template
-from ceil_jax.tasks.registry import TASKS, task_spec
+from ceil_jax.tasks.registry import TASKS, register_task, task_spec
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
 
-__all__ = ["TASKS", "Example", "FieldError", "Hub", "Row", "Task", "TaskSpec", "Template", "task_spec"]
+__all__ = [
+    "TASKS",
+    "Example",
+    "FieldError",
+    "Hub",
+    "Row",
+    "Task",
+    "TaskSpec",
+    "Template",
+    "register_task",
+    "task_spec",
+]

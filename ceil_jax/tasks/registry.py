@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ceil_jax.errors import unknown_name
+from ceil_jax.registry import Registry
 from ceil_jax.tasks.families import (
     choice,
     cogs,
@@ -18,8 +18,21 @@ from ceil_jax.tasks.spec import TaskSpec
 
 _FAMILIES = (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan)
 
-TASKS: dict[str, TaskSpec] = {spec.name: spec for family in _FAMILIES for spec in family.TASKS}
+TASKS: Registry[TaskSpec] = Registry("task")
 """Name -> entry, in the order in which `ceil-jax tasks` lists them."""
+
+
+def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
+    """Add a task, which `--task` and `load_task` then name.
+
+    Args:
+        spec: its entry.
+        replace: whether it takes the place of one that has its name; by default that is refused.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    TASKS.register(spec.name, spec, replace=replace)
 
 
 def task_spec(name: str) -> TaskSpec:
@@ -31,6 +44,9 @@ def task_spec(name: str) -> TaskSpec:
     Raises:
         UserError: there is no task of that name.
     """
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
     return TASKS[name]
+
+
+for _family in _FAMILIES:
+    for _spec in _family.TASKS:
+        register_task(_spec)

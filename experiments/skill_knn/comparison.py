@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_question, mean
+from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
 from ceil_jax.pipeline.choosing import Chosen
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation, choose, evaluate
@@ -282,7 +282,7 @@ def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
     values = 100 * np.array([evaluation.measured.value for evaluation in evaluations])
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     by_query = 100 * np.mean([evaluation.measured.scores for evaluation in evaluations], axis=0)
-    sample = by_question(Sample(by_query[:, None], mean), evaluations[0].record.questions)
+    sample = by_group(Sample(by_query[:, None], mean), evaluations[0].record.questions)
     return RepeatedScore(float(values.mean()), sd, bootstrap_interval(*sample))
 
 

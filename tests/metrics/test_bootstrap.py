@@ -6,7 +6,8 @@ from ceil_jax.metrics.bootstrap import (
     Sample,
     averaged_interval,
     bootstrap_interval,
-    by_question,
+    by_group,
+    equal_groups,
     mean,
     metric_interval,
     over_seeds,
@@ -90,7 +91,7 @@ def test_a_task_on_which_nothing_varies_adds_no_doubt():
 
 def test_questions_are_resampled_with_all_of_their_examples():
     # two questions, one asked three times: their resamples are 0, 1, or 3 of 4 right
-    sample = by_question(Sample(np.array([[1.0], [1.0], [0.0], [1.0]]), mean), np.array([0, 0, 1, 0]))
+    sample = by_group(Sample(np.array([[1.0], [1.0], [0.0], [1.0]]), mean), np.array([0, 0, 1, 0]))
     assert len(sample.values) == 2
     found = bootstrap_interval(*sample)
     assert (found.mean, found.low, found.high) == (0.75, 0, 1)
@@ -98,14 +99,24 @@ def test_questions_are_resampled_with_all_of_their_examples():
     values = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
     once = bootstrap_interval(values)
     questions = np.tile(np.arange(5), 2)
-    assert bootstrap_interval(*by_question(Sample(np.tile(values, (2, 1)), mean), questions)) == once
+    assert bootstrap_interval(*by_group(Sample(np.tile(values, (2, 1)), mean), questions)) == once
     twice = over_seeds(np.stack([np.tile(values, (2, 1)), np.tile(values, (2, 1))]), mean)
-    assert bootstrap_interval(*by_question(twice, questions)) == once
+    assert bootstrap_interval(*by_group(twice, questions)) == once
+
+
+def test_groups_may_count_the_same():
+    # a program asked three times, all right, and one asked once, wrong: 3 of 4, but 1 of 2 programs
+    sample = Sample(np.array([[1.0], [1.0], [0.0], [1.0]]), mean)
+    found = bootstrap_interval(*equal_groups(sample, np.array([5, 5, 2, 5])))
+    assert (found.mean, found.low, found.high) == (0.5, 0, 1)
+    # half right within a group counts half of it
+    halves = equal_groups(Sample(np.array([[1.0], [0.0], [1.0]]), mean), np.array([0, 0, 1]))
+    assert halves.values.tolist() == [[0.5], [1.0]] and bootstrap_interval(*halves).mean == 0.75
 
 
 def test_different_questions_are_resampled_as_they_were():
     sample = Sample(np.array([[1.0], [0.0]]), mean)
-    assert by_question(sample, np.array([4, 2])) is by_question(sample, None) is sample
+    assert by_group(sample, np.array([4, 2])) is by_group(sample, None) is sample
 
 
 def test_seeds_are_resampled_too():

@@ -4,6 +4,8 @@ import hashlib
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 
 import pytest
@@ -222,8 +224,62 @@ def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
     assert asked == predictions
 
 
+@pytest.mark.parametrize(
+    "order", ["ORDER  BY id", "\nORDER\nBY id", "order/* by */by id", "order -- the\n by id"]
+)
+def test_an_order_is_seen_whatever_stands_between_its_words(sandbox, database, order):
+    reverse = "SELECT name FROM cat ORDER BY id DESC"
+    assert sandbox.compare(database, f"SELECT name FROM cat {order}", reverse).outcome == "different"
+
+
+def test_an_order_that_is_none(sandbox, database):
+    gold = "SELECT id, 'order by' FROM cat -- order by id"
+    assert (
+        sandbox.compare(database, gold, "SELECT id, 'order by' FROM cat ORDER BY id DESC").outcome == "equal"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "result"),
+    [
+        ("SELECT value FROM json_each('[1,2]')", "SELECT 1 UNION SELECT 2"),
+        ("SELECT json_group_array(id) FROM (SELECT 1 AS id)", "SELECT '[1]'"),
+        ("SELECT round(degrees(acos(0)), 6), ln(1), round(pi(), 2)", "SELECT 90.0, 0.0, 3.14"),
+        ("SELECT id FROM cat WHERE 2019 < year (CURDATE( ))", "SELECT id FROM cat"),
+        ("SELECT 'YEAR(CURDATE())'", "SELECT 'YEAR(CUR' || 'DATE())'"),
+    ],
+)
+def test_harmless_functions_and_spiders_year(sandbox, database, query, result):
+    assert sandbox.compare(database, query, result).outcome == "equal"
+
+
+def test_a_database_with_changes_beside_it_is_refused(sandbox, tmp_path):
+    path = tmp_path / "open.sqlite"
+    application = sqlite3.connect(path)
+    application.execute("PRAGMA journal_mode = wal")
+    application.executescript("CREATE TABLE t (n); INSERT INTO t VALUES (1)")
+    with pytest.raises(
+        UserError, match=r"open\.sqlite-wal holds changes that are not in the database yet: close"
+    ):
+        sandbox.compare(path, "SELECT n FROM t", "SELECT 1")
+    application.close()  # which writes them into the database
+    assert sandbox.compare(path, "SELECT n FROM t", "SELECT 1").outcome == "equal"
+
+
+def test_windows_imports_the_metrics_and_is_told_what_sql_needs(monkeypatch, database):
+    script = "import signal; del signal.SIGKILL, signal.SIGHUP; import ceil_jax.metrics"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with SqlSandbox() as unused:
+        monkeypatch.setattr("ceil_jax.metrics.sql.os.name", "nt")
+        with pytest.raises(UserError, match="needs a POSIX system"):
+            unused.compare(database, "SELECT 1", "SELECT 1")
+        monkeypatch.undo()
+
+
 def test_metric_names_the_database_it_misses(tmp_path):
-    with pytest.raises(UserError, match="example 'validation-0': no database 'zoo'"):
+    with pytest.raises(
+        UserError, match=r"example 'validation-0': no database 'zoo', no file '.*no'; .* column 'database'"
+    ):
         METRICS["sql_execution"].per_example(
             ["SELECT 1"], [question("validation-0", tmp_path / "no", "SELECT 1")]
         )

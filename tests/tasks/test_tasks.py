@@ -9,13 +9,13 @@ import pytest
 from cogs_original import logical_form
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import TASKS, task_spec
+from ceil_jax.tasks import TASKS, register_task, task_spec
 from ceil_jax.tasks.families import scan, sentiment
 from ceil_jax.tasks.families.cogs import function_call, parse_call
 from ceil_jax.tasks.families.parsing import numbered_steps, shell_pairs
 from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line, stored_schema
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.spec import PAPER_METHODS, FieldError
+from ceil_jax.tasks.spec import PAPER_METHODS, FieldError, pair_task
 from ceil_jax.tasks.words import bert_words, first_of_each, hash_split, question_key
 
 NAMES = """
@@ -34,6 +34,17 @@ def test_names():
 def test_unknown_name():
     with pytest.raises(UserError, match="unknown task 'sst6'; did you mean 'sst5'"):
         task_spec("sst6")
+
+
+def test_a_task_from_outside(monkeypatch):
+    monkeypatch.setattr("ceil_jax.tasks.registry.TASKS", type(TASKS)("task"))
+    rows = {"train": [{"q": "x", "a": "y"}], "validation": [{"q": "z", "a": "y"}]}
+    spec = pair_task("mine", ("q", "a"), embedded=lambda: rows)
+    register_task(spec)
+    assert [row.input for row in load_task("mine").train] == ["x"]
+    with pytest.raises(UserError, match="a task 'mine' is registered already"):
+        register_task(spec)
+    register_task(spec, replace=True)
 
 
 def test_averages_of_the_papers_columns():
