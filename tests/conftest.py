@@ -63,7 +63,7 @@ def move_for_training(monkeypatch):
 
     from ceil_jax.training.loop import Ending, Trained
 
-    def fit(stage, params, loss, batches, held_out, *, seed, **_):
+    def fit(folder, params, gradient, batches, held_out, *, seed, **_):
         rng = np.random.default_rng(seed)
         moved = jax.tree.map(lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), params)
         before, after = ({"kendall_tau": t, "pairwise_accuracy": (1 + t) / 2} for t in (0.1, 0.2))

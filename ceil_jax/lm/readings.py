@@ -130,7 +130,7 @@ class Readings:
             for database in ("main", *(f"other{i}" for i in range(len(self._others)))):
                 query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"
                 for key, value, tokens, seconds, checksum in self._run(query, some):
-                    if zlib.crc32(key + value.encode()) == checksum:
+                    if _checksum(key, value, tokens, seconds) == checksum:
                         found[key] = Reading(json.loads(value), Cost(seconds, tokens))
                     else:
                         log.warning("%s: a damaged reading; reading that prompt again", self._file)
@@ -144,25 +144,30 @@ class Readings:
         """
         rows = []
         for key, (value, cost) in readings:
-            text = json.dumps(value)
-            rows.append((key, text, cost.tokens, cost.seconds, zlib.crc32(key + text.encode())))
-        with disk_errors(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._run("BEGIN IMMEDIATE")
+            row = key, json.dumps(value), cost.tokens, float(cost.seconds)
+            rows.append((*row, _checksum(*row)))
+        with disk_errors(self._folder), self._mended():
+            self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany("INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows)
-            self._run("COMMIT")
+            self._database.execute("COMMIT")
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        try:
+        with self._mended():
             return self._database.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _mended(self) -> Iterator[None]:
+        """Turn what SQLite meets into one line that says how to mend it."""
+        try:
+            yield
         except sqlite3.OperationalError as error:
+            self.close()  # and nothing of a chunk that was begun is kept
             raise UserError(
                 f"{self._file}: {error}; make room or see that it can be written, and run the same command again"
             ) from None
         except sqlite3.DatabaseError as error:
             self.close()
-            aside = self._file.with_suffix(".damaged")
-            self._file.replace(aside)
+            aside = _set_aside(self._file)
             raise UserError(
                 f"{self._file} is damaged ({error}); it lies in {aside.name} now: run the same command again, which "
                 "reads its prompts anew"
@@ -184,10 +189,13 @@ class Readings:
         """Take in what shards have read, each file once."""
         assert self._connection is not None
         for file in sorted(self._folder.glob("readings-*.sqlite")):
-            name, changed = file.name, file.stat().st_mtime_ns
+            # what a shard that was killed has read may be in its log alone
+            log_too = [one for one in (file, _beside(file, "-wal")) if one.exists()]
+            name, changed = file.name, max(one.stat().st_mtime_ns for one in log_too)
             done = self._connection.execute("SELECT changed FROM taken WHERE file = ?", (name,)).fetchone()
             if done == (changed,):
                 continue
+            _opened(file).close()  # sets it aside if it is damaged
             self._connection.execute("ATTACH ? AS shard", (str(file),))
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("INSERT OR IGNORE INTO main.readings SELECT * FROM shard.readings")
@@ -205,6 +213,8 @@ class Readings:
 def _opened(file: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(file, timeout=600, isolation_level=None, check_same_thread=False)
+        # a damaged text is found by its checksum
+        connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(
@@ -217,13 +227,29 @@ def _opened(file: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         raise UserError(f"{file}: {error}; make room or name another folder with --out") from None
     except sqlite3.DatabaseError as error:
-        aside = file.with_suffix(".damaged")
-        file.replace(aside)
+        aside = _set_aside(file)
         log.warning(
             "%s is damaged (%s); it lies in %s now, and prompts are read anew", file, error, aside.name
         )
         return _opened(file)
     return connection
+
+
+def _checksum(key: bytes, value: Any, tokens: Any, seconds: Any) -> int:
+    return zlib.crc32(repr((key, value, tokens, seconds)).encode())
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(file.name + suffix)
+
+
+def _set_aside(file: Path) -> Path:
+    """Rename a damaged file, and drop its log, which SQLite would add to the next file of that name."""
+    aside = file.with_suffix(".damaged")
+    file.replace(aside)
+    for suffix in ("-wal", "-shm"):
+        _beside(file, suffix).unlink(missing_ok=True)
+    return aside
 
 
 class Meter:

@@ -1,0 +1,97 @@
+"""Folders that are finished or not, files that appear whole, and the hashes that name both."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from ceil_jax.store.folder import (
+    finish,
+    finished,
+    load_arrays,
+    read_json,
+    save_arrays,
+    write,
+    write_json,
+)
+from ceil_jax.store.hashing import canonical, digest
+from ceil_jax.store.locking import appearing
+from ceil_jax.tasks.example import Example
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A finished folder, which no process has compared yet."""
+    monkeypatch.setattr("ceil_jax.store.folder._checked", {})
+    made = tmp_path / "scores-0"
+    save_arrays(made / "a.npz", x=np.arange(3.0))
+    write_json(made / "sub" / "rows.json", [{"π": 1}])
+    (made / "scratch").mkdir()
+    (made / "left.json.123.part").touch()
+    finish(made, {"value": 1.5, "by": {2: 3}})
+    return made
+
+
+def test_a_finished_folder_has_its_summary_and_its_files(folder, tmp_path):
+    assert finished(folder) == {"value": 1.5, "by": {"2": 3}}
+    assert load_arrays(folder / "a.npz")["x"].tolist() == [0, 1, 2]
+    assert read_json(folder / "sub" / "rows.json") == [{"π": 1}]
+    assert not (folder / "scratch").exists()
+    assert sorted(json.loads((folder / "done.json").read_bytes())["files"]) == ["a.npz", "sub/rows.json"]
+    (tmp_path / "scores-1").mkdir()
+    assert finished(tmp_path / "scores-1") is None and finished(tmp_path / "none") is None
+
+
+def flipped(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("a.npz", flipped),
+        ("sub/rows.json", lambda file: file.unlink()),
+        ("done.json", lambda file: file.write_text(file.read_text()[:20])),
+        ("done.json", lambda file: file.write_text(file.read_text().replace("1.5", "2.5"))),
+        ("done.json", lambda file: file.write_text(file.read_text().replace('"checksum"', '"checksun"'))),
+        ("done.json", lambda file: file.write_text("[]")),
+    ],
+)
+def test_a_damaged_folder_is_unfinished_and_said(folder, caplog, name, harm):
+    harm(folder / name)
+    assert finished(folder) is None
+    assert f"{folder / name} is damaged; computing scores-0 again" in caplog.text
+
+
+def test_a_folder_under_another_name_is_unfinished(folder, tmp_path):
+    """Two folders that were swapped, or one that was copied to the place of another."""
+    shutil.copytree(folder, tmp_path / "scores-1")
+    assert finished(tmp_path / "scores-1") is None and finished(folder) is not None
+
+
+def test_a_folder_is_compared_again_after_it_was_finished_anew(folder):
+    assert finished(folder) == {"value": 1.5, "by": {"2": 3}}
+    finish(folder, {"value": 2})
+    assert finished(folder) == {"value": 2}
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    write(tmp_path / "new" / "file", b"old")
+    with pytest.raises(KeyboardInterrupt), appearing(tmp_path / "new" / "file") as out:
+        out.write(b"half of the n")
+        raise KeyboardInterrupt
+    assert (tmp_path / "new" / "file").read_bytes() == b"old"
+
+
+def test_a_digest_depends_on_content_and_not_on_the_order_of_keys():
+    assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1}) != digest({"a": 2, "b": [2.5]})
+    ones = np.ones(4, np.float32)
+    assert len({digest(one) for one in (ones, ones.reshape(2, 2), ones.view(np.int32))}) == 3
+    example = Example("train-0", "a", "b", ("b", "c"))
+    assert digest(example) != digest(Example("train-0", "a", "c", ("b", "c")))
+    assert '"fields":{}' in canonical(example)
+    with pytest.raises(TypeError, match="object cannot be part of a stage's key"):
+        digest({"x": object()})

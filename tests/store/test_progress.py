@@ -1,0 +1,60 @@
+"""The time that a command still takes, by the estimates and by what was measured."""
+
+import logging
+
+import pytest
+
+from ceil_jax.store import progress
+from ceil_jax.store.progress import CommandBar, bar, command_bar, running_bar
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes where it is set."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_seconds_left_by_hand(clock):
+    shown = CommandBar({"a": 10.0, "b": 30.0, "c": 60.0})
+    assert shown.seconds_left(0) == 100  # nothing measured: the estimates
+    shown.enter("a", "reading")
+    clock[0] = 5
+    # half of a in its 5 s: 5 more, and everything else as estimated (5 s spent on 5 s expected)
+    assert shown.seconds_left(0.5) == pytest.approx(5 + 90)
+    clock[0] = 20
+    shown.enter("b", "training")
+    # a took 20 s and not 10, so all that has not begun takes twice as long
+    assert shown.seconds_left(0) == pytest.approx(2 * (30 + 60))
+    clock[0] = 35
+    # half of b in 15 s: 15 more by its own measure; spent 35 s on 10 + 15 expected
+    assert shown.seconds_left(0.5) == pytest.approx(15 + 35 / 25 * 60)
+    clock[0] = 50
+    shown.enter("not planned", "writing")
+    assert shown.seconds_left(0) == pytest.approx(50 / 40 * 60)
+
+
+def test_a_log_has_a_line_a_minute(clock, caplog, monkeypatch):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
+    with caplog.at_level(logging.INFO), command_bar({"a": 100.0, "b": 300.0}) as shown:
+        shown.enter("a", "reading")
+        clock[0] = 59
+        shown.advance(0.5)
+        assert caplog.text == ""
+        clock[0] = 61
+        shown.advance(0.61)
+    assert "stage 1 of 2: reading, 61%; 6 min left" in caplog.text  # 39 + 300 s
+
+
+def test_bars_inside_are_parts_of_the_commands(monkeypatch):
+    shares = []
+    with command_bar({"a": 1.0}) as shown:
+        assert running_bar() is shown
+        monkeypatch.setattr(shown, "advance", shares.append)
+        with bar(8, "texts", initial=2) as part:
+            part.update(2)
+            part.update()
+            part.set_postfix(loss=1)
+    assert shares == [4 / 8, 5 / 8]
+    assert running_bar() is None

@@ -1,0 +1,47 @@
+"""Which part of the prompts a job reads."""
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.store.shards import Shard, parse_shard
+
+
+@pytest.mark.parametrize("of", [1, 2, 5, 9])
+def test_every_chunk_is_one_shards(of):
+    owned = [[chunk for chunk in range(7) if Shard(number, of).owns(chunk)] for number in range(1, of + 1)]
+    assert sorted(chunk for own in owned for chunk in own) == list(range(7))
+    assert max(map(len, owned)) - min(map(len, owned)) <= 1
+
+
+ARRAY = {
+    "SLURM_ARRAY_TASK_ID": "30",
+    "SLURM_ARRAY_TASK_MIN": "10",
+    "SLURM_ARRAY_TASK_MAX": "40",
+    "SLURM_ARRAY_TASK_COUNT": "4",
+}
+
+
+@pytest.mark.parametrize(
+    "text, environment, shard",
+    [
+        ("3/16", {}, Shard(3, 16)),
+        ("1/1", {}, Shard(1, 1)),
+        ("slurm", ARRAY, Shard(3, 4)),  # --array=10-40:10
+        ("slurm", dict.fromkeys(ARRAY, "0") | {"SLURM_ARRAY_TASK_COUNT": "1"}, Shard(1, 1)),
+    ],
+)
+def test_which_shard(text, environment, shard):
+    assert parse_shard(text, environment) == shard
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "3", "a/b", "-1/4", "1/0", ""])
+def test_no_such_shard(text):
+    with pytest.raises(UserError, match=r"expected i/n with i from 1 to n, as in 3/16, or slurm"):
+        parse_shard(text, {})
+
+
+def test_not_in_an_array():
+    with pytest.raises(UserError, match="not in a SLURM array"):
+        parse_shard("slurm", {"SLURM_JOB_ID": "1"})
+    with pytest.raises(UserError, match="not evenly spaced"):
+        parse_shard("slurm", ARRAY | {"SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MAX": "41"})
