@@ -18,6 +18,7 @@ from ceil_jax.lm.readings import Request
 from ceil_jax.lm.voting import GREEDY, Voting, most_frequent
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
+from ceil_jax.pipeline.encoders import Encoders, kept
 from ceil_jax.pipeline.scoring import SAMPLED, Prompting, counted
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Rows
@@ -26,6 +27,7 @@ from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write, wr
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap, overlap
+from ceil_jax.training.free.encoder import observe
 
 
 def examples_shown(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -190,6 +192,24 @@ class Majority(_Answers):
                 for query in self.queries.examples
             ],
         )
+
+
+@dataclass(frozen=True)
+class Classified(_Answers):
+    """The most probable label of every query, by a classifier that the bank trained; no LM is asked."""
+
+    queries: Rows
+    bank: Rows
+    encoders: Stage[Encoders]
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        encoder, queries = kept(run, run.get(self.encoders).query), self.queries.examples
+        labels = encoder.method.classify(observe(encoder.base, queries, outputs=False))
+        rows = [
+            {"id": query.id, "examples": [], "prediction": label, "gold": query.output}
+            for query, label in zip(queries, labels, strict=True)
+        ]
+        return self.save(folder, rows)
 
 
 class Measured(NamedTuple):

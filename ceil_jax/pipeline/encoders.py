@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.models import Pretrained
@@ -23,6 +24,7 @@ from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import ScoredSets, TrainingData
+from ceil_jax.training.free.encoder import FreeEncoder
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +78,26 @@ def vectors(run: Run, encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray:
     return run.get(_Texts(encoder, list(texts), key, digest(list(texts))))
 
 
-def example_vectors(run: Run, encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray:
-    """Return the vectors of examples, float32 [N, D]: an encoder may look at their outputs too
-    (`encode_examples`)."""
-    if hasattr(encoder, "encode_examples"):
-        return encoder.encode_examples(examples)
-    return vectors(run, encoder, [example.input for example in examples])
+class Kept:
+    """An encoder whose vectors are kept on disk, for methods on top of it."""
+
+    def __init__(self, run: Run, encoder: TextEncoder) -> None:
+        self._run, self._encoder = run, encoder
+        self.name, self.dim = encoder.name, encoder.dim
+        self.fingerprint = getattr(encoder, "fingerprint", encoder.name)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors of texts, float32 [N, D], computed once."""
+        return vectors(self._run, self._encoder, texts)
+
+
+def kept(run: Run, encoder: TextEncoder) -> Any:
+    """Return an encoder that encodes each text once: itself, or a free method over such vectors."""
+    if isinstance(encoder, FreeEncoder):
+        return replace(
+            encoder, base=kept(run, encoder.base), network=encoder.network and kept(run, encoder.network)
+        )
+    return Kept(run, encoder)
 
 
 @dataclass(frozen=True)
@@ -102,9 +118,12 @@ class Encoded(Stage[np.ndarray]):
 
     def load(self, run: Run, folder: Path) -> np.ndarray:
         encoders, examples = run.get(self.encoders), run.get(self.view)
+        encoder, method = encoders.context, "encode_examples"
         if self.side == "query":
-            return unit_rows(vectors(run, encoders.query, [one.input for one in examples]))
-        return unit_rows(example_vectors(run, encoders.context, examples))
+            encoder, method = encoders.query, "encode_queries"
+        if hasattr(encoder, method):
+            return unit_rows(getattr(kept(run, encoder), method)(examples))
+        return unit_rows(vectors(run, encoder, [one.input for one in examples]))
 
     def estimate(self, run: Run) -> Work:
         count, tokens, parameters = text_facts(run, self.encoders, self.view, 0.5)
@@ -123,7 +142,6 @@ def text_facts(
         quantile: of the lengths of a sample, to which a batch is padded.
         training: with the padded lengths of training.
     """
-    from ceil_jax.encoders.encoder import Encoder
     from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
     from ceil_jax.pipeline.stage import closure
 
@@ -146,9 +164,14 @@ class Lesson:
     folder: Path
     """Where it leaves what `Training.load` reads; its scratch folder is for checkpoints."""
     start: Encoders
-    data: TrainingData
-    vectors: Callable[[], np.ndarray]
-    """Vectors of the bank by the starting encoder of examples, unit rows [N, D]."""
+    bank: Sequence[Example]
+    """The bank as trained encoders see it."""
+    data: TrainingData | None
+    """Training queries with scored candidates; None for a method that learns from the bank's outputs alone."""
+    positions: np.ndarray | None
+    """int32 [Q]: the bank positions of the training queries."""
+    kept: Callable[[TextEncoder], Any]
+    """An encoder → the same, whose vectors are computed once and kept."""
     settings: Any
     seed: int
     trade_off: float | None
@@ -167,14 +190,17 @@ class Training:
     """As in `--ceil.initial`; its settings are the field of RunConfig with this name, if there is one."""
     title: str
     """Its name in tables and messages."""
-    scored: Callable[[Any, Any], Stage[ScoredSets]]
-    """(The run's `Graph`, settings) → the training queries with their candidate sets and scores."""
+    scored: Callable[[Any, Any], Stage[ScoredSets]] | None = None
+    """(The run's `Graph`, settings) → the training queries with their candidate sets and scores; none where the
+    bank's outputs are all that it learns from."""
     train: Callable[[Lesson], Mapping[str, Any]]
     """Trains, leaves files in the lesson's folder, and returns a summary (`history`, `ending`)."""
     load: Callable[[Path, Encoders], Encoders] | None = None
     """(Folder, the starting encoders) → the trained ones; by default networks, as `save_networks` leaves them."""
     settings: Any = None
-    """A frozen dataclass; the default where RunConfig has no field of that name."""
+    """A frozen dataclass, or a function (graph) → one; the default where RunConfig has no field of that name."""
+    applies: Callable[[Any], str] = lambda task: ""
+    """Task → why it cannot be trained there; "" if it can."""
     start: Callable[[Any], str] = lambda settings: getattr(settings, "initial", "base")
     """Settings → the name of the encoders that training starts from."""
     check: Callable[[Any, Any], None] = lambda graph, settings: None
@@ -205,22 +231,39 @@ def save_networks(lesson: Lesson, params: Mapping[str, Any]) -> None:
         for name, own_params in params.items():
             # a process that was killed while it saved has left files that belong to no encoder
             shutil.rmtree(lesson.folder / name, ignore_errors=True)
-            lesson.start.query.with_params(own_params).save_pretrained(lesson.folder / name)  # type: ignore[attr-defined]
+            network_of(lesson.start.query).with_params(own_params).save_pretrained(lesson.folder / name)
+
+
+def network_of(encoder: TextEncoder) -> Encoder:
+    """Return the network that can be trained: the encoder itself, or the one below a free method.
+
+    Raises:
+        UserError: it only gives vectors, as an encoder behind an endpoint does.
+    """
+    if isinstance(encoder, FreeEncoder):
+        return network_of(encoder.network or encoder.base)
+    return require_network(encoder)
 
 
 def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
-    """Return trained networks, which share compiled functions with the encoder that training began with."""
+    """Return trained networks; one that was trained from a free method's start gives that method its cosines."""
     from ceil_jax.encoders.registry import load_encoder
 
-    factory = getattr(start.query, "factory", None)
-    found = []
+    network = network_of(start.query)
+    found: list[Any] = []
     for name in ("query", "context"):
         if (folder / name).is_dir():
             # the user has named the function on the command line already
-            loaded = load_encoder(folder / name, allow_import=(factory,) if factory else ())
+            loaded = load_encoder(folder / name, allow_import=(network.factory,) if network.factory else ())
             label = title if name == "query" else f"{title} {name}"
-            found.append(start.query.with_params(loaded.params).renamed(label))  # type: ignore[attr-defined]
-    return Encoders(found[0], found[-1])
+            # it shares compiled functions with the encoder that training began with
+            found.append(network.with_params(loaded.params).renamed(label))
+    sides = start.query, start.context
+    return Encoders(*(_over(side, one) for side, one in zip(sides, (found[0], found[-1]), strict=True)))
+
+
+def _over(start: TextEncoder, network: Encoder) -> Any:
+    return replace(start, network=network) if isinstance(start, FreeEncoder) else network
 
 
 @dataclass(frozen=True)
@@ -228,13 +271,12 @@ class Weights(Stage[Encoders]):
     """Trained encoders."""
 
     training: Training
-    scored: Stage[ScoredSets]
-    queries: View
+    scored: Stage[ScoredSets] | None
+    queries: View | None
     """The training queries as retrievers see them."""
     bank: View
     """The bank as trained encoders see it."""
     start: Stage[Encoders]
-    start_vectors: Stage[np.ndarray]
     settings: Any
     seed: int = 0
     trade_off: float | Stage[float] | None = None
@@ -251,14 +293,22 @@ class Weights(Stage[Encoders]):
         return f"training {self.training.title}"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        scored = run.get(self.scored)
-        data = TrainingData(
-            run.get(self.queries), run.get(self.bank), scored.candidates, scored.scores, self.seen
-        )
+        bank, data, positions = run.get(self.bank), None, None
+        if self.scored is not None and self.queries is not None:
+            positions, candidates, scores = run.get(self.scored)
+            data = TrainingData(run.get(self.queries), bank, candidates, scores, self.seen)
         given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
         start = run.get(self.start)
         lesson = Lesson(
-            folder, start, data, lambda: run.get(self.start_vectors), self.settings, self.seed, given
+            folder,
+            start,
+            bank,
+            data,
+            positions,
+            lambda encoder: kept(run, encoder),
+            self.settings,
+            self.seed,
+            given,
         )
         found = self.training.train(lesson)
         if (found.get("ending") or {}).get("kept") == "start":
@@ -282,7 +332,7 @@ class Weights(Stage[Encoders]):
         from ceil_jax.training.loop import held_out_count, step_count
 
         settings = self.settings
-        if not all(hasattr(settings, name) for name in ("epochs", "batch_size")):
+        if self.queries is None or not all(hasattr(settings, name) for name in ("epochs", "batch_size")):
             return Work()
         texts = 3
         if self.training.sets:

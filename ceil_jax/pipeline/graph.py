@@ -15,7 +15,7 @@ import numpy as np
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.voting import Voting
 from ceil_jax.metrics import metric_named
-from ceil_jax.pipeline.answering import Majority, Metric, MetricSample, Predictions
+from ceil_jax.pipeline.answering import Classified, Majority, Metric, MetricSample, Predictions
 from ceil_jax.pipeline.choosing import Chosen, MapSets
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.encoders import (
@@ -23,10 +23,11 @@ from ceil_jax.pipeline.encoders import (
     Encoders,
     Guarded,
     GuardedTradeOff,
+    Training,
     Untrained,
     Weights,
 )
-from ceil_jax.pipeline.methods import METHODS, TRAININGS, Method, method_named
+from ceil_jax.pipeline.methods import METHODS, TRAININGS, Method, load_own, method_named
 from ceil_jax.pipeline.models import LM, Models, Pretrained
 from ceil_jax.pipeline.scoring import Joined, Middle, Prompting, Scores, TradeOff
 from ceil_jax.pipeline.stage import Run, Stage
@@ -65,6 +66,7 @@ class Graph:
     def __init__(
         self, config: RunConfig, task: Task, models: Models | None = None, trained_by: Sequence[Graph] = ()
     ) -> None:
+        load_own()
         self.config, self.task, self.models = config, task, models or Models()
         self.trained_by = tuple(trained_by)
         for metric in (task.metric, *task.more_metrics):
@@ -212,7 +214,8 @@ class Graph:
         """Return the settings of a training: RunConfig's field of that name, or the training's own."""
         if source not in TRAININGS:
             return None
-        return getattr(self.config, source, TRAININGS[source].settings)
+        own = getattr(self.config, source, TRAININGS[source].settings)
+        return own(self) if callable(own) else own
 
     def start(self, source: str) -> str:
         """Return the name of the encoders that a training starts from.
@@ -272,6 +275,11 @@ class Graph:
     def _weights(self, source: str) -> Weights:
         """The encoders of a training; on several tasks' scores the first one's settings apply."""
         lead, training = self._by[0], TRAININGS[source]
+        for one in self._by:
+            if why := training.applies(one.task):
+                raise UserError(f"{training.title}: {why}")
+        if training.scored is None:
+            return self._unscored(training, lead)
         settings, start, view = lead.settings(source), self.encoders(lead.start(source)), self._context
         learns = hasattr(settings, "instances")
         queries = [one.training_queries(settings.instances if learns else len(one.bank)) for one in self._by]
@@ -286,7 +294,6 @@ class Graph:
             Together(tuple(one.seen for one in queries)) if several else queries[0].seen,
             view,
             start,
-            Encoded(start, view, "context"),
             _without(settings, "instances"),
             lead.config.seed,
             Middle(tuple(trade_offs)) if several and None not in trade_offs else trade_offs[0],  # type: ignore[arg-type]
@@ -294,11 +301,21 @@ class Graph:
             sum(len(one.rows) for one in queries),
         )
 
+    def _unscored(self, training: Training, lead: Graph) -> Weights:
+        """The encoders of a training that learns from the bank alone."""
+        start = self.encoders(lead.start(training.name))
+        settings = lead.settings(training.name)
+        return Weights(training, None, None, self._context, start, settings, lead.config.data_seed)
+
     @property
     def _context(self) -> View:
         """The bank, or the banks of all tasks, as trained encoders see them while they are trained."""
         views = tuple(one.context_view for one in self._by)
         return views[0] if len(views) == 1 else Together(views)
+
+    def trade_off_for(self, settings: Any) -> float | Stage[float]:
+        """Return λ of settings that name their start."""
+        return self.tuned(settings.initial) if settings.trade_off == "tuned" else settings.trade_off
 
     def training_trade_off(self, source: str) -> float | Stage[float] | None:
         """Return λ that a training is done with."""
@@ -328,7 +345,10 @@ class Graph:
 
     def scored(self, source: str) -> Stage[ScoredSets]:
         """Return the candidate sets with their scores that a training learns from; the same for all seeds."""
-        return TRAININGS[source].scored(self.first, self.settings(source))
+        scored = TRAININGS[source].scored
+        if scored is None:
+            raise UserError(f"{source} learns from the bank's outputs, not from scores")
+        return scored(self.first, self.settings(source))
 
     # λ
 
@@ -464,6 +484,9 @@ class Graph:
         method = self.method(name)
         if method.answers == "majority":
             return Majority(self.queries, self.bank)
+        if method.answers == "classifier":
+            assert method.encoder is not None
+            return Classified(self.queries, self.bank, self.encoders(method.encoder))
         return self._predictions(self.chosen(name), self.queries, method.label)
 
     def _metric(self, predictions: Stage[list[dict[str, Any]]]) -> Metric:

@@ -86,7 +86,7 @@ def register_method(
     Raises:
         UserError: the name is taken and `replace` is not given.
     """
-    _load_own()
+    load_own()
     if isinstance(training, Training):
         if training.name not in TRAININGS or TRAININGS[training.name] is not training:
             TRAININGS.register(training.name, training, replace=replace)
@@ -95,16 +95,17 @@ def register_method(
     _ROWS.register(name, Method(retriever, encoder, label or name, answers, against), replace=replace)
 
 
-def _load_own() -> None:
+def load_own() -> None:
     """Register the package's own trained methods; by name, because their module stands above this one."""
-    importlib.import_module("ceil_jax.pipeline.trainings")
+    for module in ("trainings", "free"):
+        importlib.import_module(f"ceil_jax.pipeline.{module}")
 
 
 class Methods(Mapping[str, Method]):
     """All rows by name; every retriever that no row uses is a row under its own name."""
 
     def __getitem__(self, name: str) -> Method:
-        _load_own()
+        load_own()
         if name in _ROWS:
             return _ROWS[name]
         others = self._others()
@@ -114,11 +115,11 @@ class Methods(Mapping[str, Method]):
         return Method(name, "base" if needs.encoder else None, label, against=("topk",))
 
     def __contains__(self, name: object) -> bool:
-        _load_own()
+        load_own()
         return name in _ROWS or name in self._others()
 
     def __iter__(self) -> Iterator[str]:
-        _load_own()
+        load_own()
         return iter((*_ROWS, *self._others()))
 
     def __len__(self) -> int:

@@ -10,10 +10,19 @@ import numpy as np
 from ceil_jax.encoders.encoder import require_network
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.choosing import NearestSingles, Sets, Singles
-from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Untrained, load_networks, save_networks
+from ceil_jax.pipeline.encoders import (
+    Encoders,
+    Lesson,
+    Training,
+    Untrained,
+    load_networks,
+    network_of,
+    save_networks,
+)
 from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.scoring import OutputSimilarity, Scored
 from ceil_jax.pipeline.stage import Stage
+from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.loop import Trained
@@ -42,7 +51,8 @@ def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     return Scored(queries.positions, sets, OutputSimilarity(base, queries.rows, graph.bank, sets))
 
 
-def _single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
+def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
+    """Return training queries with single candidates, scored by the LM."""
     queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
     count = min(settings.candidates, len(graph.bank) - 1)
     return Scored(queries.positions, sets, graph.scores(queries.rows, sets, (count, 1), "EPR's candidates"))
@@ -51,7 +61,8 @@ def _single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
 def _train_singles(lesson: Lesson, title: str, groups: np.ndarray | None = None) -> Mapping[str, Any]:
     from ceil_jax.training.contrastive import train_epr
 
-    start = require_network(lesson.start.query)
+    assert lesson.data is not None
+    start = network_of(lesson.start.query)
     trained = train_epr(lesson.scratch, start, lesson.data, lesson.settings, lesson.seed, groups, title)
     two = lesson.settings.train_context == "both"
     save_networks(lesson, trained.params if two else {"query": trained.params})
@@ -60,7 +71,7 @@ def _train_singles(lesson: Lesson, title: str, groups: np.ndarray | None = None)
 
 def _train_tst(lesson: Lesson) -> Mapping[str, Any]:
     # an example with the positive's very output is no negative; EPR's may be, as in the released code
-    _, groups = np.unique([example.output for example in lesson.data.bank], return_inverse=True)
+    _, groups = np.unique([example.output for example in lesson.bank], return_inverse=True)
     return _train_singles(lesson, "TST", groups)
 
 
@@ -68,7 +79,8 @@ def _train_epr(lesson: Lesson) -> Mapping[str, Any]:
     return _train_singles(lesson, "EPR")
 
 
-def _set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
+def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
+    """Return training queries with candidate sets, scored by the LM."""
     available = min(settings.shortlist, len(graph.bank) - 1)
     if settings.size > available:
         raise UserError(
@@ -84,7 +96,7 @@ def _set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
         settings.subsets,
         settings.size,
         settings.sampler,
-        first.training_trade_off("ceil") if k_dpp else None,
+        first.trade_off_for(settings) if k_dpp else None,
         graph.config.data_seed,
     )
     shape = settings.subsets, settings.size
@@ -116,13 +128,12 @@ _EXAMPLES_KEEP = "examples_keep_start"
 def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
     from ceil_jax.training.ceil import train_ceil
 
-    start = require_network(lesson.start.query)
-    examples = require_network(lesson.start.context)
-    assert lesson.trade_off is not None
+    start, examples = network_of(lesson.start.query), network_of(lesson.start.context)
+    assert lesson.trade_off is not None and lesson.data is not None
     trained = train_ceil(
         lesson.scratch,
         start,
-        lesson.vectors(),
+        unit_rows(lesson.kept(examples).encode([example.input for example in lesson.bank])),
         lesson.data,
         lesson.settings,
         lesson.seed,
@@ -154,7 +165,7 @@ TST = Training(
 EPR = Training(
     name="epr",
     title="EPR",
-    scored=_single_scores,
+    scored=single_scores,
     train=_train_epr,
     settings=EPRConfig(),
     check=_check_network,
@@ -164,7 +175,7 @@ EPR = Training(
 CEIL = Training(
     name="ceil",
     title="CEIL",
-    scored=_set_scores,
+    scored=set_scores,
     train=_train_ceil,
     load=_load_ceil,
     settings=CEILConfig(),

@@ -34,6 +34,8 @@ class View(NamedTuple):
     """Texts of each example, the same number for all."""
     score: Score | None = None
     """None for the cosine of their one text each; a score goes with `shared` alone."""
+    whole: bool = False
+    """Whether an encoder that looks at whole examples (`encode_examples`, `encode_queries`) may do so."""
     shared: bool = False
     """Whether many examples may have the same text, as with skills. Equally near examples are then drawn at
     random for each query; otherwise all queries would get those that come first in the bank."""
@@ -57,13 +59,19 @@ class EmbeddedBank:
         if approximate and view.score is not None:
             raise UserError(f"{name} compares several vectors an example: take --index exact")
         self.bank, self._view, self._given = bank, view, given
-        self.items = self._embedded(bank, given.embed_items)
+        self.items = self._embedded(bank, given.embed_items, given.encoder, "encode_examples")
         self._approximate = ApproximateIndex(self.items) if approximate else None
         self._position = {example.id: i for i, example in enumerate(bank)}
 
     def _embedded(
-        self, examples: Sequence[Example], embed: Callable[[Sequence[str]], np.ndarray]
+        self,
+        examples: Sequence[Example],
+        embed: Callable[[Sequence[str]], np.ndarray],
+        encoder: Any,
+        whole: str,
     ) -> np.ndarray:
+        if self._view.whole and hasattr(encoder, whole):
+            return unit_rows(getattr(encoder, whole)(examples))
         texts = self._view.texts(examples)
         vectors = embed([text for several in texts for text in several])
         if self._view.score is None:
@@ -80,7 +88,8 @@ class EmbeddedBank:
         from ceil_jax.retrieval.index import top_k
 
         n = min(n, len(self.bank))
-        vectors = self._embedded(queries, self._given.embed_queries)
+        asked = self._given.query_encoder or self._given.encoder
+        vectors = self._embedded(queries, self._given.embed_queries, asked, "encode_queries")
         exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
         if self._approximate is not None:
             return *self._approximate.top_k(vectors, n, exclude), vectors

@@ -18,7 +18,7 @@ from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
-INPUTS = View(lambda examples: [(example.input,) for example in examples])
+INPUTS = View(lambda examples: [(example.input,) for example in examples], whole=True)
 """The similarity that most retrievers compare by: the cosine of two inputs."""
 
 

@@ -78,6 +78,8 @@ class FreeEncoder:
 
     base: TextEncoder
     method: FreeMethod
+    network: TextEncoder | None = None
+    """An encoder that gives the cosines beside the method in place of `base`: EPR or CEIL trained from this start."""
     parser: str = ""
     """A name in PARSERS, for a method that needs structures."""
     pairs: bool = False
@@ -101,7 +103,9 @@ class FreeEncoder:
         }
         others = {name: one for name, one in held.items() if not _array(one)}
         base: Any = self.base
-        return digest([base.fingerprint, type(self.method).__name__, arrays, others, self.parser])
+        above: Any = self.network
+        own = [base.fingerprint, above and above.fingerprint]
+        return digest([*own, type(self.method).__name__, arrays, others, self.parser])
 
     @property
     def cached_as(self) -> str:
@@ -131,32 +135,44 @@ class FreeEncoder:
 
     def encode_queries(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries, float32 [N, D']; their outputs are not read."""
-        return self.method.query(observe(self.base, examples, outputs=False))
+        return self._with_cosines(self.method.query(observe(self.base, examples, outputs=False)), examples)
 
     def encode_examples(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of bank examples, float32 [N, D']; their outputs are read."""
         needs_vectors = isinstance(self.method, Adapter) and not self.method.labels
         parser = PARSERS[self.parser] if self.parser else None
-        return self.method.examples(observe(self.base, examples, parser=parser, output_vectors=needs_vectors))
+        rows = observe(self.base, examples, parser=parser, output_vectors=needs_vectors)
+        return self._with_cosines(self.method.examples(rows), examples)
+
+    def _with_cosines(self, mapped: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
+        """The vectors with those of `network` in place of the base encoder's, which stand last in every method."""
+        if self.network is None or not len(examples):
+            return mapped
+        own = unit_rows(self.network.encode([example.input for example in examples]))
+        weight = np.sqrt(self.method.cosine_weight)
+        return np.hstack([mapped[:, : -self.base.dim], weight * own]).astype(np.float32)
 
     def unseen(self, examples: Sequence[Example]) -> int:
         """Return how many of a bank's examples the method has not learnt from, such as those added since."""
         return sum(row_key(example) not in self.trained_on for example in examples)
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write the method and its base encoder into a folder: arrays as npz, settings as JSON."""
+        """Write the method and its encoders into a folder: arrays as npz, settings as JSON."""
+        self.save_method(folder)
+        for name, encoder in (("base", self.base), ("network", self.network)):
+            if encoder is not None and hasattr(encoder, "save_pretrained"):
+                encoder.save_pretrained(folder / name)
+
+    def save_method(self, folder: Path) -> None:
+        """Write the method without its encoders."""
         folder.mkdir(parents=True, exist_ok=True)
         fields = vars(self.method)
         arrays = {name: value for name, value in fields.items() if _array(value)}
-        settings = {name: value for name, value in fields.items() if name not in arrays}
         np.savez(folder / ARRAYS, **arrays)
-        base: Any = self.base
-        if hasattr(base, "save_pretrained"):
-            base.save_pretrained(folder / "base")
         content = {
             "method": type(self.method).__name__,
-            "settings": settings,
-            "base": "" if hasattr(base, "save_pretrained") else base.name,
+            "settings": {name: value for name, value in fields.items() if name not in arrays},
+            "base": "" if hasattr(self.base, "save_pretrained") else self.base.name,
             "parser": self.parser,
             "pairs": self.pairs,
             "trained_on": sorted(self.trained_on),
@@ -164,8 +180,8 @@ class FreeEncoder:
         write_json(folder / SETTINGS, content)
 
     @classmethod
-    def from_pretrained(cls, folder: Path) -> FreeEncoder:
-        """Read what `save_pretrained` wrote.
+    def from_pretrained(cls, folder: Path, base: TextEncoder | None = None) -> FreeEncoder:
+        """Read what `save_pretrained` wrote, or `save_method` where `base` is given.
 
         Raises:
             UserError: the folder holds something else.
@@ -182,8 +198,10 @@ class FreeEncoder:
         }
         with np.load(folder / ARRAYS) as arrays:
             method = kind(**settings, **arrays)
-        base = load_encoder(content["base"] or folder / "base")
-        return cls(base, method, content["parser"], content["pairs"], frozenset(content["trained_on"]))
+        network = load_encoder(folder / "network") if (folder / "network").is_dir() else None
+        base = base or load_encoder(content["base"] or folder / "base")
+        seen = frozenset(content["trained_on"])
+        return cls(base, method, network, content["parser"], content["pairs"], seen)
 
 
 def _array(value: Any) -> bool:
@@ -214,4 +232,5 @@ def fit_free_encoder(
         output_vectors: whether the method sees vectors of outputs, as an adapter without labels does.
     """
     rows = observe(base, bank, parser=PARSERS[parser] if parser else None, output_vectors=output_vectors)
-    return FreeEncoder(base, fit(rows), parser, rows.parts is not None, frozenset(map(row_key, bank)))
+    seen = frozenset(map(row_key, bank))
+    return FreeEncoder(base, fit(rows), None, parser, rows.parts is not None, seen)

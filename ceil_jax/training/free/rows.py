@@ -36,7 +36,14 @@ class Rows(NamedTuple):
 
 
 class FreeMethod(Protocol):
-    """A pair of maps to vectors of one length D' whose dot product is relevance: larger is better."""
+    """A pair of maps to vectors of one length D' whose dot product is relevance: larger is better.
+
+    The last D places of a vector are √weight · the vector of the input."""
+
+    @property
+    def cosine_weight(self) -> float:
+        """The weight of the inputs' cosine."""
+        ...
 
     def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries, float32 [N, D']; outputs are not read."""
@@ -50,6 +57,8 @@ class FreeMethod(Protocol):
 
 class Cosine:
     """The untrained pair: the vectors of the inputs as they are."""
+
+    cosine_weight = 1.0
 
     def query(self, rows: Rows) -> Vectors:
         return rows.vectors

@@ -1,0 +1,270 @@
+"""Trained methods that need no LM: they learn from the outputs of the bank (`training.free`).
+
+`head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each;
+`free` is
+the one that rows of the bank are answered best with, judged by how alike the chosen examples' outputs are to theirs.
+`epr_adapter` and `ceil_adapter` go on from there with the LM's scores, on vectors alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.encoders import Encoders, Lesson, Training
+from ceil_jax.pipeline.methods import register_method
+from ceil_jax.pipeline.trainings import set_scores, single_scores
+from ceil_jax.retrieval.registry import Given, Needs, register_retriever
+from ceil_jax.retrieval.retrievers import GreedyRetriever
+from ceil_jax.store.folder import write_json
+from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.free.choice import agreement, best_free, measured_by
+from ceil_jax.training.free.cover import cover_shortlists
+from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe, row_key
+from ceil_jax.training.free.fitting import fit_adapter
+from ceil_jax.training.free.head import fit_label_head
+from ceil_jax.training.free.objectives import Listwise, Objective, Sets, Singles
+from ceil_jax.training.free.output_similarity import OutputSimilarity
+from ceil_jax.training.free.rows import Cosine, FreeMethod, Rows
+from ceil_jax.training.free.structures import StructureHead, fit_structure_head
+from ceil_jax.training.losses import ceil_loss
+
+log = logging.getLogger(__name__)
+
+Fit = Callable[[Rows], FreeMethod]
+
+_JUDGED_BY = 4
+"""Nearest examples of a held-out row by which a free method is judged."""
+
+
+@dataclass(frozen=True)
+class FreeSettings:
+    """What a task says of its outputs."""
+
+    labels: tuple[str, ...] = ()
+    """The choices, where all examples have the same ones."""
+    parser: str = ""
+    """The name of the outputs' parser, where they are programs."""
+
+
+def free_settings(task: Task) -> FreeSettings:
+    """Return what a task says of its outputs."""
+    choices = {example.choices for example in task.train}
+    parser = structure_parser_of(task)
+    name = next((name for name, one in PARSERS.items() if one is parser), "")
+    [only] = choices if len(choices) == 1 else [()]
+    return FreeSettings(tuple(sorted({example.output for example in task.train})) if only else (), name)
+
+
+def classifies(task: Task) -> str:
+    """Return why a classifier of labels does not apply to a task; "" if it does."""
+    settings = free_settings(task)
+    if len(settings.labels) > 1:
+        return ""
+    return f"{task.name} has no labels that all of its examples choose among"
+
+
+def _parses(task: Task) -> str:
+    return (
+        "" if free_settings(task).parser else f"the outputs of {task.name} are no programs that can be parsed"
+    )
+
+
+def _rows(lesson: Lesson, settings: FreeSettings) -> Rows:
+    """What free methods see of the bank."""
+    parser = PARSERS[settings.parser] if settings.parser else None
+    encoder = lesson.kept(_base(lesson.start))
+    return observe(encoder, lesson.bank, parser=parser, output_vectors=not settings.labels)
+
+
+def _base(start: Encoders) -> Any:
+    return start.query.base if isinstance(start.query, FreeEncoder) else start.query
+
+
+def _keep(lesson: Lesson, method: FreeMethod, rows: Rows, settings: FreeSettings) -> None:
+    if isinstance(method, Cosine):
+        write_json(lesson.folder / SETTINGS, {"method": ""})
+        return
+    seen = frozenset(map(row_key, lesson.bank))
+    parser, pairs = settings.parser, rows.parts is not None
+    FreeEncoder(_base(lesson.start), method, None, parser, pairs, seen).save_method(lesson.folder)
+
+
+def _load(folder: Path, start: Encoders) -> Encoders:
+    if not (folder / "free.npz").exists():
+        return start
+    one: Any = FreeEncoder.from_pretrained(folder, _base(start))
+    return Encoders(one, one)
+
+
+def _adapter(settings: FreeSettings, kind: str) -> Fit:
+    def fit(rows: Rows) -> FreeMethod:
+        objective = Listwise(OutputSimilarity(kind, rows), len(rows.texts))  # type: ignore[arg-type]
+        return fit_adapter(objective, rows, labels=settings.labels)
+
+    return fit
+
+
+def _kind(settings: FreeSettings) -> str:
+    return "label" if settings.labels else "structures" if settings.parser else "tokens"
+
+
+def _fits(settings: FreeSettings) -> dict[str, Fit]:
+    """The free methods that apply."""
+    found: dict[str, Fit] = {"cosine": lambda rows: Cosine()}
+    if settings.labels:
+        found["head"] = fit_label_head
+    if settings.parser:
+        found["structures"] = fit_structure_head
+    found["adapter"] = _adapter(settings, _kind(settings))
+    return found
+
+
+def _train(name: str) -> Callable[[Lesson], Mapping[str, Any]]:
+    def train(lesson: Lesson) -> Mapping[str, Any]:
+        settings: FreeSettings = lesson.settings
+        rows = _rows(lesson, settings)
+        method = _fits(settings)[name](rows)
+        _keep(lesson, method, rows, settings)
+        return {"bank": len(lesson.bank)}
+
+    return train
+
+
+def _train_best(lesson: Lesson) -> Mapping[str, Any]:
+    settings: FreeSettings = lesson.settings
+    rows, fits = _rows(lesson, settings), _fits(settings)
+    kind = measured_by(rows, bool(settings.labels))
+    found = agreement(fits, rows, kind, min(_JUDGED_BY, len(lesson.bank) // 2))
+    best = best_free(found)
+    said = ", ".join(f"{name} {values.mean():.3f}" for name, values in found.items())
+    log.info("free supervision, by %s of held-out rows of the bank: %s; taken: %s", kind, said, best)
+    _keep(lesson, fits[best](rows), rows, settings)
+    return {"bank": len(lesson.bank), "taken": best, **{name: float(v.mean()) for name, v in found.items()}}
+
+
+def _train_on_scores(
+    objective: Callable[[Lesson, np.ndarray], Objective],
+) -> Callable[[Lesson], Mapping[str, Any]]:
+    """Train an adapter on the LM's scores, from the adapter that it starts from."""
+
+    def train(lesson: Lesson) -> Mapping[str, Any]:
+        start = lesson.start.query
+        if not isinstance(start, FreeEncoder):
+            raise UserError("an adapter starts from an adapter: take adapter or epr_adapter as its initial")
+        settings = FreeSettings(start.method.labels, start.parser)  # type: ignore[attr-defined]
+        rows = _rows(lesson, settings)
+        assert lesson.positions is not None
+        method = fit_adapter(
+            objective(lesson, lesson.positions),
+            rows,
+            initial=start.method,  # type: ignore[arg-type]
+            seed=lesson.seed,
+        )
+        _keep(lesson, method, rows, settings)
+        return {"bank": len(lesson.bank)}
+
+    return train
+
+
+def _singles(lesson: Lesson, positions: np.ndarray) -> Objective:
+    assert lesson.data is not None
+    return Singles(positions, lesson.data.candidates.shortlist, lesson.data.scores, lesson.settings.positives)
+
+
+def _sets(lesson: Lesson, positions: np.ndarray) -> Objective:
+    assert lesson.data is not None and lesson.trade_off is not None
+    settings: CEILConfig = lesson.settings
+    loss = ceil_loss(settings.loss, settings.loss_options, settings.reduction)
+    return Sets(positions, lesson.data.candidates, lesson.data.scores, loss, lesson.trade_off)
+
+
+def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = lambda task: "") -> Training:
+    return Training(
+        name=name,
+        title=title,
+        train=train,
+        load=_load,
+        settings=lambda graph: free_settings(graph.task),
+        applies=applies,
+        lm_tokens=False,
+    )
+
+
+HEAD = _free("head", "label head", _train("head"), classifies)
+"""P(the example's label | query) by logistic regression on the bank, + ½ cosine."""
+
+STRUCTURES = _free("structures", "structures", _train("structures"), _parses)
+"""Expected overlap of the query's predicted local structures with an example's (after Levy et al., ACL 2023)."""
+
+ADAPTER = _free("adapter", "adapter", _train("adapter"))
+"""Target similarity tuning of a small map on each side of the vectors, on all of the bank (Poesia et al., 2022)."""
+
+FREE = _free("free", "free", _train_best)
+"""The one of them that held-out rows of the bank favour, or cosines where none is better beyond noise."""
+
+
+EPR_ADAPTER = Training(
+    name="epr_adapter",
+    title="EPR, adapter",
+    scored=single_scores,
+    train=_train_on_scores(_singles),
+    load=_load,
+    settings=lambda graph: replace(graph.config.epr, initial="adapter"),
+    start=lambda settings: "adapter",
+)
+"""EPR's objective on vectors, from the adapter that the bank's outputs trained."""
+
+CEIL_ADAPTER = Training(
+    name="ceil_adapter",
+    title="CEIL, adapter",
+    scored=set_scores,
+    train=_train_on_scores(_sets),
+    load=_load,
+    settings=lambda graph: replace(graph.config.ceil, initial="epr_adapter"),
+    start=lambda settings: "epr_adapter",
+    sets=True,
+)
+"""CEIL's objective on vectors, from EPR's adapter."""
+
+COVER_TRADE_OFF = 0.3
+"""λ of `cover`: the weight of relevance beside the predicted structures that a choice covers."""
+
+
+class CoverRetriever(GreedyRetriever):
+    """Greedy cover of the predicted structures among the n nearest examples (`training.free.cover`)."""
+
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        head = getattr(given.encoder, "method", None)
+        if not isinstance(head, StructureHead):
+            raise UserError("cover chooses by predicted structures: give it an encoder with a structure head")
+        choose = partial(cover_shortlists, width=len(head.structures) + 1)
+        super().__init__("cover", choose, bank, given)
+
+
+register_retriever(
+    "cover",
+    CoverRetriever,
+    Needs(encoder=True, trade_off=COVER_TRADE_OFF, shortlist=True),
+    "structures, covered",
+)
+
+register_method("head", "dense", "label head", HEAD)
+register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))
+register_method("classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier")
+register_method("structures", "dense", "structures", STRUCTURES)
+register_method("cover", "cover", "structures, covered", STRUCTURES, against=("structures", "topk"))
+register_method("adapter", "dense", "adapter on outputs", ADAPTER)
+register_method("free", "dense", "free", FREE)
+register_method("free_map", "dpp", "free + MAP", FREE, against=("free",))
+register_method("epr_adapter", "dense", "EPR, adapter", EPR_ADAPTER, against=("adapter", "topk"))
+register_method("ceil_adapter", "dpp", "CEIL, adapter", CEIL_ADAPTER, against=("epr_adapter", "topk"))
