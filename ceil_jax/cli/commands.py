@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 ROWS = (
-    "The rows of the table, in order: majority zero random bm25 topk mmr dpp tst tst_map epr epr_map ceil_topk ceil "
+    "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to prepare: "
+    "free free_map head head_map structures cover adapter tst tst_map; from the LM's scores: epr epr_map ceil_topk ceil "
+    "epr_adapter ceil_adapter; "
     "skill_base skill_consistency skill_distinct skill_joined target_knn target_skill target_sketch, or a retriever "
     "that --plugin registers."
 )
@@ -86,6 +88,7 @@ def compare(
             down to 150, which is said. By default all of it.
         json: Print the results as JSON.
     """
+    from ceil_jax.pipeline.methods import applicable
     from ceil_jax.report.compare import compare as run_all
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
@@ -93,6 +96,8 @@ def compare(
     if not method:
         raise UserError("--method: name at least one")
     run, graph = _opened(config, own, method)
+    if method in (COMPARED, DEMO_METHODS):
+        method = applicable(graph.task, method)
     if minutes is not None:
         from ceil_jax.pipeline.minutes import fitted
 

@@ -172,7 +172,10 @@ TUNE = RunConfig(
 )
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
 
-COMPARED = ("majority", "zero", "random", "bm25", "topk", "dpp", "epr", "epr_map", "ceil")
+COMPARED = (
+    *("majority", "classifier", "zero", "random", "bm25", "topk", "dpp", "free", "free_map"),
+    *("epr", "epr_map", "ceil"),
+)
 """The methods that `ceil-jax compare` has rows for by default."""
 
 DEMO_METHODS = tuple(name for name in COMPARED if name != "bm25")

@@ -9,9 +9,8 @@ the one that rows of the bank are answered best with, judged by how alike the ch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,18 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import Encoders, Lesson, Training
 from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.trainings import set_scores, single_scores
-from ceil_jax.retrieval.registry import Given, Needs, register_retriever
-from ceil_jax.retrieval.retrievers import GreedyRetriever
 from ceil_jax.store.folder import write_json
-from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.free.choice import agreement, best_free, measured_by
-from ceil_jax.training.free.cover import cover_shortlists
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe, row_key
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.objectives import Listwise, Objective, Sets, Singles
 from ceil_jax.training.free.output_similarity import OutputSimilarity
 from ceil_jax.training.free.rows import Cosine, FreeMethod, Rows
-from ceil_jax.training.free.structures import StructureHead, fit_structure_head
+from ceil_jax.training.free.structures import fit_structure_head
 from ceil_jax.training.losses import ceil_loss
 
 log = logging.getLogger(__name__)
@@ -235,28 +231,6 @@ CEIL_ADAPTER = Training(
     sets=True,
 )
 """CEIL's objective on vectors, from EPR's adapter."""
-
-COVER_TRADE_OFF = 0.3
-"""λ of `cover`: the weight of relevance beside the predicted structures that a choice covers."""
-
-
-class CoverRetriever(GreedyRetriever):
-    """Greedy cover of the predicted structures among the n nearest examples (`training.free.cover`)."""
-
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        head = getattr(given.encoder, "method", None)
-        if not isinstance(head, StructureHead):
-            raise UserError("cover chooses by predicted structures: give it an encoder with a structure head")
-        choose = partial(cover_shortlists, width=len(head.structures) + 1)
-        super().__init__("cover", choose, bank, given)
-
-
-register_retriever(
-    "cover",
-    CoverRetriever,
-    Needs(encoder=True, trade_off=COVER_TRADE_OFF, shortlist=True),
-    "structures, covered",
-)
 
 register_method("head", "dense", "label head", HEAD)
 register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))

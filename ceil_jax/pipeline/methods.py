@@ -6,13 +6,14 @@ TST, EPR and CEIL are registered at the end of `trainings`; a plugin registers i
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ceil_jax.errors import unknown_name
 from ceil_jax.pipeline.encoders import Training
 from ceil_jax.registry import Registry
 from ceil_jax.retrieval.registry import Needs, Registered, retrievers
+from ceil_jax.tasks.example import Task
 
 
 class Method(NamedTuple):
@@ -143,6 +144,16 @@ def method_named(name: str) -> Method:
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     return METHODS[name]
+
+
+def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the rows that can be trained on a task, in order."""
+    encoders = {name: METHODS[name].encoder or "" for name in names}
+    return tuple(
+        name
+        for name, encoder in encoders.items()
+        if encoder not in TRAININGS or not TRAININGS[encoder].applies(task)
+    )
 
 
 def learns_from_lm(name: str) -> bool:

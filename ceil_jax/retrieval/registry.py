@@ -134,15 +134,15 @@ class Registered(NamedTuple):
 
 _RETRIEVERS: Registry[Registered] = Registry("retriever", "register_retriever adds one.")
 
-_MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers")
+_MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers", "ceil_jax.training.free.cover")
 """Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is first used,
-because `skills` stands above `retrieval`."""
+because these rooms stand above `retrieval`."""
 
 
 def register_retriever(
     name: str, build: Build, needs: Needs | None = None, label: str = "", *, replace: bool = False
 ) -> None:
-    """Add a retriever, which `build_retriever`, `--retriever` and reports then know by its name.
+    """Add a retriever, which `build_retriever`, `--method` and reports then know by its name.
 
     Args:
         name: its name.

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.dpp.greedy import MapResult
+from ceil_jax.errors import UserError
+from ceil_jax.retrieval.registry import Given, Needs, Registered
+from ceil_jax.retrieval.retrievers import GreedyRetriever
+from ceil_jax.tasks.example import Example
+from ceil_jax.training.free.structures import StructureHead
 
 
 def cover_shortlists(
@@ -48,3 +56,28 @@ def cover_shortlists(
             expected = np.where(covers[best], 0, expected)
             worth[best] = -np.inf
     return MapResult(chosen, gains)
+
+
+COVER_TRADE_OFF = 0.3
+"""λ of `cover`: the weight of relevance beside the predicted structures that a choice covers."""
+
+
+class CoverRetriever(GreedyRetriever):
+    """Greedy cover of the predicted structures among the n nearest examples (`training.free.cover`)."""
+
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        head = getattr(given.encoder, "method", None)
+        if not isinstance(head, StructureHead):
+            raise UserError("cover chooses by predicted structures: give it an encoder with a structure head")
+        choose = partial(cover_shortlists, width=len(head.structures) + 1)
+        super().__init__("cover", choose, bank, given)
+
+
+RETRIEVERS = {
+    "cover": Registered(
+        CoverRetriever,
+        Needs(encoder=True, trade_off=COVER_TRADE_OFF, shortlist=True),
+        "structures, covered",
+    )
+}
+"""The retriever of this module, for the registry."""
