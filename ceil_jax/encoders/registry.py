@@ -30,6 +30,9 @@ from ceil_jax.tasks.assets import fetch
 
 Factory = Callable[[], Encoder]
 
+FREE_FILE = "free.json"
+"""The file of a saved free method (`training.free`), with the encoder that it stands on beside it."""
+
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
 
@@ -70,6 +73,10 @@ def load_encoder(
     folder = Path(name).expanduser()
     if name in _FACTORIES or _FUNCTION.fullmatch(name):
         encoder = _made_by(name)
+    elif (folder / FREE_FILE).is_file():
+        # a free method over an encoder; by name, because its room stands above this one
+        free = importlib.import_module("ceil_jax.training.free.encoder")
+        return free.FreeEncoder.from_pretrained(folder)
     elif folder.is_dir():
         encoder = _from_folder(folder, folder.resolve().name, allow_import)
     elif folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):

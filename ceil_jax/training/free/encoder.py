@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ceil_jax.encoders.files import read_json, write_json
-from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.encoders.registry import FREE_FILE, load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
@@ -27,7 +27,7 @@ from ceil_jax.training.free.structures import StructureHead
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead, Adapter)}
 PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
-SETTINGS, ARRAYS = "free.json", "free.npz"
+SETTINGS, ARRAYS = FREE_FILE, "free.npz"
 
 
 def observe(
