@@ -1,107 +1,140 @@
-"""A server on loopback that answers correctly, or with the faults that a test asks for."""
+"""A server on loopback with an OpenAI-compatible interface to the tiny LM, and the faults that a test asks for."""
 
 import json
+import re
 import threading
-import time
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import uvicorn
-
-from ceil_jax.cli.server.app import create_app
+from ceil_jax.lm import TinyLM
 from ceil_jax.lm.openai.config import EndpointConfig
 
-QUICK = EndpointConfig(back_off=0.001, timeout=5)
-
-
-@contextmanager
-def listening(app):
-    """Serve an ASGI application within the block; gives its address."""
-    config = uvicorn.Config(
-        app, port=0, log_level="critical", ws="none", lifespan="off", timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1"
-    finally:
-        server.should_exit = True
-        thread.join()
+QUICK = EndpointConfig(timeout=5)
+TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 
 class Server:
-    """An ASGI application that answers as a service does, except for faults, and records the requests.
+    """Answers for the LM "tiny" and the encoder "tiny-encoder", except for faults, and records the requests.
 
     `faults` holds one entry for each request to come: a (status, headers, body) to answer with, "drop" (the
-    connection ends inside the body), "slow" (the body trickles and does not end), or None for the service's own
-    answer. `change` is given (path, request, answer) of each answer and returns the answer to send.
+    connection ends inside the body), "slow" (the body trickles and does not end), or None for the right answer.
+    `change` is given (path, request, answer) of each right answer and returns the one to send, or (status, answer).
     """
 
-    def __init__(self, service, key=None):
-        self.app = create_app(service, key)
-        self.faults = []
-        self.requests = []
-        self.headers = []
-        self.at_once = self.most_at_once = 0
-        self.change = lambda path, request, answer: answer
+    def __init__(self, encoder=None, key=None):
+        self.lm, self.encoder, self.key = TinyLM(), encoder, key
+        self.at_once = 0
+        self.clear()
 
     def clear(self):
-        self.faults.clear()
-        self.requests.clear()
-        self.headers.clear()
-        self.most_at_once = 0
+        self.faults, self.requests, self.headers, self.most_at_once = [], [], [], 0
         self.change = lambda path, request, answer: answer
 
-    async def __call__(self, scope, receive, send):
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        self.requests.append((scope["path"], json.loads(body) if body else {}))
-        self.headers.append(dict(scope["headers"]))
-        fault = self.faults.pop(0) if self.faults else None
-        if fault is None:
-            await self._answer(scope, body, receive, send)
-        elif fault == "drop":
-            await _respond(send, 200, {"content-length": "1000"}, b'{"choices": [')
-        elif fault == "slow":
-            await self._trickle(send)
-        else:
-            await _respond(send, *fault)
+    def answer(self, path, body):
+        made = {
+            "/v1/models": self.models,
+            "/v1/completions": self.completions,
+            "/v1/chat/completions": self.chat,
+            "/v1/embeddings": self.embeddings,
+            "/tokenize": lambda body: {"count": int(self.lm.count_tokens([body["prompt"]])[0])},
+        }
+        if path not in made:
+            return 404, {"error": {"message": "no such path"}}
+        answer = self.change(path, body, made[path](body))
+        return answer if isinstance(answer, tuple) else (200, answer)
 
-    async def _answer(self, scope, body, receive, send):
-        sent, read = [], [{"type": "http.request", "body": body}]
+    def models(self, body):
+        entries = [{"id": "tiny", "root": "tiny", "max_model_len": 4096}]
+        if self.encoder:
+            entries.append({"id": "tiny-encoder", "root": self.encoder.fingerprint})
+        return {"object": "list", "data": [{**entry, "owned_by": "ceil_jax"} for entry in entries]}
 
-        async def receive_again():
-            return read.pop() if read else await receive()
+    def completions(self, body):
+        prompts = body["prompt"]
+        written = self.written(prompts, body)
+        choices = [
+            {"index": i, "text": text, "logprobs": self.scores(prompts[i]) if body.get("echo") else None}
+            for i, text in enumerate(written)
+        ]
+        return {"choices": choices, "usage": self.usage(prompts, written)}
 
-        async def keep(message):
-            sent.append(message)
+    def chat(self, body):
+        prompts = [message["content"] for message in body["messages"]]
+        [text] = self.written(prompts, body)
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        return {"choices": [choice], "usage": self.usage(prompts, [text])}
 
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        await self.app(scope, receive_again, keep)
-        # before the answer leaves: its reader may ask again at once
-        self.at_once -= 1
-        answer = json.loads(b"".join(message.get("body", b"") for message in sent))
-        answer = self.change(scope["path"], self.requests[-1][1], answer)
-        await _respond(send, sent[0]["status"], {}, json.dumps(answer).encode())
+    def embeddings(self, body):
+        vectors = self.encoder.encode(body["input"]).tolist()
+        data = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+        return {"data": data, "usage": self.usage(body["input"], [])}
 
-    async def _trickle(self, send):
-        import asyncio
+    def written(self, prompts, body):
+        asked = {"temperature": body.get("temperature", 0), "seed": body.get("seed", 0)}
+        limit = body.get("max_tokens", body.get("max_completion_tokens"))
+        return self.lm.generate(prompts, limit, body.get("stop", []), **asked)
 
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(100):
-            await send({"type": "http.response.body", "body": b" ", "more_body": True})
-            await asyncio.sleep(0.02)
-        await send({"type": "http.response.body", "body": b"{}"})
+    def scores(self, text):
+        tokens = TOKEN.findall(text)
+        before = ["".join(tokens[:place]) for place in range(len(tokens))]
+        return {"tokens": tokens, "token_logprobs": self.lm.log_likelihood(before, tokens).tolist()}
+
+    def usage(self, prompts, written):
+        read, wrote = (int(self.lm.count_tokens(texts).sum()) for texts in (prompts, written))
+        return {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
 
 
-async def _respond(send, status, headers, body):
-    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": listed})
-    await send({"type": "http.response.body", "body": body})
+@contextmanager
+def listening(server):
+    """Serve within the block; gives the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def send(self, status, headers, body):
+            self.send_response(status)
+            for name, value in ({"content-length": str(len(body))} | headers).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def respond(self):
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+            server.requests.append((self.path, body))
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
+            fault = server.faults.pop(0) if server.faults else None
+            if fault == "drop":
+                self.send(200, {"content-length": "1000"}, b'{"choices": [')
+                self.close_connection = True
+            elif fault == "slow":
+                self.send(200, {"content-length": "1000"}, b"")
+                for _ in range(60):
+                    self.wfile.write(b" ")
+                    threading.Event().wait(0.02)  # tests replace time.sleep
+                self.close_connection = True
+            elif fault is not None:
+                self.send(*fault)
+            elif server.key and self.headers.get("authorization") != f"Bearer {server.key}":
+                self.send(401, {}, b"{}")
+            else:
+                server.at_once += 1
+                server.most_at_once = max(server.most_at_once, server.at_once)
+                status, answer = server.answer(self.path, body)
+                # before the answer leaves: its reader may ask again at once
+                server.at_once -= 1
+                self.send(status, {}, json.dumps(answer).encode())
+
+        do_GET = do_POST = respond
+
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listener.daemon_threads = True
+    listener.handle_error = lambda *_: None
+    threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.server_address[1]}/v1"
+    finally:
+        listener.shutdown()
+        listener.server_close()

@@ -4,7 +4,6 @@
 - `tune`: the command `tune`.
 - `commands`: its sub-commands
 - `doctor`: what is installed, detected and cached on this machine
-- `serve_lm`: an LM and an encoder behind an OpenAI-compatible interface; `server`: how it answers
 - `first`: what will fail, fails first: libraries, the hub and the models
 - `task_list`: the tasks with their sizes
 - `data_flags`: a named task, or a file of the user's own

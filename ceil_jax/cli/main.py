@@ -14,7 +14,6 @@ import tyro
 
 from ceil_jax.cli.commands import compare, demo, doctor, export, report, score, tasks
 from ceil_jax.cli.helptext import asked_for_help
-from ceil_jax.cli.serve_lm import serve_lm
 from ceil_jax.cli.tune import tune
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
@@ -57,7 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "tune": functools.partial(tune, config=TUNE),
             "report": report,
             "export": functools.partial(export, config=config),
-            "serve-lm": serve_lm,
         }
         rest, registry = asked_for_help(rest)
         return tyro.extras.subcommand_cli_from_dict(

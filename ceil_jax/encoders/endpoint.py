@@ -12,9 +12,9 @@ from jaxtyping import Float
 from ceil_jax.encoders.text_encoder import check_texts
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
+from ceil_jax.lm.openai.answers import Embeddings, in_order
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.schema import Embeddings, in_order
 
 
 class EndpointEncoder:

@@ -85,25 +85,6 @@ class LanguageModel(Protocol):
         ...
 
 
-class TokenScores(NamedTuple):
-    """The tokens of a text, in order; a server may put special tokens before them."""
-
-    tokens: list[str]
-    """The piece of the text that each token stands for. Where several tokens share a character, the last of
-    them has it and the others are ""."""
-    log_probs: list[float | None]
-    """The log-probability of each token given its prefix, in nats; None for a token without a prefix."""
-
-
-@runtime_checkable
-class TokenScorer(LanguageModel, Protocol):
-    """An LM that also scores each token of a text: what `ceil-jax serve-lm` needs."""
-
-    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
-        """Return the tokens of each text with the same log-probabilities that `log_likelihood` sums."""
-        ...
-
-
 class Continuations(NamedTuple):
     """The choices of several prompts in one list."""
 
@@ -119,8 +100,16 @@ class Continuations(NamedTuple):
         return list(dict(zip(self.rows, self.prompts, strict=True)).values())
 
 
+def can_score(lm: LanguageModel) -> bool:
+    """Return whether an LM gives log-probabilities: its attribute `can_score`, and True where it has none."""
+    return getattr(lm, "can_score", True)
+
+
 class BaseLM(ABC):
     """The methods of `LanguageModel` that follow from `scores` and `write`."""
+
+    can_score = True
+    """Whether the LM gives log-probabilities; one that does not can only generate."""
 
     @abstractmethod
     def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:

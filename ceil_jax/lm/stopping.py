@@ -1,32 +1,8 @@
-"""Ending a generation: cutting its text where it ends, and giving up in the middle of it."""
+"""Stop strings: the text that an LM generates ends before the first of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-
-_before_each_token: ContextVar[Callable[[], None] | None] = ContextVar("before each token", default=None)
-
-
-@contextmanager
-def interrupted_by(check: Callable[[], None]) -> Iterator[None]:
-    """Have a function called before each token that an LM writes within the block, in this thread.
-
-    Args:
-        check: what it raises ends the generation.
-    """
-    token = _before_each_token.set(check)
-    try:
-        yield
-    finally:
-        _before_each_token.reset(token)
-
-
-def check_interrupted() -> None:
-    """Call what `interrupted_by` was given; for the loops that write."""
-    if check := _before_each_token.get():
-        check()
+from collections.abc import Sequence
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:

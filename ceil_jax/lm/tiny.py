@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import BaseLM, Continuations, TokenScores, check_lengths
+from ceil_jax.lm.base import BaseLM, Continuations, check_lengths
 from ceil_jax.lm.stopping import cut, first_stop
 from ceil_jax.tasks.draws import text_rng
 
@@ -66,15 +66,6 @@ class TinyLM(BaseLM):
             check_lengths(self, [len(read) + 1], [row])
             texts.append(self._continued(read, limit, stop, temperature, text_rng(prompt, seed)))
         return texts
-
-    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
-        scores = []
-        for row, text in enumerate(texts):
-            tokens = _TOKEN.findall(text)
-            check_lengths(self, [len(tokens)], [row])
-            self.tokens_read += len(tokens)
-            scores.append(TokenScores(tokens, [_log_prob(tokens, place) for place in range(len(tokens))]))
-        return scores
 
     def _scored(self, row: int, prompt: str, continuation: str) -> tuple[float, int]:
         matches = list(_TOKEN.finditer(prompt + continuation))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,24 +77,6 @@ class PairTokenizer:
                 start -= 1
             tokens.append(self._with_context(encoding.ids[:end], start))
         return tokens
-
-    def whole(self, texts: Sequence[str]) -> list[tuple[PairTokens, list[str]]]:
-        """Return each text's ids, with every token scored that has a prefix, and the pieces of the text.
-
-        There is a piece for each token that is not special, and the pieces joined are the text. Where several
-        tokens share a character, the last of them has it.
-        """
-        found = []
-        for text, encoding in zip(texts, self._backend.encode_batch(list(texts)), strict=True):
-            end = _end(encoding)
-            places = [place for place in range(end) if _ends_after(encoding, place, 0)]
-            spans = [encoding.token_to_chars(place) for place in places]
-            cuts = [min(span[1], after[0]) for span, after in pairwise(spans)]
-            bounds = [0, *np.maximum.accumulate(np.array(cuts, int)).tolist(), len(text)] if spans else []
-            pieces = [text[a:b] for a, b in pairwise(bounds)]
-            start = places[0] if places else end
-            found.append((PairTokens(encoding.ids[:end], min(max(start, 1), end)), pieces))
-        return found
 
     def _with_context(self, ids: list[int], start: int) -> PairTokens:
         """Put a token before a continuation that begins the text, so that its first token has a prefix.

@@ -164,6 +164,8 @@ def _remarks(run: Run, graph: Graph, methods: Sequence[str], targets: Sequence[S
         yield voting
     if rewriting := failures(run, targets):
         yield rewriting
+    if answers := getattr(pipeline.lm, "note", ""):
+        yield answers
 
 
 def _parts(rows: Sequence[MethodRow], compared: Sequence[tuple[MethodRow, MethodRow]]) -> Table | None:

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from lm_server import QUICK, Server, listening
 
-from ceil_jax.cli.server.service import Service
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.errors import UserError
-from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example
 
@@ -21,7 +19,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def server(encoder):
-    return Server(Service(TinyLM(), "tiny", encoder, "tiny-encoder"))
+    return Server(encoder)
 
 
 @pytest.fixture(scope="module")

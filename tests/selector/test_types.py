@@ -24,7 +24,7 @@ NOT_SHOWN = (
         "pyarrow",
         "pydantic",
     ),
-    *("scipy", "starlette", "tokenizers", "torch", "tqdm", "transformers"),
+    *("scipy", "tokenizers", "torch", "tqdm", "transformers"),
 )
 """Libraries none of whose types the public functions take or return; to read them takes mypy half a minute."""
 

@@ -1,16 +1,15 @@
-"""Language models (and vectors) behind a server with an OpenAI-compatible interface; the only room that imports
-the `openai` package.
+"""Language models and encoders behind an OpenAI-compatible server; the only room that imports the `openai` package.
 
-Retries, Retry-After, proxies and time-outs are that package's. Ours are the budget, a deadline for whole answers,
-what becomes of a key, and the probe of a server before its first score.
+Retries, Retry-After, proxies and time-outs are that package's. Added here: a budget, a deadline for whole answers,
+care of the key, a probe before the first score, and the answer of a chat without its wrappers.
 
 - `model`: `EndpointLM`, the `LanguageModel` protocol over a server
-- `config`: `EndpointConfig`, how a server is asked, and its key
+- `config`: `EndpointConfig`, the settings of requests, and the key
 - `address`: `http://host:8000/v1#model-name`
-- `client`: requests to one server
-- `attempt`: one attempt at a request, and the requests and tokens that a run may spend on a server
-- `cleaning`: what a server sends, without the key and cut in length
-- `schema`: the fields of answers, with their types and ranges, and what they say
-- `alignment`: which tokens of an answer belong to a continuation
-- `probe`: whether a server's log-probabilities are what they should be
+- `client`: requests to one server, and the models that it lists
+- `http`: one attempt at a request, and the budget
+- `answers`: the fields of a server's answers, checked
+- `chat`: the answer in a chat message, without reasoning, code fences and role prefixes
+- `alignment`: the tokens of an answer that belong to a continuation
+- `probe`: a check of a server's log-probabilities
 """

@@ -1,9 +1,10 @@
-"""Requests of JSON to one server, many at a time."""
+"""Requests of JSON to one server, many at a time, within a budget."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import logging
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -11,24 +12,36 @@ from typing import Any, NamedTuple, TypeVar
 from tqdm.auto import tqdm
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.openai.answers import (
+    AnyAnswer,
+    Model,
+    Models,
+    Refused,
+    checked,
+    one_line,
+    tokens_stated,
+)
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
 
 try:
     import httpx2
     import openai
 
-    from ceil_jax.lm.openai.attempt import ANSWER, ATTEMPT, AttemptClient, RequestBudget, said
-    from ceil_jax.lm.openai.cleaning import HIDDEN, LONGEST, one_line, without_key
-    from ceil_jax.lm.openai.schema import AnyAnswer, Models, Paid, checked
+    from ceil_jax.lm.openai.http import PAID, RETRIES, Http, RequestBudget
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
+log = logging.getLogger(__name__)
+
+_OTHERWISE = {"max_tokens": "max_completion_tokens", "temperature": "", "seed": "", "stop": ""}
+"""Fields that some servers refuse, and the field to send in place of each; "" for none."""
+_KEPT = "Finished work is kept: run the same command again"
+
 
 class Served(NamedTuple):
-    """A model that a server lists."""
+    """A model of a server."""
 
     model: str
-    """The name by which requests ask for it."""
     name: str
     """The model's name and what the server says of it (owner, root, context length), without the address: two
     servers of the same model share results."""
@@ -39,24 +52,22 @@ class Served(NamedTuple):
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-_KEPT = "Finished work is kept: run the same command again"
-
 
 class Client:
     """Asks the server at `base`. Any thread may use it.
 
     The openai package repeats what fails in passing: 408, 409, 429 and 5xx, time-outs, lost connections and
     answers that are not whole JSON. It waits as long as the server's Retry-After says, and gives up where that is
-    more than two minutes. Everything else fails at once: other statuses of 4xx, redirects, HTML, JSON that is no
-    object, and a server that cannot be reached the first time.
+    more than two minutes. Everything else fails at once: other statuses of 4xx, redirects, HTML, and a server that
+    cannot be reached the first time.
 
     Args:
         base: the address, without a slash at its end.
-        config: how the server is asked.
+        config: the settings of requests.
 
     Raises:
-        UserError: by every method, with the server's own message, in which the key, should it stand there, is
-            replaced, and for an answer that is not of the kind asked for; here, for a key that is not set.
+        UserError: by every method, with the server's own message, from which the key is removed; here, for a key
+            that is not set.
     """
 
     def __init__(self, base: str, config: EndpointConfig) -> None:
@@ -64,31 +75,40 @@ class Client:
         self.budget = RequestBudget(base, config.max_requests, config.max_tokens)
         self._config = config
         self._key = read_key(config.api_key_env)
-        self._http = AttemptClient(self.budget, config, self._key)
+        self._http = Http(self.budget, config, self._key)
+        self._refused: set[str] = set()
         self._openai = openai.OpenAI(
             base_url=base,
-            # `AttemptClient` sends the key; without an argument, the package would look for one
+            # `Http` sends the key; without an argument, the package would look for one
             api_key="none",
             max_retries=config.attempts - 1,
             timeout=config.timeout,
             http_client=self._http,
         )
 
-    def get(self, path: str, kind: type[AnyAnswer]) -> AnyAnswer:
-        """Return the answer to a GET, checked."""
-        answer = self._asked(path, lambda url: self._openai.get(url, cast_to=httpx2.Response))
-        return checked(kind, answer, self.base + path)
-
     def post(self, path: str, body: dict[str, Any], kind: type[AnyAnswer]) -> AnyAnswer:
         """Return the answer to a POST, checked, and count the tokens that it states.
 
-        Raises:
-            UserError: also where tokens are limited and the answer states none.
+        Where the server refuses a field of `_OTHERWISE`, this and every later request is sent without it.
         """
-        found = self._asked(path, lambda url: self._openai.post(url, cast_to=httpx2.Response, body=body))
+        sent = {
+            _OTHERWISE[name] if name in self._refused else name: value
+            for name, value in body.items()
+            if name not in self._refused or _OTHERWISE[name]
+        }
+        try:
+            found = self._asked(path, sent)
+        except Refused as refusal:
+            name = next((n for n in _OTHERWISE if n in sent and re.search(rf"\b{n}\b", str(refusal))), None)
+            if refusal.status not in (400, 422) or name is None:
+                raise
+            if name not in self._refused:
+                self._refused.add(name)
+                log.warning("%s; from now on %s is sent in its place", refusal, _OTHERWISE[name] or "nothing")
+            return self.post(path, body, kind)
         answer = checked(kind, found, self.base + path)
-        if isinstance(answer, Paid):
-            tokens = answer.usage.tokens() if answer.usage else 0
+        if path.endswith(PAID):
+            tokens = tokens_stated(found)
             if not tokens and self._config.max_tokens is not None:
                 raise UserError(
                     f"{self.base}{path} does not state its usage, so tokens cannot be counted; "
@@ -98,45 +118,37 @@ class Client:
         return answer
 
     def served(self, model: str | None) -> Served:
-        """Return the model of that name among those that the server lists.
-
-        Args:
-            model: its name; None for the only one.
+        """Return the model of that name; without a name, the only one that the server lists.
 
         Raises:
-            UserError: there is no such model, or there are several and none is named; its name holds the key, is
-                longer than 200 characters or does not print, and so cannot be written.
+            UserError: the server lists models, but not this one; none is named, and there are several or no list.
         """
-        known = {entry.id: entry for entry in self.get("/models", Models).data or ()}
+        try:
+            listed = checked(Models, self._asked("/models"), f"{self.base}/models").data
+        except Refused as refusal:
+            if refusal.status not in (403, 404, 405):
+                raise
+            if model is None:
+                raise UserError(f"{refusal}; name the model, as in {self.base}#model-name") from None
+            listed = [Model.model_validate({"id": model})]
+        known = {entry.id: entry for entry in listed}
         if model is None and len(known) != 1:
             names = ", ".join(one_line(name, 60) for name in sorted(known)[:8]) or "none"
             raise UserError(f"{self.base} serves {names}; name one, as in {self.base}#model-name")
         model = model or next(iter(known))
         if model not in known:
-            near = difflib.get_close_matches(model, list(known)[:1000], n=8, cutoff=0.0)
-            raise unknown_name(
-                f"model of {self.base}", one_line(model), [one_line(name, 60) for name in near]
-            )
-        if HIDDEN in model or len(model) > LONGEST or not model.isprintable():
-            raise UserError(
-                f"{self.base}: the model {one_line(model, 60)!r} has a name that cannot be written: expected at most "
-                f"{LONGEST} printable characters without the key"
-            )
-        entry = known[model]
-        length, owner = entry.max_model_len, one_line(entry.owned_by or "endpoint", 60)
+            raise unknown_name(f"model of {self.base}", model, known)
+        entry, length = known[model], known[model].max_model_len
+        owner = one_line(entry.owned_by or "endpoint", 60)
         digits = hashlib.sha256(f"{model} {owner} {entry.root} {length}".encode()).hexdigest()[:8]
-        stated = isinstance(length, int) and not isinstance(length, bool) and 0 < length < 2**31
-        return Served(model, f"{model}@{owner}-{digits}", length if stated else None)
+        return Served(
+            model, f"{model}@{owner}-{digits}", length if type(length) is int and length > 0 else None
+        )
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
         """Return `work` of each item, in order, as many at a time as the configuration allows.
 
-        At the first failure, nothing more is begun.
-
-        Args:
-            work: makes requests of this client.
-            items: what to work on.
-            what: the progress bar's name.
+        At the first failure, nothing more is begun. `what` is the progress bar's name.
         """
         if len(items) < 2:
             return [work(item) for item in items]
@@ -159,31 +171,62 @@ class Client:
             pool.shutdown(wait=True)
             self._http.stopped.clear()
 
-    def _asked(self, path: str, ask: Callable[[str], httpx2.Response]) -> dict[str, Any]:
+    def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON that the server answers to a POST of the body, or to a GET."""
         url = self.base + path if path != "/tokenize" else self.base.removesuffix("/v1") + path
         try:
-            response = ask(url)
+            if body is None:
+                response = self._openai.get(url, cast_to=httpx2.Response)
+            else:
+                response = self._openai.post(url, cast_to=httpx2.Response, body=body)
         except openai.APIStatusError as error:
-            raise UserError(self._refusal(url, error.response)) from None
+            raise self._refusal(url, error.response) from None
         except openai.APIConnectionError as error:
-            cause = one_line(without_key(str(error.__cause__ or type(error).__name__), self._key))
-            failure = f"the connection failed ({cause})"
+            failure = f"the connection failed ({self._clean(error.__cause__ or type(error).__name__)})"
             if isinstance(error, openai.APITimeoutError):
                 failure = f"no whole answer within {self._config.timeout:g} s"
             raise UserError(self._given_up(url, failure, self._config.attempts)) from None
-        return response.extensions[ANSWER]
+        answer = response.extensions["json"]
+        if isinstance(answer, dict) and answer.get("error"):
+            raise Refused(f"{url}: {self._clean(_said(answer))}")
+        return answer
 
-    def _refusal(self, url: str, response: httpx2.Response) -> str:
-        """Why an answer with another status than success is the last one."""
-        status, asked = response.status_code, response.headers.get("retry-after")
+    def _refusal(self, url: str, response: httpx2.Response) -> UserError:
+        """The error for the last answer to a request, whose status is no success."""
+        status, later = response.status_code, response.headers.get("retry-after")
+        attempts = 1 + int(response.request.headers.get(RETRIES, 0))
         if 300 <= status < 400:
-            return f"{url} redirects to {response.headers.get('location')}; give that address instead"
-        failure = f"HTTP {status}: {said(response.content, self._key)}"
+            place = self._clean(response.headers.get("location"))
+            return UserError(f"{url} redirects to {place}; give that address instead")
+        try:
+            said = _said(response.json())
+        except (ValueError, RecursionError):
+            said = response.text
+        failure = f"HTTP {status}: {self._clean(said) or 'no message'}"
         if status not in (408, 409, 429) and status < 500:
-            return f"{url}: {failure}"
-        if asked is not None and response.extensions[ATTEMPT] < self._config.attempts:
-            return f"{url}: {failure}; it asks to come back later (Retry-After: {asked}). {_KEPT} then"
-        return self._given_up(url, failure, response.extensions[ATTEMPT])
+            refused = Refused(f"{url}: {failure}")
+            refused.status = status
+            return refused
+        if later is not None and attempts < self._config.attempts:
+            asked = f"it asks to come back later (Retry-After: {self._clean(later)})"
+            return UserError(f"{url}: {failure}; {asked}. {_KEPT} then")
+        return UserError(self._given_up(url, failure, attempts))
 
     def _given_up(self, url: str, failure: str, attempts: int) -> str:
         return f"{url}: {failure}; given up after {attempts} attempts. {_KEPT} once the server answers"
+
+    def _clean(self, said: Any) -> str:
+        # the key goes first: half a key could not be found
+        return one_line(str(said).replace(self._key, "***") if self._key else said)
+
+
+def _said(content: Any) -> Any:
+    """The message in the content of an error, behind the code and the field that it names."""
+    if not isinstance(content, dict):
+        return content
+    error = content.get("error")
+    if isinstance(error, dict) and error.get("message"):
+        message = str(error["message"])
+        more = [str(error[name]) for name in ("code", "param") if error.get(name)]
+        return message + "".join(f" ({one})" for one in more if one not in message)
+    return error or content.get("message") or content.get("detail") or content

@@ -23,9 +23,6 @@ class EndpointConfig:
     """Seconds until a request must be answered in full."""
     attempts: Annotated[int, Range(1)] = 6
     """Attempts at a request that fails in passing: 408, 409, 429, 5xx, time-outs, lost connections, torn answers."""
-    back_off: Annotated[float, Range(0)] = 0.5
-    """Seconds before the second attempt, doubled before each later one, 60 at most; a server's Retry-After goes
-    first. After time-outs and lost connections, the openai package's own: 0.5 doubled, 8 at most."""
     max_requests: Annotated[int | None, Range(1)] = None
     """Stop before a server of this run is asked more often, retries counted."""
     max_tokens: Annotated[int | None, Range(1)] = None

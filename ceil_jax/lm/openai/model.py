@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -9,18 +11,21 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import BaseLM, Continuations, TokenScores
+from ceil_jax.lm.base import BaseLM, Continuations
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
+from ceil_jax.lm.openai.answers import Chat, Choice, Completions, Refused, Tokenized, TokenScores, in_order
+from ceil_jax.lm.openai.chat import Read, after_reasoning, chat_answer, note_on
 from ceil_jax.lm.openai.client import Client
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import probe
-from ceil_jax.lm.openai.schema import Chat, Choice, Completions, Tokenized, in_order
 from ceil_jax.lm.stopping import cut
+
+log = logging.getLogger(__name__)
 
 
 class EndpointLM(BaseLM):
-    """The `LanguageModel` protocol over /completions, or /chat/completions for generation alone.
+    """The `LanguageModel` protocol over /completions, or over /chat/completions for generation alone.
 
     Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM and SGLang
     give them; the server is probed before the first score (`probe`). `tokens_read` is the number of tokens that
@@ -48,8 +53,11 @@ class EndpointLM(BaseLM):
             )
         # servers keep a place for the token that they would generate next
         self.context_length = length - 1
+        self.can_score = not config.chat
         self._counts: dict[str, int] = {}
         self._probed = False
+        self._answers = 0
+        self._found: Counter[str] = Counter()
 
     @property
     def tokens_read(self) -> int:
@@ -67,31 +75,46 @@ class EndpointLM(BaseLM):
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        """Generate as the protocol says, as far as the server honours greedy decoding and seeds."""
+        """Generate as the protocol says, as far as the server honours greedy decoding and seeds.
+
+        A chat is not sent the stop strings, which would end it within its reasoning or its first code fence: its
+        answer is cut here. The first answers that had something removed, or were empty, are logged; see `note`.
+        """
         written = [""] * len(prompts)
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
-        if stop:
+        if stop and not self._config.chat:
             body["stop"] = list(stop)
         asked: dict[int | None, list[int]] = {}  # a request has one seed
         for row, seed in enumerate(seeds if limit > 0 else ()):
             asked.setdefault(seed if temperature else None, []).append(row)
+        logged = self.note
         for one, rows in asked.items():
             request = body if one is None else {**body, "seed": one}
-            texts = self._written([prompts[row] for row in rows], request)
-            for row, text in zip(rows, texts, strict=True):
-                written[row] = cut(text, stop)
+            read = self._written([prompts[row] for row in rows], request)
+            for row, answer in zip(rows, read, strict=True):
+                written[row] = cut(answer.text, stop)
+                self._found.update(answer.found)
+            self._answers += len(rows)
+        if self.note and not logged:
+            log.warning("%s: %s", self.name, self.note)
         return written
 
-    def _written(self, prompts: Sequence[str], body: dict[str, Any]) -> list[str]:
+    @property
+    def note(self) -> str:
+        """One line on what was removed around the answers so far, and how many were empty; "" for nothing."""
+        return note_on(self._found, self._answers)
+
+    def _written(self, prompts: Sequence[str], body: dict[str, Any]) -> list[Read]:
         if self._config.chat:
             return self._client.map(partial(self._chat, body), prompts, "generating")
-        return [self._text(choice) for choice in self._completions(prompts, body, "generating")]
+        return [self._completed(choice) for choice in self._completions(prompts, body, "generating")]
 
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
-        if self._config.chat:
+        if not self.can_score:
             raise UserError(
-                f"{self.name} is asked through its chat interface, which gives no log-probabilities of a prompt; "
-                "it can generate but not score or choose: leave out --endpoint.chat"
+                f"{self.name} is asked through its chat interface, which gives no log-probabilities: it can "
+                "generate, not score or choose. Leave out --endpoint.chat if the server has /completions; if not, "
+                "take methods that learn from the bank's own outputs, such as tst, which need no scores"
             )
         if not self._probed:
             probe(lambda text: self._read([text], "probing")[0], self._client.base)
@@ -142,17 +165,20 @@ class EndpointLM(BaseLM):
         batches = [prompts[start : start + size] for start in range(0, len(prompts), size)]
         return [choice for batch in self._client.map(ask, batches, what) for choice in batch]
 
-    def _text(self, choice: Choice) -> str:
-        if choice.text is None:
-            raise UserError(f"{self._client.base}/completions: a choice without a text")
-        return choice.text
+    def _completed(self, choice: Choice) -> Read:
+        text, reasoned = after_reasoning(choice.text or "")
+        found = {"reasoning": reasoned, "empty": not choice.text or (reasoned and not text)}
+        return Read(text, tuple(name for name, there in found.items() if there))
 
-    def _chat(self, body: dict[str, Any], prompt: str) -> str:
-        messages = [{"role": "user", "content": prompt}]
-        request = {"model": self._model, "messages": messages, **body}
-        answer = self._client.post("/chat/completions", request, Chat)
-        [choice] = in_order(answer.choices, "choices", 1, f"{self._client.base}/chat/completions")
-        return choice.message.content
+    def _chat(self, body: dict[str, Any], prompt: str) -> Read:
+        request = {"model": self._model, "messages": [{"role": "user", "content": prompt}], **body}
+        try:
+            answer = self._client.post("/chat/completions", request, Chat)
+        except Refused as refusal:
+            if "content_filter" not in str(refusal):
+                raise
+            return Read("", ("refused", "empty"))
+        return chat_answer(answer.choices[0] if answer.choices else None, prompt)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -171,4 +197,10 @@ class EndpointLM(BaseLM):
 
     def _count(self, text: str) -> int:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        return self._client.post("/tokenize", body, Tokenized).count
+        try:
+            return self._client.post("/tokenize", body, Tokenized).count
+        except Refused as refusal:
+            raise UserError(
+                f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or hub id with the "
+                "model's tokenizer"
+            ) from None

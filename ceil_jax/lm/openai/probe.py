@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Callable
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import TokenScores
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
+from ceil_jax.lm.openai.answers import TokenScores
 
 DRIFT = 0.3
 """The most nats by which a token's log-probability may differ between two readings: bfloat16 logits of 16 to 32
@@ -66,14 +66,14 @@ def _continuation(scores: TokenScores, text: str, start: int, where: str) -> ran
     if sum(log_prob is not None for log_prob in scores.log_probs) < 2:
         raise UserError(
             f"{where} returns no log-probabilities of the prompt (asked with echo and logprobs), so it can "
-            "generate but not score; serve the model with vLLM, SGLang or ceil-jax serve-lm"
+            "generate but not score; serve the model with vLLM or SGLang"
         )
     try:
         places = continuation_tokens(scores.tokens, text, start)
     except Misaligned as problem:
         raise UserError(
             f"{where}: its tokens do not spell the text that was sent ({problem}), so it can generate but not "
-            "score; serve the model with vLLM, SGLang or ceil-jax serve-lm"
+            "score; serve the model with vLLM or SGLang"
         ) from None
     if any(scores.log_probs[place] is None for place in range(1, places.stop)):
         raise UserError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ceil_jax.lm.stopping import check_interrupted, cut, first_stop
+from ceil_jax.lm.stopping import cut, first_stop
 from ceil_jax.lm.torch.padded import PaddedSession
 from ceil_jax.lm.torch.session import TreeSession
 
@@ -79,7 +79,6 @@ def write_all(
     """
     alive = list(range(len(writers)))
     while True:
-        check_interrupted()
         if temperature:
             uniform = [writers[row].draw.random() for row in alive]
             chosen = _sampled(session.predicted / temperature, uniform).tolist()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import BaseLM, Continuations, TokenScores, check_lengths
+from ceil_jax.lm.base import BaseLM, Continuations, check_lengths
 from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
 from ceil_jax.lm.torch.generation import Session, Writer, prompt_generator, write_all
@@ -84,30 +84,6 @@ class TorchLM(BaseLM):
             write_all(session, some, ends, temperature)
             self.tokens_read += session.read
         return [writer.text() for writer in writers]
-
-    def token_log_probs(self, texts: Sequence[str]) -> list[TokenScores]:
-        """Return every token of each text; the first has no score unless the tokenizer puts one before it."""
-        found = self._pairs.whole(texts)
-        check_lengths(self, [len(tokens.ids) for tokens, _ in found], range(len(found)))
-        scores, read = self._reader.each([tokens for tokens, _ in found])
-        self.tokens_read += read
-        return [
-            TokenScores(pieces, [*[None] * (len(pieces) - len(score)), *score.tolist()])
-            for (_, pieces), score in zip(found, scores, strict=True)
-        ]
-
-    def chat_prompt(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Return a conversation as the model reads it: by its own chat template, else its messages line by line.
-
-        Args:
-            messages: each with a "role" and a "content".
-        """
-        if self._tokenizer.chat_template is None:
-            return "\n".join(message["content"] for message in messages)
-        text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        # a tokenizer that puts a start-of-text itself would put a second one
-        opened = self._tokenizer.bos_token if self._tokenizer("").input_ids else ""
-        return text.removeprefix(opened)
 
     def _session(self, prompts: Sequence[list[int]], max_new_tokens: int) -> Session:
         if isinstance(self._reader, TreeReader):

@@ -3,13 +3,10 @@
 import pytest
 from lm_server import Server, listening
 
-from ceil_jax.cli.server.service import Service
-from ceil_jax.lm import TinyLM
-
 
 @pytest.fixture(scope="module")
 def server():
-    return Server(Service(TinyLM(), "tiny"))
+    return Server()
 
 
 @pytest.fixture(scope="module")

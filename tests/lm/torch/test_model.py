@@ -7,7 +7,6 @@ from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
-from ceil_jax.lm.stopping import interrupted_by
 from ceil_jax.lm.torch.model import TorchLM
 
 KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True), ("gpt_neo", False)]
@@ -253,18 +252,3 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
         assert logits.argmax(-1).tolist() == asked.tolist()
         expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
         assert score == pytest.approx(expected, abs=1e-3)
-
-
-def test_a_generation_can_be_given_up_before_any_token():
-    lm = TorchLM(model("llama"), tokenizer(), name="x")
-    asked = []
-
-    def check():
-        asked.append(1)
-        if len(asked) == 3:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError), interrupted_by(check):
-        lm.generate(PROMPTS[:1], 7)
-    assert len(asked) == 3
-    assert lm.generate(PROMPTS[:1], 7) and len(asked) == 3
