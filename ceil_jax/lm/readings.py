@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.base import LanguageModel, can_score
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -286,7 +286,7 @@ class ReadLM:
         self, lm: LanguageModel, readings: Readings, reader: Reader | None = None, shard: Shard | None = None
     ) -> None:
         self.lm, self.readings = lm, readings
-        self.name, self.context_length = lm.name, lm.context_length
+        self.name, self.context_length, self.can_score = lm.name, lm.context_length, can_score(lm)
         self._reader, self._shard = reader or self._here, shard
         self._meters: list[Meter] = []
         self._what = "reading prompts"

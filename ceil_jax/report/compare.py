@@ -164,7 +164,7 @@ def _remarks(run: Run, graph: Graph, methods: Sequence[str], targets: Sequence[S
         yield voting
     if rewriting := failures(run, targets):
         yield rewriting
-    if answers := getattr(pipeline.lm, "note", ""):
+    if answers := getattr(graph.lm.get(), "note", ""):
         yield answers
 
 

@@ -18,6 +18,7 @@ from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.skills.rewriter import Demonstration, Rewriter
+from ceil_jax.tasks.example import Example
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 KEY = "sk-sesame-0123456789"
@@ -321,18 +322,18 @@ def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, 
 
 def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     _, address = locked
-    # 5 requests of the probe, 16 for the first 32 queries' two options each, 4 at a time, and 5 more
-    config = replace(over_http(address, tmp_path, max_requests=60, batch=4, concurrency=1), encoder="tiny")
-    assert "the budget of requests is spent (60 of 60 requests" in refused(
+    # 5 requests of the probe, 32 for the first 64 queries' two options each, 4 at a time, and 8 more
+    config = replace(over_http(address, tmp_path, max_requests=45, batch=4, concurrency=1), encoder="tiny")
+    assert "the budget of requests is spent (45 of 45 requests" in refused(
         evaluate, *open_run(config, BIG), "random"
     )
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     with whole.run.lm(whole.graph.lm).metered() as meter:
-        assert len(evaluate(*whole, "random").rows) == 64
+        assert len(evaluate(*whole, "random").rows) == 96
     assert meter.now.tokens < meter.cost.tokens
 
 
-BIG = films(40, 64)
+BIG = films(40, 96)
 
 
 def test_skills_are_rewritten_over_http(locked, tmp_path, lm):
