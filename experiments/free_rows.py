@@ -1,0 +1,38 @@
+"""Supervision without an LM (no paper's table): what a bank's own outputs are worth, beside the nearest neighbours.
+
+    python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600 --data-dir DATA
+    python experiments/free_rows.py --tasks geoquery.template --scale small --epr.initial free --method epr ceil
+
+Rows that do not apply to a task are left out of it. With `--epr.initial free` EPR's candidates come from the free
+row's shortlists, and its encoder takes over that row's cosines; CEIL starts from EPR.
+"""
+
+import sys
+
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry
+
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.methods import METHODS, applicable, learns_from_lm
+from ceil_jax.tasks.load import load_task
+
+ROWS = (
+    *("majority", "classifier", "topk", "dpp", "head", "structures", "cover", "adapter", "free", "free_map"),
+    *("epr", "epr_map", "ceil"),
+)
+
+
+def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
+    """A row for each method that applies to the task; those that learn from the LM only where they are asked for."""
+    task = load_task(config.task, config.data_dir, limit=2)
+    start = "" if config.epr.initial == "base" else f" from {config.epr.initial}"
+    wanted = [name for name in ROWS if name in options.method or not (options.method or learns_from_lm(name))]
+    labels = {name: METHODS[name].label + (start if learns_from_lm(name) else "") for name in wanted}
+    return [Entry(labels[name], config.task, Cell(config, name)) for name in applicable(task, wanted)]
+
+
+EXPERIMENT = Experiment("free_rows", "Supervision without an LM", entries, points)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())
