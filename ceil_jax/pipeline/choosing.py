@@ -107,7 +107,7 @@ def padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> n
     return out
 
 
-class _Sets(Stage[CandidateSets]):
+class KeptSets(Stage[CandidateSets]):
     """Candidate sets on disk."""
 
     def save(self, folder: Path, found: CandidateSets) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class _Sets(Stage[CandidateSets]):
 
 
 @dataclass(frozen=True)
-class Singles(_Sets):
+class Singles(KeptSets):
     """EPR's candidates: single examples that BM25 finds (`training.candidates.epr_candidates`)."""
 
     queries: View
@@ -137,7 +137,7 @@ class Singles(_Sets):
 
 
 @dataclass(frozen=True)
-class NearestSingles(_Sets):
+class NearestSingles(KeptSets):
     """Single candidates that a starting encoder finds nearest."""
 
     nearest: Chosen
@@ -154,7 +154,7 @@ def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Sets(_Sets):
+class Sets(KeptSets):
     """CEIL's candidate sets, drawn among the examples that the starting encoder finds nearest."""
 
     nearest: Chosen
@@ -198,7 +198,7 @@ class Sets(_Sets):
 
 
 @dataclass(frozen=True)
-class MapSets(_Sets):
+class MapSets(KeptSets):
     """The MAP set of each λ of the grid for training queries, cut to the prompt's token budget."""
 
     nearest: Chosen

@@ -23,7 +23,7 @@ from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import ScoredSets, TrainingData
+from ceil_jax.training.candidates import CandidateSets, ScoredSets, TrainingData
 from ceil_jax.training.free.encoder import FreeEncoder
 
 log = logging.getLogger(__name__)
@@ -209,6 +209,9 @@ class Training:
     """Whether it learns from sets, so that its encoders are judged by the sets that MAP chooses."""
     trade_off: Callable[[Any], float | str | None] = lambda settings: getattr(settings, "trade_off", None)
     """Settings → λ of the kernel that is trained; "tuned" takes the starting encoder's."""
+    candidates: Callable[[Any, Any, int], Stage[CandidateSets]] | None = None
+    """(Graph, training queries, count) → single candidates for a training that starts from this one; by default the
+    nearest ones."""
     lm_tokens: bool = True
     """Whether an LM scores what it learns from."""
     version: int = 1

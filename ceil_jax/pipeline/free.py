@@ -9,7 +9,7 @@ the one that rows of the bank are answered best with, judged by how alike the ch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.encoders import Encoders, Lesson, Training
+from ceil_jax.pipeline.choosing import KeptSets
+from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, kept
 from ceil_jax.pipeline.methods import register_method
+from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.trainings import set_scores, single_scores
 from ceil_jax.store.folder import write_json
-from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.free.choice import agreement, best_free, measured_by
+from ceil_jax.training.free.choice import agreement, best_free, cross_fitted_shortlists, measured_by
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe, row_key
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
@@ -76,10 +79,41 @@ def _parses(task: Task) -> str:
 
 
 def _rows(lesson: Lesson, settings: FreeSettings) -> Rows:
+    return _seen(lesson.kept(_base(lesson.start)), lesson.bank, settings)
+
+
+def _seen(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Rows:
     """What free methods see of the bank."""
     parser = PARSERS[settings.parser] if settings.parser else None
-    encoder = lesson.kept(_base(lesson.start))
-    return observe(encoder, lesson.bank, parser=parser, output_vectors=not settings.labels)
+    return observe(encoder, bank, parser=parser, output_vectors=not settings.labels)
+
+
+@dataclass(frozen=True)
+class CrossFitted(KeptSets):
+    """Single candidates of training queries, by a free method that was trained without the query's own output.
+
+    A method that has seen a query's output finds examples of that output better than it will for a new query.
+    """
+
+    weights: Weights
+    positions: np.ndarray
+    count: int
+
+    @property
+    def what(self) -> str:
+        return f"finding single candidates ({self.weights.training.title})"
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        settings: FreeSettings = self.weights.settings
+        taken = (run.summary(self.weights) or {}).get("taken", self.weights.training.name)
+        rows = _seen(kept(run, _base(run.get(self.weights.start))), run.get(self.weights.bank), settings)
+        near = cross_fitted_shortlists(_fits(settings)[taken], rows, self.count)[self.positions]
+        count = np.arange(self.count, dtype=np.int32)[None, :, None]
+        return self.save(folder, CandidateSets(near, np.broadcast_to(count, (*near.shape, 1))))
+
+
+def _cross_fitted(name: str) -> Callable[[Any, Any, int], Stage[CandidateSets]]:
+    return lambda graph, queries, count: CrossFitted(graph.encoders(name), queries.positions, count)
 
 
 def _base(start: Encoders) -> Any:
@@ -192,6 +226,7 @@ def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = la
         load=_load,
         settings=lambda graph: free_settings(graph.task),
         applies=applies,
+        candidates=_cross_fitted(name),
         lm_tokens=False,
     )
 

@@ -19,7 +19,7 @@ from ceil_jax.pipeline.encoders import (
     network_of,
     save_networks,
 )
-from ceil_jax.pipeline.methods import register_method
+from ceil_jax.pipeline.methods import TRAININGS, register_method
 from ceil_jax.pipeline.scoring import OutputSimilarity, Scored
 from ceil_jax.pipeline.stage import Stage
 from ceil_jax.retrieval.embedded_bank import unit_rows
@@ -42,6 +42,9 @@ def _singles(graph: Graph, settings: EPRConfig) -> Stage[CandidateSets]:
     queries, count = graph.training_queries(settings.instances), min(settings.candidates, len(graph.bank) - 1)
     if settings.initial == "base":
         return Singles(queries.seen, graph.bank_view, count)
+    own = TRAININGS[settings.initial].candidates if settings.initial in TRAININGS else None
+    if own is not None:
+        return own(graph.first, queries, count)
     return NearestSingles(graph.first.nearest(settings.initial, queries.seen, count))
 
 
