@@ -475,7 +475,7 @@ class Graph:
             chosen,
             tuple(self.task.stop),
             self.voting,
-            self.config.shots,
+            0 if chosen.retriever == "zero" else self.config.shots,
             label,
         )
 

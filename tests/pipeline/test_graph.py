@@ -1,0 +1,223 @@
+"""Which stages the rows of a task need, and the numbers that come of them, with the test LM and the test encoder."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from films import SMALL, TASK, film, films
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.metrics.bootstrap import Sample, mean
+from ceil_jax.pipeline.encoders import Guarded, Weights
+from ceil_jax.pipeline.evaluate import choose, evaluate, remark
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.scoring import Scores, TradeOff
+from ceil_jax.pipeline.stage import closure
+
+FEW = replace(TASK, validation=TASK.validation[:6])
+
+
+def read_by(monkeypatch):
+    """Prompts that the LM reads."""
+    asked, score = [], TinyLM.choice_log_likelihood
+
+    def scored(self, prompts, choices, **how):
+        asked.extend(prompts)
+        return score(self, prompts, choices, **how)
+
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", scored)
+    return asked
+
+
+def of(kind, graph, name):
+    return [one for one in closure([graph.metric(name)]) if isinstance(one, kind)]
+
+
+def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_trained):
+    config = replace(SMALL, out=tmp_path)
+    run, graph = open_run(config, FEW)
+    run.get(graph.encoders("ceil"))
+    asked = read_by(monkeypatch)
+    for changed in (
+        replace(config, seed=1),
+        replace(config, token_budget=35),
+        replace(config, ceil=replace(SMALL.ceil, loss="info_nce")),
+    ):
+        other, others = open_run(changed, FEW)
+        other.get(others.encoders("ceil"))
+    assert asked == []
+    seed, budget, loss = (
+        open_run(one, FEW).graph.encoders("ceil").key
+        for one in (
+            replace(config, seed=1),
+            replace(config, token_budget=35),
+            replace(config, ceil=replace(SMALL.ceil, loss="info_nce")),
+        )
+    )
+    assert graph.encoders("ceil").key == budget and len({budget, seed, loss}) == 3
+
+
+def test_ceil_is_held_out_what_epr_did_not_learn_from():
+    _, graph = open_run(replace(SMALL, ceil=replace(SMALL.ceil, instances=12)), TASK)
+    learnt, held_out = graph.learns("ceil")
+    assert sorted([*learnt, *held_out]) == sorted(graph._order[:12])
+    assert len(held_out) and not set(held_out) & set(graph.learns("epr")[0])
+
+
+def test_the_guard_asks_each_encoder_the_queries_that_training_held_out():
+    _, graph = open_run(replace(SMALL, guard=True), TASK)
+    [guard] = of(Guarded, graph, "ceil")
+    assert guard.names == ("ceil", "epr", "base")
+    held_out = [TASK.train[i] for i in graph.learns("ceil")[1]]
+    for answers in guard.answers:
+        assert list(answers.metric.predictions.queries.examples) == held_out
+    assert graph.metric("topk").key == open_run(SMALL, TASK).graph.metric("topk").key
+    assert open_run(SMALL, TASK).graph.metric("ceil").key != graph.metric("ceil").key
+
+
+@pytest.mark.parametrize(
+    ("right", "used"),
+    [
+        ((20, 22, 20), "ceil"),  # 2 of 2: one time in four by chance
+        ((20, 23, 20), "epr"),  # 3 of 3: one time in eight
+        ((20, 35, 20), "epr"),
+        ((10, 20, 35), "base"),
+        ((35, 10, 10), "ceil"),
+    ],
+)
+def test_an_earlier_encoder_is_used_where_it_is_better_beyond_noise(tmp_path, monkeypatch, right, used):
+    run, graph = open_run(replace(SMALL, guard=True, out=tmp_path, trade_off=0.1), TASK)
+    [guard] = of(Guarded, graph, "ceil")
+    answers = {
+        stage.key: Sample((np.arange(50) < count).astype(float)[:, None], mean)
+        for stage, count in zip(guard.answers, right, strict=True)
+    }
+    values = answers | {stage.key: name for stage, name in zip(guard.encoders, guard.names, strict=True)}
+    monkeypatch.setattr(run, "get", lambda stage: values[stage.key])
+    assert guard.compute(run, tmp_path) == {"used": used}
+
+
+def test_what_falls_back_is_recorded_as_it_was_used(tmp_path, monkeypatch, moved_for_trained):
+    monkeypatch.setattr(Guarded, "compute", lambda self, run, folder: {"used": "base"})
+    ceil = replace(SMALL.ceil, trade_off=0.02)
+    run, graph = open_run(replace(SMALL, guard=True, trade_off=0.1, ceil=ceil, out=tmp_path), FEW)
+    record = evaluate(run, graph, "ceil").record
+    assert record.trade_off == evaluate(run, graph, "dpp").record.trade_off == 0.1
+    assert record.kept == remark(run, graph, "ceil_topk") == "the guard took the untrained encoder"
+    assert choose(run, graph, "ceil", FEW.validation) == choose(run, graph, "dpp", FEW.validation)
+
+
+def test_encoders_are_trained_on_several_tasks_and_taken_by_others(tmp_path, moved_for_trained):
+    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, trade_off="tuned"))
+    other = replace(films(40, 6), name="others")
+    parts = [open_run(config, task).graph for task in (FEW, other)]
+    run, joint = open_run(config, other, trained_by=parts)
+    weights = joint.encoders("ceil")
+    data = run.get(weights.scored)
+    assert isinstance(weights, Weights) and len(data.positions) == 48
+    bank = [*FEW.train, *other.train]
+    queries = run.get(weights.queries)
+    assert [bank[i].input for i in data.positions] == [one.input for one in queries]
+    assert data.positions[24:].min() >= 60 and data.candidates.shortlist[24:].min() >= 60
+    _, transferred = open_run(replace(config, guard=True), other, trained_by=parts[:1])
+    assert transferred.encoders("ceil").key == parts[0].encoders("ceil").key
+    assert isinstance(transferred.used(transferred.method("ceil")), Weights), "no guard"
+    assert evaluate(run, transferred, "ceil").record.queries == 6
+
+
+def long_and_short(split, i):
+    plain = film(split, i)
+    return replace(plain, input=plain.input + " of a film" * (i % 5))
+
+
+UNEVEN = replace(
+    TASK,
+    train=[long_and_short("train", i) for i in range(60)],
+    validation=[long_and_short("validation", i) for i in range(60, 64)],
+)
+
+
+@pytest.mark.parametrize("fit", ["greedy", "similarity"])
+@pytest.mark.parametrize("cut", ["budget", "context"])
+def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeypatch, cut, fit):
+    """Whether --token-budget cuts them or only what the LM reads."""
+    if cut == "context":
+        monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", lambda: TinyLM(context_length=64))
+    budget = {"token_budget": 60} if cut == "budget" else {}
+    config = replace(SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget)
+    run, graph = open_run(config, UNEVEN)
+    scores = graph.tuned("base").scores
+    asked = scores.queries.examples[:8]
+    tuned = scores._prompts(run, scores.queries.examples, run.get(scores.sets))
+    each = len(tuned) // len(scores.queries)
+    for number, trade_off in [(1, 0.005), (4, 0.1)]:
+        _, answers = open_run(replace(config, trade_off=trade_off), replace(UNEVEN, validation=list(asked)))
+        stage = answers.metric("dpp").predictions
+        prompts = stage.prompts(run, asked, run.get(stage.chosen))
+        assert [prompt.text for prompt in prompts] == tuned[number : 8 * each : each]
+        assert all(0 < len(prompt.order) < 8 for prompt in prompts)
+
+
+@pytest.mark.parametrize("names", [("epr_map", "ceil"), ("ceil", "epr_map")])
+def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_trained, names):
+    config = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off=0.05))
+    run, graph = open_run(config, FEW)
+    found = {name: evaluate(run, graph, name).record for name in names}
+    assert of(TradeOff, graph, "ceil") == [] and len(of(TradeOff, graph, "epr_map")) == 1
+    for name, record in found.items():
+        scoring = sum(run.own_cost(one).tokens for one in of(Scores, graph, name))
+        assert record.preparing.tokens == scoring > 0
+    assert found["ceil"].trade_off == 0.05
+
+
+def test_ceil_has_one_trade_off_unless_told(tmp_path):
+    tuned = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off="tuned"))
+    _, graph = open_run(tuned, TASK)
+    ceil, epr, base = (graph.trade_off_of(graph.method(name)) for name in ("ceil", "epr_map", "dpp"))
+    assert ceil.key == graph.encoders("ceil").trade_off.key == epr.key != base.key
+    assert graph.trade_off_of(graph.method("epr")) is None
+    for given, expected in ((0.02, 0.02), ("tuned", graph.tuned("ceil").key)):
+        _, other = open_run(replace(tuned, ceil_map_trade_off=given), TASK)
+        found = other.trade_off_of(other.method("ceil"))
+        assert getattr(found, "key", found) == expected
+
+
+def test_without_examples_every_method_is_zero_shot(tmp_path):
+    run, graph = open_run(replace(SMALL, out=tmp_path, shots=0, trade_off="tuned", text="skill"), FEW)
+    assert len({graph.metric(name).key for name in ("zero", "topk", "ceil", "random")}) == 1
+    assert all(not row["examples"] for row in evaluate(run, graph, "ceil").rows)
+
+
+def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp_path):
+    run, graph = open_run(replace(SMALL, out=tmp_path), FEW)
+    for name in ("topk", "dpp", "bm25", "mmr"):
+        for row in evaluate(run, graph, name).rows:
+            relevance = [example[1] for example in row["examples"]]
+            assert len(relevance) == 3 and relevance == sorted(relevance)
+    # the long choice stands in every prompt, so that each of its words is likely; the product of all is not
+    choices = ("bad", " ".join(f"w{i}" for i in range(60)))
+    rows = [[replace(x, output=choices[1], choices=choices) for x in y] for y in (TASK.train, FEW.validation)]
+    for per_token in (False, True):
+        task = replace(FEW, train=rows[0], validation=rows[1], per_token=per_token)
+        assert evaluate(*open_run(replace(SMALL, out=tmp_path), task), "random").measured.value == per_token
+
+
+def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
+    task = replace(FEW, train=[replace(x, output="great") for x in TASK.train[:25]] + TASK.train[25:50])
+    asked = read_by(monkeypatch)
+    found = evaluate(*open_run(replace(SMALL, out=tmp_path), task), "majority")
+    assert {row["prediction"] for row in found.rows} == {"great"} and asked == []
+
+
+def test_what_cannot_be_is_said_before_anything_runs(tmp_path):
+    with pytest.raises(UserError, match="--shots 60: the bank of films has 60 examples"):
+        open_run(replace(SMALL, shots=60), TASK)
+    with pytest.raises(UserError, match=r"--ceil\.size 13: subsets are drawn from 12 examples"):
+        open_run(replace(SMALL, ceil=replace(SMALL.ceil, size=13)), TASK).graph.metric("ceil")
+    with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
+        open_run(SMALL, TASK).graph.metric("ciel")
+    with pytest.raises(UserError, match=r"--answers 3: films chooses .* take --answers-by orders"):
+        open_run(replace(SMALL, answers=3), TASK)
+    with pytest.raises(UserError, match=r"--epr\.initial epr: a training cannot start from itself"):
+        open_run(replace(SMALL, epr=replace(SMALL.epr, initial="epr")), TASK).graph.encoders("epr")
