@@ -365,7 +365,9 @@ class Graph:
             asked.rows,
             self.bank,
         )
-        scores = self.scores(asked.rows, sets, (len(TRADE_OFFS), config.shots), f"λ of {source}")
+        # neighbouring values of λ often choose the same set, which is read once
+        distinct = len(TRADE_OFFS) // 2
+        scores = self.scores(asked.rows, sets, (distinct, config.shots), f"λ of {source}")
         return TradeOff(scores, source)
 
     def trade_off_of(self, method: Method) -> float | Stage[float] | None:
