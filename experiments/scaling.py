@@ -60,7 +60,6 @@ class Assumed:
     bandwidth: float = 3.35e12
     host_link: float = 50e9
     """Bytes a second between a GPU and its host's memory."""
-    network: float = 50e9
     """Bytes a second between hosts (400 Gb/s)."""
     disk: float = 2e9
     """Bytes a second that a host reads weights at."""
@@ -157,27 +156,7 @@ def bank_table() -> str:
     return "\n".join(rows)
 
 
-def training_table() -> str:
-    """Return the time of one EPR step of BERT-base: batch 128, three texts per query, 110M float32 gradients."""
-    texts, layers_parameters, parameters = 3 * 128, 85e6, 110e6
-    flops = 6 * layers_parameters * texts * MEASURED.tokens_per_text
-    rows = [
-        "| GPUs | texts a GPU | computing | gradients on the network | share of the step lost |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for gpus in (1, 8, 64):
-        computing = flops / gpus / (ASSUMED.peak * ASSUMED.split_utilisation)
-        # eight GPUs per host; a ring between hosts sends the gradients twice
-        hosts = math.ceil(gpus / 8)
-        sending = 2 * (hosts - 1) / hosts * 4 * parameters / ASSUMED.network
-        rows.append(
-            f"| {gpus} | {texts // gpus} | {1e3 * computing:.1f} ms | {1e3 * sending:.1f} ms "
-            f"| {100 * sending / (sending + computing):.0f} % |"
-        )
-    return "\n".join(rows)
-
-
-TABLES = {"scoring": scoring_table, "bank": bank_table, "training": training_table}
+TABLES = {"scoring": scoring_table, "bank": bank_table}
 
 
 def main() -> None:
