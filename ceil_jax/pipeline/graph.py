@@ -235,8 +235,10 @@ class Graph:
         return chain[1]
 
     def starts(self, source: str) -> tuple[str, ...]:
-        """Return the encoders that a training goes back to: those that it starts from, and the untrained ones."""
-        return tuple(dict.fromkeys((self.start(source), "base")))
+        """Return the encoders that a guard goes back to: those that the training starts from, and the untrained ones.
+        What has learnt from all of the bank's outputs cannot be judged by the bank's queries, and is left out."""
+        start = self.start(source)
+        return (start, "base") if start != "base" and self.asks(start) else ("base",)
 
     @property
     def _by(self) -> tuple[Graph, ...]:
@@ -249,6 +251,11 @@ class Graph:
         learnt, held_out = split_held_out(len(positions), self._by[0].config.seed, self._seen(source))
         return positions[learnt], positions[held_out]
 
+    def asks(self, source: str) -> bool:
+        """Whether a training learns from some of the bank's queries and holds others out, rather than from all
+        outputs, with a choice by cross-validation of its own (`training.free.rule`)."""
+        return hasattr(self.settings(source), "instances")
+
     def _positions(self, source: str) -> np.ndarray:
         """int32 [Q]: the positions of a training's queries in its bank, or in the banks of all tasks laid end to
         end."""
@@ -260,7 +267,7 @@ class Graph:
     def _seen(self, source: str) -> np.ndarray | None:
         """bool [Q]: the training queries that the encoders it starts from have learnt from; None for untrained."""
         start = self._by[0].start(source)
-        if start == "base" or not hasattr(self._by[0].settings(start), "instances"):
+        if start == "base" or not self._by[0].asks(start):
             return None
         return np.isin(self._positions(source), self.learns(start)[0])
 
@@ -281,7 +288,7 @@ class Graph:
         if training.scored is None:
             return self._unscored(training, lead)
         settings, start, view = lead.settings(source), self.encoders(lead.start(source)), self._context
-        learns = hasattr(settings, "instances")
+        learns = lead.asks(source)
         queries = [one.training_queries(settings.instances if learns else len(one.bank)) for one in self._by]
         for one in self._by:
             training.check(one, settings)
@@ -413,7 +420,8 @@ class Graph:
         """Return the encoders that a method uses: its own, or with --guard perhaps those before them."""
         assert method.encoder is not None
         own = self.encoders(method.encoder)
-        if not (self.config.guard and method.trains and not self.trained_by):
+        guarded = self.config.guard and method.trains and not self.trained_by
+        if not (guarded and self.asks(method.encoder)):
             return own
         training = TRAININGS[method.encoder]
         names = (method.encoder, *self.starts(method.encoder))

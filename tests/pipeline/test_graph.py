@@ -65,6 +65,14 @@ def test_ceil_is_held_out_what_epr_did_not_learn_from():
     assert len(held_out) and not set(held_out) & set(graph.learns("epr")[0])
 
 
+def test_the_guard_leaves_alone_what_has_learnt_from_every_output():
+    _, graph = open_run(replace(SMALL, guard=True), TASK)
+    assert not of(Guarded, graph, "free")
+    from_free = replace(SMALL, guard=True, epr=replace(SMALL.epr, initial="free"))
+    [guard] = of(Guarded, open_run(from_free, TASK)[1], "epr")
+    assert guard.names == ("epr", "base")
+
+
 def test_the_guard_asks_each_encoder_the_queries_that_training_held_out():
     _, graph = open_run(replace(SMALL, guard=True), TASK)
     [guard] = of(Guarded, graph, "ceil")
