@@ -14,6 +14,6 @@ Start with `stage`, then `graph`; the other modules hold one kind of stage each.
 - `evaluate`: one method evaluated, with its cost
 - `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit some
 - `export`: a method as a selector
-- `records`: the record of an evaluation; `results_file`: published records, one line each
+- `records`: the record of an evaluation, and of a published one
 - `models`: LMs and encoders by name; `config`: settings and scales
 """

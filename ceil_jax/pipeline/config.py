@@ -88,7 +88,7 @@ class RunConfig:
     that the LM scores, random examples, orders of demonstrations. Runs that differ only in `seed` share the
     LM's work."""
     engine: Literal["local", "ray"] = "local"
-    """Where training sets are scored: in this process, or by Ray actors on a cluster, each with its own LM."""
+    """Where the LM reads: in this process, or by Ray actors on a cluster, each with its own LM."""
     actors: Annotated[int, Range(1)] = 2
     """The number of Ray actors with --engine ray; each takes a GPU if there are any."""
     out: Path = Path("runs")

@@ -1,8 +1,8 @@
 """Trained methods that need no LM: they learn from the outputs of the bank (`training.free`).
 
 `head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each;
-`free` is
-the one that rows of the bank are answered best with, judged by how alike the chosen examples' outputs are to theirs.
+`free` is the
+one among them, and the untrained encoder, whose nearest examples have the outputs most like those of held-out rows.
 `epr_adapter` and `ceil_adapter` go on from there with the LM's scores, on vectors alone.
 """
 

@@ -78,7 +78,7 @@ class Record:
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     kept: str = ""
-    """A remark if training kept its starting weights, such as "training kept EPR's encoder"."""
+    """What became of training, such as "training kept EPR's encoder" or "the guard took EPR's encoder"; else ""."""
 
     experiment: str = ""
     """The published table. This and the following are what only a results file tells."""
@@ -94,7 +94,7 @@ class Record:
 
     @property
     def preparing(self) -> Cost:
-        """LM scoring, rewriting and training before any query is answered."""
+        """LM scoring, rewriting, training and the guard's answers: all before the task's first query is answered."""
         return Cost(self.cost.seconds - self.answering.seconds, self.cost.tokens - self.answering.tokens)
 
     @property

@@ -213,7 +213,8 @@ class Run:
                 meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
                 found = stage.compute(self, folder)
             cost = sum((meter.cost for meter in meters), Cost())
-            # what was read before took its time then
+            # a stage costs what it would from nothing: what was read before (`cost`) took its time then, and what was
+            # read just now (`now`) is in the wall time already
             now = sum(meter.now.seconds for meter in meters)
             seconds = time.perf_counter() - began + cost.seconds - now
             finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens]})
