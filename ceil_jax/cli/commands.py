@@ -12,6 +12,7 @@ import tyro
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
 from ceil_jax.cli.first import check_first, go_offline_without_hub
+from ceil_jax.cli.propose import settled
 from ceil_jax.errors import Range, UserError
 from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_METHODS, RunConfig
 
@@ -63,7 +64,9 @@ AFTER_DEMO = """
 On your own file (a column with the text, a column with the answer), with the rows that cost no LM tokens to prepare:
 
   ceil-jax compare --data FILE --input COLUMN --output COLUMN --metric accuracy --scale small --minutes 20
-  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy"""
+  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20
+
+Without --input and --output, both look at the file, propose the columns and ask."""
 """What a newcomer does next."""
 
 
@@ -88,16 +91,18 @@ def compare(
             down to 150, which is said. By default all of it.
         json: Print the results as JSON.
     """
-    from ceil_jax.pipeline.methods import applicable
+    from ceil_jax.pipeline.methods import applicable, scorable
     from ceil_jax.report.compare import compare as run_all
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
     if not method:
         raise UserError("--method: name at least one")
+    own = settled("compare", own)
     run, graph = _opened(config, own, method)
     if method in (COMPARED, DEMO_METHODS):
         method = applicable(graph.task, method)
+    method = scorable(graph.lm.get(), method)
     if minutes is not None:
         from ceil_jax.pipeline.minutes import fitted
 
@@ -133,7 +138,7 @@ def score(
     from ceil_jax.store.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
-    run, graph = _opened(config, own, ())
+    run, graph = _opened(config, settled("score", own), ())
     [scores] = [need for need in graph.scored(stage).needs if isinstance(need, Scores)]
     for need in scores.needs:
         run.get(need)
@@ -165,7 +170,7 @@ def export(
     """
     from ceil_jax.pipeline.export import export as write
 
-    run, graph = _opened(config, own, (method,))
+    run, graph = _opened(config, settled("export", own), (method,))
     print(write(run, graph, method, folder, license))
 
 

@@ -36,6 +36,8 @@ class OwnData:
     """What separates the values of a text file, such as ';' or '\\t'; by default a comma, a tab in .tsv."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
+    yes: bool = False
+    """Go on with the columns and the metric that are proposed where --input or --output is not given."""
 
 
 NO_FILE = OwnData()
@@ -79,12 +81,12 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
         own.data,
         input=own.input,
         output=own.output,
-        template=own.template and _unescaped(own.template),
+        template=own.template and unescaped(own.template),
         metric=own.metric,
         seed=config.data_seed,
         validation=own.validation or held_out,
-        stop=[_unescaped(end) for end in own.stop],
-        delimiter=own.delimiter and _unescaped(own.delimiter),
+        stop=[unescaped(end) for end in own.stop],
+        delimiter=own.delimiter and unescaped(own.delimiter),
         skip_bad_rows=own.skip_bad_rows,
     )
     task = replace(
@@ -95,7 +97,7 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     return _logged(task, config)
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
     """A shell passes \\t and \\n as two characters."""
     return text.replace(r"\t", "\t").replace(r"\n", "\n")
 

@@ -111,7 +111,8 @@ def command(
         return 141
     except KeyboardInterrupt:
         print(
-            f"{name}: stopped; finished stages are kept, and the same command continues from there",
+            f"{name}: stopped; finished stages and the prompts that the LM has read are kept, and the same command "
+            "goes on from there",
             file=sys.stderr,
         )
         return 130

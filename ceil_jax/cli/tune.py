@@ -11,6 +11,7 @@ import tyro
 from ceil_jax.cli.commands import Switch, print_json
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
 from ceil_jax.cli.first import check_first
+from ceil_jax.cli.propose import settled
 from ceil_jax.errors import Range, UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.racing.budget import Limits
@@ -27,6 +28,7 @@ def tune(
     space: Annotated[Space, tyro.conf.arg(name="")] = _SPACE,
     limits: Annotated[Limits, tyro.conf.arg(name="")] = _LIMITS,
     rows: Annotated[Rows, tyro.conf.arg(name="")] = _ROWS,
+    minutes: Annotated[float | None, Range(above=0)] = None,
     prompt_tokens: Annotated[int | None, Range(1)] = None,
     json: Switch = False,
 ) -> None:
@@ -40,16 +42,22 @@ def tune(
     CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest is raced on.
 
     Args:
+        minutes: As --seconds, in minutes.
         prompt_tokens: The most tokens of a prompt, as --token-budget.
         json: Print the outcome as JSON.
     """
     from ceil_jax.tuning.tune import Search
     from ceil_jax.tuning.write import write
 
+    if minutes is not None:
+        if limits.seconds is not None:
+            raise UserError("--minutes beside --seconds: give one of them")
+        limits = replace(limits, seconds=60 * minutes)
     if prompt_tokens is not None:
         config = replace(config, token_budget=prompt_tokens)
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
+    own = settled("tune", own)
     check_first(config, own)
     task = load(config, own, held_out=SHARE)
     config = replace(config, task=task.name)

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from ceil_jax.encoders.parameters import Params, ParamsLike, check_same_shapes
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
 from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.store.progress import bar as progress_bar
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.hf_folder import Checkpoint
@@ -219,19 +221,18 @@ class Encoder:
         Raises:
             UserError: `texts` is not a list of strings, or a vector is not finite.
         """
-        from tqdm.auto import tqdm
-
         vectors = np.zeros((len(texts), self.dim), np.float32)
         ids = self._ids(texts, self.max_length)
         self._warn_of_cut(texts, ids)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size
-        label = f"encode ({self.name})"
-        with tqdm(total=len(texts), desc=label, unit="text", delay=1, disable=not progress) as bar:
+        shown = progress_bar(len(texts), f"encode ({self.name})", delay=1) if progress else nullcontext()
+        with shown as bar:
 
             def receive(chosen: np.ndarray, result: jax.Array) -> None:
                 vectors[chosen] = np.asarray(result)[: len(chosen)]
-                bar.update(len(chosen))
+                if bar is not None:
+                    bar.update(len(chosen))
 
             running: tuple[np.ndarray, jax.Array] | None = None
             for chosen, (rows, length) in batches(lengths, step, self.max_length):

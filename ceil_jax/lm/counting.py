@@ -19,8 +19,9 @@ class CountingLM(BaseLM):
     Args:
         name: the name of the real LM, so that its results are found under the same keys.
         context_length: the context length of the real LM, in tokens.
-        parameters: the number of parameters of the real LM; 0 for none.
+        parameters: the number of parameters of the real LM; 1 where it is not known.
         count: texts → int [N], the number of tokens of each.
+        exact: whether these are the real LM's tokens.
     """
 
     def __init__(
@@ -29,9 +30,10 @@ class CountingLM(BaseLM):
         context_length: int,
         parameters: int,
         count: Callable[[Sequence[str]], np.ndarray],
+        exact: bool = True,
     ) -> None:
         self.name, self.context_length, self.parameters = name, context_length, parameters
-        self._count = count
+        self._count, self.exact = count, exact
         self.tokens_read = 0
         self.tokens_written = 0
         self.answer_tokens = 32.0
@@ -66,6 +68,11 @@ class CountingLM(BaseLM):
         return [""] * len(prompts)
 
 
+def by_characters(texts: Sequence[str]) -> np.ndarray:
+    """Return about how many tokens each text has, int [N]: one for four characters."""
+    return np.array([-(-len(text) // 4) for text in texts], np.int64)
+
+
 def counting_lm(spec: str, dtype: str) -> CountingLM:
     """Return a counting LM with the tokenizer and the configuration of the LM called `spec`.
 
@@ -78,7 +85,7 @@ def counting_lm(spec: str, dtype: str) -> CountingLM:
     """
     if spec == "tiny":
         lm = TinyLM()
-        return CountingLM(lm.name, lm.context_length, 0, lm.count_tokens)
+        return CountingLM(lm.name, lm.context_length, 1, lm.count_tokens)
     source, name = source_of(spec)
     from ceil_jax.lm.torch.loading import outline
 

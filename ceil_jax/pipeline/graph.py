@@ -489,15 +489,15 @@ class Graph:
             label,
         )
 
-    def predictions(self, name: str) -> Stage[list[dict[str, Any]]]:
-        """Return the answer to each of the task's queries with a method's examples."""
-        method = self.method(name)
+    def predictions(self, name: str, queries: Rows | None = None) -> Stage[list[dict[str, Any]]]:
+        """Return the answer to each query with a method's examples; by default to the task's queries."""
+        method, rows = self.method(name), queries or self.queries
         if method.answers == "majority":
-            return Majority(self.queries, self.bank)
+            return Majority(rows, self.bank)
         if method.answers == "classifier":
             assert method.encoder is not None
-            return Classified(self.queries, self.bank, self.encoders(method.encoder))
-        return self._predictions(self.chosen(name), self.queries, method.label)
+            return Classified(rows, self.bank, self.encoders(method.encoder))
+        return self._predictions(self.chosen(name, rows), rows, method.label)
 
     def _metric(self, predictions: Stage[list[dict[str, Any]]]) -> Metric:
         return Metric(predictions, self.task.metric, tuple(self.task.more_metrics))

@@ -6,14 +6,18 @@ TST, EPR and CEIL are registered at the end of `trainings`; a plugin registers i
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from ceil_jax.errors import unknown_name
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.base import LanguageModel, can_score
 from ceil_jax.pipeline.encoders import Training
 from ceil_jax.registry import Registry
 from ceil_jax.retrieval.registry import Needs, Registered, retrievers
 from ceil_jax.tasks.example import Task
+
+log = logging.getLogger(__name__)
 
 
 class Method(NamedTuple):
@@ -162,6 +166,29 @@ def learns_from_lm(name: str) -> bool:
         return False
     encoder = METHODS[name].encoder or ""
     return encoder in TRAININGS and TRAININGS[encoder].lm_tokens
+
+
+def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the rows that an LM can teach, and say which are left out.
+
+    Args:
+        lm: one that gives no log-probabilities, such as a chat server, teaches none.
+        names: rows of METHODS.
+
+    Raises:
+        UserError: none is left.
+    """
+    left = tuple(name for name in names if can_score(lm) or not learns_from_lm(name))
+    gone = [METHODS[name].label for name in names if name not in left]
+    said = (
+        f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and free_map learn "
+        "from the bank's outputs instead"
+    )
+    if gone and not left:
+        raise UserError(said)
+    if gone:
+        log.warning("%s; left out", said)
+    return left
 
 
 def trains(name: str) -> bool:

@@ -3,18 +3,21 @@ queries."""
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.answering import ask
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Opened, open_run
 from ceil_jax.pipeline.methods import METHODS, TRAININGS, learns_from_lm
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.plan import Machine, Plan, plan, this_machine
+from ceil_jax.pipeline.plan import WRITING, Machine, Plan, duration, plan, this_machine
+from ceil_jax.pipeline.views import Rows
+from ceil_jax.store.folder import finish, finished
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.locking import held
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Task
 
@@ -24,8 +27,8 @@ FEWEST = 150
 LEAST_TRAINING = 40
 """Training queries below which a training is left out."""
 
-_PROBE = 16
-"""Queries whose prompts without examples tell how fast the LM reads; the table needs them anyway."""
+_WARM, _PROBE = 8, 32
+"""Queries answered before the LM's speed is measured, and those with which it is: the table's own prompts."""
 
 _SHARE = 0.9
 """The share of the minutes that is planned: loading models and the page take the rest."""
@@ -46,7 +49,8 @@ def fitted(
     """Return the largest comparison that this machine ends within some minutes.
 
     Cut in this order until it fits: the training queries of methods that learn from the LM, to a half and to a
-    quarter; rows, from those that learn from the LM's scores of sets to plain ones; queries, down to 150.
+    quarter; rows, from those that learn from the LM's scores of sets to plain ones, with the rest's training queries
+    back; queries, down to 150. A command that was stopped, or is given again, keeps the cut that it has taken.
 
     Args:
         config: the settings of all of it.
@@ -56,22 +60,32 @@ def fitted(
         models: shared with other runs.
 
     Raises:
-        UserError: an LM whose tokens cannot be counted here, or too few minutes for anything.
+        UserError: too few minutes for anything.
     """
     models = models or Models()
     opened = open_run(config, task, models)
-    machine = _measured(opened)
+    targets = [opened.graph.metric(name).key for name in methods]
+    folder = opened.run.root / f"minutes-{digest([targets, minutes])}"
+    before = finished(folder)
+    machine = None if before else _measured(opened, methods)
     whole: float | None = None
-    for cut, rows, queries in _cuts(config, task, methods):
+    for number, (cut, rows, queries) in enumerate(_cuts(config, task, methods)):
+        if before and number < before["cut"]:
+            continue
         short = task if queries == len(task.validation) else _fewer(task, queries, config.data_seed)
         opened = open_run(cut, short, models)
+        if before:
+            return Fitted(opened, rows, before["said"])
+        assert machine is not None
         seconds = _seconds(opened, rows, machine)
         whole = seconds if whole is None else whole
         if seconds <= 60 * _SHARE * minutes:
-            return Fitted(opened, rows, _said(opened, rows, methods, machine, whole, seconds))
-    needed = seconds / 60 / _SHARE
+            said = _said(opened, rows, methods, machine, whole, seconds)
+            with held(folder):
+                finish(folder, {"cut": number, "said": said})
+            return Fitted(opened, rows, said)
     raise UserError(
-        f"--minutes {minutes:g}: {FEWEST} queries without training take {needed:.0f} minutes here; give that many"
+        f"--minutes {minutes:g}: {FEWEST} queries without training take {_minutes(seconds)} minutes here; give that many"
     )
 
 
@@ -80,17 +94,18 @@ def _cuts(
 ) -> Iterator[tuple[RunConfig, tuple[str, ...], int]]:
     """Ever smaller comparisons: settings, rows, number of queries."""
     rows, queries = tuple(methods), len(task.validation)
-    for share in (1.0, 0.5, 0.25):
-        yield _trained_on(config, share), rows, queries
-    config = _trained_on(config, 0.25)
+    shares = (1.0, 0.5, 0.25)
     dear = [name for name in rows if METHODS[name].trains]
     # sets first, then single examples, then what needs no LM; of each kind the last row first
     dear.sort(key=lambda name: (_dearness(name), rows.index(name)), reverse=True)
+    for share in shares:
+        yield _trained_on(config, share), rows, queries
     for name in dear:
         rows = tuple(row for row in rows if row != name)
-        yield config, rows, queries
+        for share in shares if any(map(learns_from_lm, rows)) else shares[:1]:
+            yield _trained_on(config, share), rows, queries
     while queries > FEWEST:
-        queries = max(FEWEST, int(0.8 * queries))
+        queries = max(FEWEST, int(0.9 * queries))
         yield config, rows, queries
 
 
@@ -114,30 +129,33 @@ def _fewer(task: Task, queries: int, seed: int) -> Task:
     return replace(task, validation=draw(task.validation, queries, seed))
 
 
-def _measured(opened: Opened) -> Machine:
-    """This machine, with the speed at which its LM reads the first prompts of the table."""
+def _measured(opened: Opened, methods: Sequence[str]) -> Machine:
+    """This machine, with the speed at which its LM answers the first prompts of a row, in the plan's own units."""
     run, graph = opened
-    counting = run.models.counting(graph.lm)
-    if counting is None:
-        raise UserError(
-            f"--minutes: how many tokens {graph.config.lm} reads is not known beforehand; leave --minutes out"
-        )
-    lm, queries = run.lm(graph.lm), graph.queries.examples[:_PROBE]
-    builder = graph.answering.builder(run, queries)
-    prompts = [builder.text(query, []) for query in queries]
+    name = "random" if "random" in methods else "zero"
+    for count in (_WARM, _PROBE):
+        rows = Rows(graph.queries.examples[:count])
+        probe = graph.predictions(name, rows)
+        for need in probe.needs:
+            run.get(need)
+        work = run.estimate(probe)
+        with run.lm(graph.lm).metered("measuring the LM's speed") as meter:
+            run.get(probe)
     machine = this_machine()
-    began = time.perf_counter()
-    with lm.metered("measuring the LM's speed") as meter:
-        ask(lm, graph.answering, graph.task.stop, prompts, queries)
-    if not counting.parameters or not meter.cost.tokens:
+    if not work.read or not meter.now.seconds:
         return machine
-    seconds = meter.cost.seconds or time.perf_counter() - began
-    return machine._replace(lm=counting.parameters * meter.cost.tokens / max(seconds, 1e-3))
+    return machine._replace(lm=(work.read + WRITING * work.written) * work.parameters / meter.now.seconds)
 
 
 def _seconds(opened: Opened, methods: Sequence[str], machine: Machine) -> float:
     found: Plan = plan(opened.run, [opened.graph.metric(name) for name in methods])
     return found.seconds(machine)
+
+
+def _minutes(seconds: float) -> str:
+    """The --minutes that work of so many seconds needs, rounded up."""
+    value = seconds / 60 / _SHARE - 1e-6
+    return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * value) / 10:g}"
 
 
 def _said(
@@ -151,13 +169,13 @@ def _said(
     """What was cut, in one line."""
     graph = opened.graph
     counting = opened.run.models.counting(graph.lm)
-    speed = machine.lm / counting.parameters if counting and counting.parameters else 0
+    speed = machine.lm / counting.parameters
     parts = [f"{len(graph.queries):,} queries"]
     for name in dict.fromkeys(METHODS[row].encoder for row in rows if learns_from_lm(row)):
         assert name is not None
         parts.append(f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries")
     gone = [METHODS[name].label for name in asked if name not in rows]
     parts += [f"no {' and no '.join(gone)}"] if gone else []
-    rest = "" if seconds >= whole else f"; --minutes {whole / 60 / _SHARE:.0f} for all of it"
-    reads = f"this machine reads {speed:,.0f} LM tokens a second: " if speed else ""
-    return f"{reads}{', '.join(parts)}, about {seconds / 60:.0f} minutes{rest}"
+    rest = "" if seconds >= whole else f"; --minutes {_minutes(whole)} for all of it"
+    reads = f"this machine reads {'' if counting.exact else 'about '}{speed:,.0f} LM tokens a second"
+    return f"{reads}: {', '.join(parts)}, about {duration(seconds)}{rest}"

@@ -11,7 +11,7 @@ from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
-from ceil_jax.lm.counting import CountingLM, counting_lm
+from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 
@@ -34,16 +34,22 @@ class Models:
         """Return a language model; see `ceil_jax.load_lm` for the arguments."""
         return load_lm(spec, dtype=dtype, device_map=device_map, endpoint=endpoint)
 
-    def counting(self, lm: LM) -> CountingLM | None:
-        """Return an LM with the same tokenizer that only counts; None where tokens cannot be counted here."""
-        if is_address(lm.spec) or ":" in lm.spec:
-            return None
-        return self.once(("counting", lm.spec, lm.dtype), lambda: counting_lm(lm.spec, lm.dtype))
+    def counting(self, lm: LM) -> CountingLM:
+        """Return an LM with the same tokenizer that only counts; one that guesses from characters for a server."""
+        return self.once(("counting", lm.spec, lm.dtype), lambda: self._counting(lm))
+
+    def _counting(self, lm: LM) -> CountingLM:
+        if is_address(lm.spec):
+            loaded = lm.get()
+            return CountingLM(loaded.name, loaded.context_length, 1, by_characters, exact=False)
+        if ":" in lm.spec:
+            loaded = lm.get()
+            return CountingLM(loaded.name, loaded.context_length, 1, loaded.count_tokens)
+        return counting_lm(lm.spec, lm.dtype)
 
     def parameters(self, lm: LM) -> float:
-        """Return the number of an LM's parameters; 0 where it is not known."""
-        found = self.counting(lm)
-        return 0.0 if found is None else float(found.parameters)
+        """Return the number of an LM's parameters; 1 where it is not known."""
+        return float(self.counting(lm).parameters)
 
 
 class CountingModels(Models):

@@ -74,7 +74,7 @@ def counted(run: Run, lm: LM, requests: Sequence[Request], share: float, answers
     reading: ReadLM = run.lm(lm)
     left = reading.missing(requests) / max(1, len({one.key(reading.name) for one in requests}))
     counting = run.models.counting(lm)
-    if counting is None or not requests:
+    if not requests:
         return Work()
     read, written = counting.count(requests, answers)
     return Work(read * share * left, written * share * left, parameters=counting.parameters)

@@ -4,9 +4,8 @@
 - `compare`: several methods on one task (`compare`, `Comparison`)
 - `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs; rows by columns (`Crossed`)
 - `run_tables`: tables with a row for each method, with the paper's numbers
+- `certainty`: which differences are certain, and how many queries would decide the others
 - `write`: the HTML report of a comparison, or of folders of runs
 - `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
 - `plots`, `closeup`: drawing functions, and the figure of a comparison
-- `dry_run`: the stages, tokens and time that a run would take
-- `stand_ins`: the tools of a dry run: an LM that counts, estimates in place of vectors, searches and training
 """

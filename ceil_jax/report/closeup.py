@@ -20,9 +20,6 @@ from ceil_jax.tasks.example import Example, Task
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DECADES = 6
-"""Powers of ten below the largest value in the drawing of the kernel."""
-
 _SHOWN = 50
 """Number of candidates of the query that are drawn."""
 
@@ -33,8 +30,17 @@ class _Candidates(NamedTuple):
     vector: np.ndarray
     items: np.ndarray
     positions: np.ndarray
-    kernel: np.ndarray
     sets: dict[str, list[int]]
+    kernels: dict[str, _Kernel]
+
+
+class _Kernel(NamedTuple):
+    """A kernel of the candidates, the places of a set among them, and what is said of both."""
+
+    values: np.ndarray
+    chosen: list[int]
+    title: str
+    caption: str
 
 
 class CloseUp(NamedTuple):
@@ -60,11 +66,10 @@ def closeup(run: Run, graph: Graph, comparison: Comparison) -> CloseUp:
     query = task.validation[_telling_query(comparison)]
     view = _view(run, graph, comparison, query)
     asked = query.input if len(query.input) <= 200 else f"{query.input[:199]}…"
-    chosen = list(view.sets)[-1]
     captions = {
         "plane": f"The candidates for the query “{asked}” ({query.id}) on their two principal axes, "
         f"and the sets of {' and '.join(view.sets)} among them.",
-        "kernel": f"The conditional kernel of these candidates, on a logarithmic scale; red: the set of {chosen}.",
+        **{name: one.caption for name, one in view.kernels.items()},
     }
     pictures = [
         Figure(caption, _panel(task, view, name), _panel(task, view, name, dark=True))
@@ -96,6 +101,7 @@ def _view(run: Run, graph: Graph, comparison: Comparison, query: Example) -> _Ca
     """Return the query's nearest examples, their kernel, and the sets of two methods among them."""
     import jax.numpy as jnp
 
+    from ceil_jax.dpp.greedy import greedy_map
     from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
     from ceil_jax.retrieval.index import top_k
 
@@ -118,21 +124,45 @@ def _view(run: Run, graph: Graph, comparison: Comparison, query: Example) -> _Ca
     found = graph.trade_off_of(method._replace(retriever="dpp"))
     trade_off = run.get(found) if isinstance(found, Stage) else found
     assert trade_off is not None
-    kernel = np.asarray(
-        conditional_kernel(
-            relevance(jnp.asarray(vector[0]), features), similarity_from_features(features), trade_off
-        )
-    )
     sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
-    return _Candidates(vector[0], items[positions], positions, kernel, sets)
+    relevant = relevance(jnp.asarray(vector[0]), features)
+    label, picked = list(sets.items())[-1]
+
+    def kernel_at(value: float) -> np.ndarray:
+        found = np.asarray(conditional_kernel(relevant, similarity_from_features(features), value))
+        return found / found.max()
+
+    kernels = {
+        "kernel": _Kernel(
+            kernel_at(trade_off),
+            picked,
+            f"their conditional kernel, λ = {trade_off:g}",
+            f"The conditional kernel of these candidates at λ = {trade_off:g}, less its diagonal, which is beside "
+            f"it; red: the set of {label}.",
+        )
+    }
+    # relevance then counts e-fold at most, so that similarity has a say
+    balanced = float(f"{max(float(jnp.ptp(relevant)), 1e-3):.2g}")
+    if balanced > 1.5 * trade_off:
+        values = kernel_at(balanced)
+        items_of = np.asarray(greedy_map(jnp.asarray(values), min(len(picked), len(values))).items)
+        kernels["balanced"] = _Kernel(
+            values,
+            [int(i) for i in items_of if i >= 0],
+            f"the same, λ = {balanced:g}",
+            f"The same at λ = {balanced:g}, where relevance counts no more than {np.e:.1f}-fold and likeness to what "
+            "is chosen already weighs against an example; red: the set that MAP takes then.",
+        )
+    return _Candidates(vector[0], items[positions], positions, sets, kernels)
 
 
 def _whole(task: Task, comparison: Comparison, view: _Candidates | None) -> bytes:
-    figure, axes = panels(1 if view is None else 3, 5.3, 4.8)
+    names = () if view is None else ("plane", *view.kernels)
+    figure, axes = panels(1 + len(names), 5.3, 4.8, 2 if len(names) > 2 else None)
     draw_scores(axes[0], comparison)
     axes[0].set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
     if view is not None:
-        for place, name in enumerate(("plane", "kernel"), 1):
+        for place, name in enumerate(names, 1):
             _draw(axes[place], task, view, name)
     return image(figure)
 
@@ -153,5 +183,6 @@ def _draw(axes: Axes, task: Task, view: _Candidates, name: str) -> None:
         draw_plane(axes, view.vector, view.items, labels, view.sets)
         axes.set_title("one query's candidates and two sets", fontsize="medium")
     else:
-        draw_kernel(axes, view.kernel / view.kernel.max(), list(view.sets.values())[-1], decades=_DECADES)
-        axes.set_title("their conditional kernel", fontsize="medium")
+        kernel = view.kernels[name]
+        draw_kernel(axes, kernel.values, kernel.chosen)
+        axes.set_title(kernel.title, fontsize="medium")

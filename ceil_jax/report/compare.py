@@ -11,6 +11,7 @@ from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.stage import Run, Stage, closure
 from ceil_jax.pipeline.views import failures
+from ceil_jax.report.certainty import certainty, needed
 from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table, pairs
 from ceil_jax.report.runs import Difference
 from ceil_jax.report.table import Number, Table, Value, signed
@@ -50,6 +51,11 @@ class Comparison:
         """The number of queries."""
         return self.rows[0].queries
 
+    @property
+    def certainty(self) -> str:
+        """What is certain of the differences, and how many queries would decide the others."""
+        return certainty(self.differences, self.queries)
+
     def table(self) -> Table:
         """Return a table of the methods, their scores and their costs."""
         return method_table(self.rows)
@@ -62,6 +68,7 @@ class Comparison:
                 # the number of queries stands with every score: an accuracy without its n says little
                 f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}",
                 *("", self.table().text(), "", *map(str, self.differences)),
+                *(["", self.certainty] if self.differences else []),
                 *(["", self.parts.text()] if self.parts else []),
                 *("", Table(["stage", "seconds", "LM tokens"], stages).text()),
                 *(["", self.note] if self.note else []),
@@ -80,13 +87,16 @@ class Comparison:
             for row in self.rows
         ]
         return {
-            **{name: getattr(self, name) for name in ("task", "metric", "lm", "queries", "note")},
+            **{
+                name: getattr(self, name) for name in ("task", "metric", "lm", "queries", "note", "certainty")
+            },
             "rows": [
                 {"method": row.method, "label": row.label} | numbers
                 for row, numbers in zip(self.rows, rows, strict=True)
             ],
             "differences": [
                 {"better": one.better, "worse": one.worse, **dict(zip(ends, one.interval, strict=True))}
+                | {"certain": one.certain, "queries_needed": needed(one, self.queries)}
                 for one in self.differences
             ],
             "parts": self.parts and self.parts.data(),

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from ceil_jax.pipeline.methods import METHODS, trains
+from ceil_jax.report.certainty import certainty
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.table import Number, Table, signed, typeset
 from ceil_jax.store.cost import Cost
@@ -105,6 +106,8 @@ def _section(table: RunTable) -> str:
             f"with GPT-Neo 2.7B, BERT-base encoders and up to 50 examples.{others}</p>"
         )
     if differences:
+        said = certainty(table.differences, table.rows[0].queries)
+        parts.append(f"<p>{html.escape(typeset(said))}</p>")
         parts.append(
             "<details open><summary>Paired differences on the same queries, with 95 % bootstrap intervals"
             f"</summary><ul>{differences}</ul></details>"

@@ -103,25 +103,44 @@ def draw_plane(
     )
 
 
-def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int], *, decades: int | None = None) -> None:
-    """Draw a conditional kernel as a heat map, with the chosen items marked on the diagonal.
+def draw_kernel(axes: Axes, kernel: np.ndarray, chosen: Sequence[int]) -> None:
+    """Draw a conditional kernel as a heat map, with its diagonal beside it and the chosen items in red in both.
+
+    The colours span the values off the diagonal, on a logarithmic scale where these differ more than tenfold.
 
     Args:
         axes: the panel.
         kernel: float [n, n], items ordered by relevance.
         chosen: indices of the chosen items.
-        decades: powers of ten below the largest value that a logarithmic scale shows; a linear scale by default.
     """
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import LogNorm, Normalize
 
-    high = float(kernel.max())
-    norm = None if decades is None else LogNorm(high * 10.0**-decades, high, clip=True)
-    image = axes.imshow(kernel, cmap="cividis", interpolation="nearest", norm=norm)
-    axes.figure.colorbar(image, ax=axes, label="L'ᵢⱼ / max L'")
-    axes.scatter(chosen, chosen, marker="s", s=18, facecolors="none", edgecolors=RED, label="chosen by MAP")
-    axes.legend(fontsize="x-small", loc="upper right")
-    axes.set_xlabel("candidate, most relevant first")
+    diagonal = np.eye(len(kernel), dtype=bool)
+    off = kernel[~diagonal] if len(kernel) > 1 else kernel.ravel()
+    low, high = float(off.min()), float(off.max())
+    norm = LogNorm(low, high) if 0 < 10 * low < high else Normalize(low, high)
+    ink, places = axes.xaxis.label.get_color(), np.asarray(chosen, int)
+    shown = axes.imshow(
+        np.ma.masked_array(kernel, diagonal), cmap="cividis", interpolation="nearest", norm=norm
+    )
+    for place in places:
+        axes.axhline(place, color=RED, linewidth=0.9, alpha=0.7)
+        axes.axvline(place, color=RED, linewidth=0.9, alpha=0.7)
+    axes.scatter(places, places, marker="s", s=22, color=RED, edgecolors=ink, linewidths=0.6, zorder=3)
+    axes.set_xlabel("candidate, most relevant first; red: chosen")
     axes.set_ylabel("candidate")
+    beside = axes.inset_axes((1.04, 0.0, 0.2, 1.0), sharey=axes)
+    values = np.diag(kernel)
+    beside.barh(
+        np.arange(len(values)), values, 0.9, color=[RED if i in places else GREY for i in range(len(values))]
+    )
+    if values.max() > 10 * values.min() > 0:
+        beside.set_xscale("log")
+    beside.tick_params(axis="y", labelleft=False)
+    beside.tick_params(axis="x", labelsize="x-small")
+    beside.set_title("L'ᵢᵢ", fontsize="small")
+    bar = axes.figure.colorbar(shown, ax=axes)
+    bar.set_label("L'ᵢⱼ, i ≠ j")
 
 
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#F0E442")

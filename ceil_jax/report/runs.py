@@ -152,6 +152,17 @@ class Difference:
     interval: Interval
     """The difference in percentage points, with its 95 % interval."""
 
+    @property
+    def certain(self) -> bool:
+        """Whether its interval has a width and leaves out 0."""
+        _, low, high = self.interval
+        return low < high and (low > 0 or high < 0)
+
+    def upwards(self) -> Difference:
+        """Return the same difference, the higher method first."""
+        mean, low, high = self.interval
+        return self if mean >= 0 else Difference(self.worse, self.better, Interval(-mean, -high, -low))
+
     def __str__(self) -> str:
         return f"{self.better} − {self.worse}: {signed(self.interval)} points"
 

@@ -1,7 +1,8 @@
 """Progress: one bar for a whole command where one is running, else a bar for each piece of work.
 
 A command that knows its plan opens `command_bar`. The loops inside it call `bar` all the same, and their bars are
-then the part of the command's bar that stands for them.
+then the part of the command's bar that stands for them. A loop inside a loop shows nothing of its own. Where no
+terminal shows a bar, the log has a line a minute.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -22,6 +23,13 @@ _LINE_EVERY = 60.0
 """Seconds between two lines in a log, where no terminal shows a bar."""
 
 _running: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
+_inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
+
+
+def _shown() -> bool:
+    """Whether a terminal or a notebook shows bars."""
+    notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
+    return notebook or sys.stderr.isatty()
 
 
 class CommandBar:
@@ -36,8 +44,9 @@ class CommandBar:
         self._spent_expected = self._spent = 0.0
         self._began = self._said = time.monotonic()
         self._stage, self._what, self._number = "", "", 0
-        terminal = sys.stderr.isatty()
-        self._bar = tqdm(total=1.0, bar_format="{desc}", disable=None if terminal else True, leave=False)
+        # where it may be shown, TQDM_DISABLE (--quiet) decides
+        hidden: dict[str, Any] = {} if _shown() else {"disable": True}
+        self._bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
 
     def enter(self, stage: str, what: str) -> None:
         """Begin a stage: `what` says what it does."""
@@ -105,23 +114,44 @@ def running_bar() -> CommandBar | None:
 
 
 class Part:
-    """A piece of work, shown as a part of the command's bar."""
+    """A piece of work that has no bar of its own.
 
-    def __init__(self, command: CommandBar, total: int, initial: int) -> None:
-        self._command, self._total, self._done = command, max(total, 1), initial
+    Args:
+        total: how many there are to do.
+        initial: how many were done before.
+        advance: called with the share that is done.
+    """
+
+    def __init__(self, total: int, initial: int, advance: Callable[[float], None]) -> None:
+        self._total, self._done, self._advance = max(total, 1), initial, advance
 
     def update(self, count: int = 1) -> None:
         """Say that so many more are done."""
         self._done += count
-        self._command.advance(min(1.0, self._done / self._total))
+        self._advance(min(1.0, self._done / self._total))
 
-    def set_postfix(self, **_: Any) -> None:
-        """Say nothing: the command's bar has no room for it."""
+    def set_postfix(self, *_: Any, **__: Any) -> None:
+        """Say nothing: there is no room for it."""
+
+    set_postfix_str = set_postfix
+
+
+def _logger(what: str) -> Callable[[float], None]:
+    """Return a function that logs a share once a minute."""
+    said = time.monotonic()
+
+    def advance(share: float) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _LINE_EVERY:
+            said = time.monotonic()
+            log.info("%s, %.0f%%", what, 100 * share)
+
+    return advance
 
 
 @contextmanager
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
-    """Yield a progress bar with `update` and `set_postfix`.
+    """Yield a progress bar with `update`, `set_postfix` and `set_postfix_str`.
 
     Args:
         total: how many there are to do.
@@ -130,8 +160,17 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
         delay: seconds before a bar of its own is shown.
     """
     command = _running.get()
-    if command is not None:
-        yield Part(command, total, initial)
+    if _inside.get():
+        yield Part(total, initial, lambda share: None)
         return
-    with tqdm(total=total, initial=initial, desc=what, delay=delay) as own:
-        yield own
+    token = _inside.set(True)
+    try:
+        if command is not None:
+            yield Part(total, initial, command.advance)
+        elif not _shown():
+            yield Part(total, initial, _logger(what))
+        else:
+            with tqdm(total=total, initial=initial, desc=what, delay=delay) as own:
+                yield own
+    finally:
+        _inside.reset(token)

@@ -14,7 +14,7 @@ from ceil_jax.tuning.options import Space
 ZERO = "zero"
 """The name of the candidate without examples."""
 
-LEARNED = ("epr", "ceil")
+LEARNED = ("free", "free_map", "epr", "ceil")
 """The trained methods that are tried by default."""
 
 PLAIN = 8

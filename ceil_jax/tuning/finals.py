@@ -8,7 +8,8 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
-from ceil_jax.metrics.bootstrap import Sample, mean, metric_interval
+from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, mean, metric_interval, paired
+from ceil_jax.pipeline.free import classifies
 from ceil_jax.racing.race import Race
 from ceil_jax.racing.split import FEWEST
 from ceil_jax.racing.verdict import Finalist, Verdict, judge
@@ -16,7 +17,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.tuning.answers import OutOfTime
 from ceil_jax.tuning.candidates import Candidate
 from ceil_jax.tuning.field import Entrant, Field
-from ceil_jax.tuning.outcome import Finished, Runner
+from ceil_jax.tuning.outcome import Alone, Finished, Runner
 
 Label = Callable[[Candidate], str]
 """A candidate's name in tables."""
@@ -24,8 +25,9 @@ Label = Callable[[Candidate], str]
 
 def finish(
     field: Field, roles: Mapping[str, Entrant], rows: Sequence[Example], label: Label, tolerance: float
-) -> tuple[tuple[Finished, ...], Verdict, int]:
-    """Let the finalists answer the final rows, and return them, what is certain, and how many rows were asked.
+) -> tuple[tuple[Finished, ...], Verdict, int, Alone | None]:
+    """Let the finalists answer the final rows, and return them, what is certain, how many rows were asked, and the
+    classifier beside them where the task has labels.
 
     Args:
         field: answers.
@@ -65,7 +67,18 @@ def finish(
         Finished(one.candidate, final.name, tuple(named[one.candidate]), final.tokens, score)
         for one, final, score in zip(entered, finalists, verdict.scores, strict=True)
     )
-    return finals, verdict, paid
+    return finals, verdict, paid, _alone(field, rows[:paid], finalists[verdict.recommended].sample)
+
+
+def _alone(field: Field, rows: Sequence[Example], recommended: Sample) -> Alone | None:
+    if classifies(field.task):
+        return None
+    metric = metric_named(field.task.metric)
+    answers = {row["id"]: row["prediction"] for row in field.run.get(field.base.predictions("classifier"))}
+    predictions = [answers[row.id] for row in rows]
+    scores = np.asarray(metric.per_example(predictions, rows), np.float64)
+    sample = Sample(metric.statistics(scores, predictions, rows), metric.from_sums)
+    return Alone(metric_interval(sample), bootstrap_interval(*paired(sample, recommended)))
 
 
 def runners(race: Race, entrants: Sequence[Entrant], label: Label) -> tuple[Runner, ...]:

@@ -41,7 +41,7 @@ def cost(field: Field, candidate: Candidate) -> float | None:
         log.info("%s: its cost cannot be counted: %s", candidate.label(), error)
         return None
     asked = [lm for step in found.missing for lm in step.stage.lms]
-    if any(field.run.models.counting(lm) is None for lm in asked):
+    if any(not field.run.models.counting(lm).exact for lm in asked):
         return None
     return MARGIN * found.tokens
 

@@ -15,7 +15,7 @@ class Space:
 
     methods: tuple[str, ...] = ()
     """The methods, named as in `ceil-jax compare`, and zero; by default all that the data allows, those of --plugin
-    included, with epr and ceil of the trained ones."""
+    included, with free, free_map, epr and ceil of the trained ones."""
     without: tuple[str, ...] = ()
     """Methods to leave out."""
     ks: tuple[Annotated[int, Range(1)], ...] = (2, 4, 8, 16)

@@ -44,6 +44,15 @@ class Finished(NamedTuple):
     """The metric with its 95 % interval."""
 
 
+class Alone(NamedTuple):
+    """A classifier that the bank's labels trained, which asks no LM."""
+
+    score: Interval
+    """The metric on the final rows."""
+    minus: Interval
+    """Its score minus that of the recommended prompt, on the same rows."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The end of a search."""
@@ -66,6 +75,8 @@ class Outcome:
     """LM tokens spent."""
     notes: tuple[str, ...] = ()
     """Remarks for a reader of the numbers."""
+    alone: Alone | None = None
+    """The classifier, where the task has labels."""
 
     @property
     def winner(self) -> Finished:
@@ -86,6 +97,9 @@ class Outcome:
             ]
             for one in self.finals
         ]
+        if self.alone is not None:
+            score = self.alone.score.percent()
+            rows.append(["classifier alone", "asks no LM", score.mean, Span(score), 0, ""])
         return Table(["prompt", "is", "score", "95 % interval", "tokens a prompt", ""], rows)
 
     def race_table(self) -> Table:
@@ -137,6 +151,12 @@ class Outcome:
                 f"The winner of the race, {self.winner.label}, took {dearer:,.0f} tokens more and was "
                 f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
             )
+        if self.alone is not None:
+            sure = "certain" if max(self.alone.minus.low, -self.alone.minus.high) > 0 else "not certain"
+            said.append(
+                "A classifier of the bank's labels alone, without an LM, less the recommended prompt: "
+                f"{signed(self.alone.minus.percent())} points, {sure}."
+            )
         return said
 
     def text(self) -> str:
@@ -170,6 +190,7 @@ class Outcome:
                 for one in self.verdict.differences
             ],
             "race": [_data(one) for one in self.runners],
+            "classifier": self.alone and {n: _percent(one) for n, one in self.alone._asdict().items()},
         }
 
 

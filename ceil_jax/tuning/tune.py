@@ -12,6 +12,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import remark
+from ceil_jax.pipeline.methods import scorable
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Limits, Meter
 from ceil_jax.racing.race import Race, Step, hold
@@ -20,7 +21,7 @@ from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.example import Task
 from ceil_jax.tuning import learned
 from ceil_jax.tuning.answers import OutOfTime
-from ceil_jax.tuning.candidates import NOTHING, Candidate, candidates, plain, prepared
+from ceil_jax.tuning.candidates import NOTHING, Candidate, candidates, methods, plain, prepared
 from ceil_jax.tuning.field import Entrant, Field
 from ceil_jax.tuning.finals import finish, runners
 from ceil_jax.tuning.options import Rows, Space
@@ -75,6 +76,8 @@ class Search:
         Raises:
             UserError: the budget does not pay for the first round, or the LM answers nothing rightly.
         """
+        names = methods(self.space, self.config, self.task)
+        self.space = replace(self.space, methods=scorable(self.field.base.lm.get(), names))
         asked = candidates(self.space, self.config, self.task)
         entrants = self._distinct([self.field.enter(one, self.split.tuning) for one in asked])
         extra = 0
@@ -252,7 +255,7 @@ class Search:
         roles = {"winner": self.entrants[best[0]], "cheapest within noise": self.entrants[best[1]]}
         roles |= {"plain top-k": self.plain, "": self.zero}
         rows = self.split.final[: self._final]
-        finals, verdict, asked = finish(self.field, roles, rows, self.label, self.rows.tolerance / 100)
+        finals, verdict, asked, alone = finish(self.field, roles, rows, self.label, self.rows.tolerance / 100)
         # where results are kept is no part of a search
         mine = digest([self.space, self.limits, self.rows, replace(self.config, out=Path())])
         others = looks(self.config.out, rows[:asked], self.field.base.lm.key, mine)
@@ -274,4 +277,5 @@ class Search:
             spent=str(self.meter),
             tokens=self.meter.tokens,
             notes=tuple(self.notes),
+            alone=alone,
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ceil_jax.cli.main import main
+from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.tasks import task_spec
@@ -246,3 +247,32 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
 def test_listed_sizes_are_those_of_the_data(name):
     task = load_task(name)
     assert task_spec(name).sizes == (len(task.train), len(task.validation))
+
+
+def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch):
+    data = tmp_path / "mine.csv"
+    rows = [f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(800)]
+    data.write_text("\n".join(["input,output", *rows]) + "\n")
+    arguments = ["compare", "--data", str(data), "--metric", "accuracy", "--lm", "tiny", "--limit", "80"]
+    arguments += ["--method", "random", "--out", str(tmp_path)]
+    read, own = [], TinyLM.choice_log_likelihood
+
+    def stopped(lm, prompts, choices, **more):
+        if read:
+            raise KeyboardInterrupt
+        read.append(len(prompts))
+        return own(lm, prompts, choices, **more)
+
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", stopped)
+    code, line = said(capsys, *arguments)
+    assert code == 130 and line.endswith(
+        "the prompts that the LM has read are kept, and the same command goes on from there"
+    )
+
+    def goes_on(lm, prompts, choices, **more):
+        read.append(len(prompts))
+        return own(lm, prompts, choices, **more)
+
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", goes_on)
+    assert main(arguments) == 0
+    assert read == [64, 16]  # a chunk, and the rest of 80

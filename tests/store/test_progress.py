@@ -56,5 +56,20 @@ def test_bars_inside_are_parts_of_the_commands(monkeypatch):
             part.update(2)
             part.update()
             part.set_postfix(loss=1)
+            with bar(100, "requests of one chunk") as inner:
+                inner.update(100)
+                inner.set_postfix_str("spent")
     assert shares == [4 / 8, 5 / 8]
     assert running_bar() is None
+
+
+def test_without_a_terminal_a_bar_is_a_line_a_minute(clock, caplog, capsys, monkeypatch):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
+    with caplog.at_level(logging.INFO), bar(200, "reading prompts") as shown:
+        for clock[0] in range(0, 180, 2):
+            shown.update()
+    assert caplog.messages == [
+        "reading prompts, 16%",
+        "reading prompts, 30%",
+    ]  # after 60 and 120 s: 31, 61 of 200
+    assert capsys.readouterr().err == ""

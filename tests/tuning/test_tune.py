@@ -15,6 +15,7 @@ from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.evaluate import choose
+from ceil_jax.pipeline.methods import scorable
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Limits
 from ceil_jax.retrieval.retrievers import BM25Retriever
@@ -89,6 +90,19 @@ def test_it_finds_what_helps_and_says_what_is_certain(finished):
     scores = [score.mean for score in outcome.verdict.scores]
     losing = {one.worse for one in outcome.verdict.differences if one.certain}
     assert all(i in losing or scores[0] - scores[i] > 0.02 for i in cheaper)
+
+
+def test_the_classifier_stands_beside_the_prompts(finished):
+    made, outcome, _ = finished
+    answers = {row["id"]: row for row in made.field.run.get(made.field.base.predictions("classifier"))}
+    rows = made.split.final[: outcome.final]
+    right = [answers[row.id]["prediction"] == row.output for row in rows]
+    assert outcome.alone.score.mean == pytest.approx(np.mean(right))
+    prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
+    assert outcome.alone.minus.mean == pytest.approx(np.mean(right) - prompt)
+    assert outcome.table().lines()[-1][:2] == ["classifier alone", "asks no LM"]
+    assert "without an LM, less the recommended prompt" in outcome.advice()[-1]
+    assert made.field.base.predictions("classifier").lms == []
 
 
 def test_final_rows_are_looked_at_once_and_last(finished):
@@ -199,10 +213,25 @@ def test_registered_retrievers_join_by_themselves(registrations_undone):
     register_retriever("oracle", BM25Retriever, Needs(gold_outputs=True))
     found = candidates(Space(ks=(2, 400), trade_offs=(0.1,)), SMALL, TASK)
     assert Candidate("mine", 2, "", 0.1) in found
-    assert {one.method for one in found} == {"zero", "random", "bm25", "topk", "mmr", "dpp", "mine"}
+    assert {one.method for one in found} == {
+        *("zero", "random", "bm25", "topk", "mmr", "dpp", "free", "free_map", "mine")
+    }
     assert all(one.shots in (0, 2) for one in found)
     with pytest.raises(UserError, match="did you mean 'topk'"):
         candidates(Space(methods=("topp",)), SMALL, TASK)
+
+
+def test_an_lm_that_cannot_score_teaches_nothing(caplog):
+    chat = TinyLM()
+    names = ("topk", "free", "epr", "ceil")
+    assert scorable(chat, names) == names and not caplog.text
+    chat.can_score = False
+    assert scorable(chat, names) == ("topk", "free")
+    assert (
+        "tiny gives no log-probabilities, which EPR, CEIL would learn from; free and free_map" in caplog.text
+    )
+    with pytest.raises(UserError, match="free and free_map learn from the bank's outputs"):
+        scorable(chat, ("epr",))
 
 
 def test_bad_input_is_named(tmp_path):
@@ -284,6 +313,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         (["--lm-tokens", "500"], "--lm-tokens 500: the first round"),
         (["--methods", "topq"], "unknown method 'topq'"),
         (["--shots", "4"], "--ks"),
+        (["--minutes", "0.00001"], "--seconds 0.0006"),
+        (["--minutes", "1", "--seconds", "60"], "--minutes beside --seconds"),
         (["--money", "3"], "--price-per-million"),
         (["--tuning-rows", "150"], "rows make"),
     ):

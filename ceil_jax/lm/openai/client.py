@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from tqdm.auto import tqdm
-
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.answers import (
     AnyAnswer,
@@ -22,6 +20,7 @@ from ceil_jax.lm.openai.answers import (
     tokens_stated,
 )
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
+from ceil_jax.store.progress import bar as progress_bar
 
 try:
     import httpx2
@@ -154,7 +153,7 @@ class Client:
             return [work(item) for item in items]
         pool = ThreadPoolExecutor(min(self._config.concurrency, len(items)), "endpoint")
         try:
-            with tqdm(total=len(items), desc=what, leave=False, unit="request") as bar:
+            with progress_bar(len(items), what) as bar:
 
                 def counted(item: In) -> Out:
                     result = work(item)

@@ -1,0 +1,142 @@
+"""A comparison cut to a time: the order of the cuts, the smallest one, what is said, and that it ends in time."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from films import SMALL, films
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm import readings
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.pipeline import minutes as minutes_module
+from ceil_jax.pipeline.minutes import FEWEST, _cuts, fitted
+from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.plan import Machine
+from ceil_jax.training.config import EPRConfig
+
+TASK = films(60, 200)
+ROWS = ("majority", "random", "epr", "epr_map", "ceil")
+CONFIG = replace(
+    SMALL,
+    epr=replace(SMALL.epr, instances=400),
+    ceil=replace(SMALL.ceil, instances=60),
+    tst=EPRConfig(instances=300),
+)
+
+
+def summary(cut):
+    config, rows, queries = cut
+    return config.epr.instances, config.ceil.instances, rows[-1], queries
+
+
+def test_training_queries_are_cut_first_then_rows_then_queries():
+    found = list(map(summary, _cuts(CONFIG, TASK, ROWS)))
+    assert found[:3] == [
+        (400, 60, "ceil", 200),
+        (200, 40, "ceil", 200),  # never below 40
+        (100, 40, "ceil", 200),
+    ]
+    # sets first; the rest's training queries are back
+    assert found[3:6] == [(n, c, "epr_map", 200) for n, c in ((400, 60), (200, 40), (100, 40))]
+    assert [one[2] for one in found[6:9]] == ["epr"] * 3
+    # without a training no share is tried; queries last, and never below 150
+    assert found[9:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST)]
+    assert all(config.tst.instances == 300 for config, _, _ in _cuts(CONFIG, TASK, ROWS))  # no LM taught it
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """One minute for each row, two for EPR's and ten for CEIL's training on all queries."""
+
+    def seconds(opened, rows, machine):
+        config, queries = opened.graph.config, len(opened.graph.queries)
+        training = 2 * (config.epr.instances / 400) * any(row.startswith("epr") for row in rows)
+        training += 10 * (config.ceil.instances / 60) * ("ceil" in rows)
+        return 60 * (len(rows) * queries / 200 + training)
+
+    monkeypatch.setattr(minutes_module, "_seconds", seconds)
+    monkeypatch.setattr(minutes_module, "_measured", lambda opened, methods: Machine("", 100.0, 1.0, 1.0))
+    monkeypatch.setattr(minutes_module, "_SHARE", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "rows", "said"),
+    [
+        # 5 rows + 2 + 10
+        (17, ROWS, "200 queries, EPR on 400 training queries, CEIL on 60 training queries, about 17 min"),
+        # 5 rows + 2/2 + 10 · 40/60
+        (
+            13,
+            ROWS,
+            "200 queries, EPR on 200 training queries, CEIL on 40 training queries, about 13 min; "
+            "--minutes 17 for all of it",
+        ),
+        (6, ROWS[:-1], "200 queries, EPR on 400 training queries, no CEIL, about 6 min; --minutes 17"),
+        (1.5, ROWS[:2], "150 queries, no EPR and no EPR + MAP and no CEIL, about 90 s; --minutes 17"),
+    ],
+)
+def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
+    found = fitted(replace(CONFIG, out=tmp_path), TASK, ROWS, minutes)
+    assert found.methods == rows
+    assert found.said.startswith(f"this machine reads 100 LM tokens a second: {said}")
+    assert len(found.opened.graph.queries) == int(said.split()[0])
+
+
+def test_where_nothing_fits_it_says_how_many_minutes_would(planted, tmp_path):
+    with pytest.raises(UserError, match=r"--minutes 1: 150 queries without training take 2 minutes here"):
+        fitted(replace(CONFIG, out=tmp_path), TASK, ROWS, 1)
+
+
+def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):
+    config = replace(CONFIG, out=tmp_path)
+    first = fitted(config, TASK, ROWS, 6)
+    # what is on disk by now leaves less to do
+    monkeypatch.setattr(minutes_module, "_seconds", lambda *_: 0.0)
+    again = fitted(config, TASK, ROWS, 6)
+    assert (again.methods, again.said) == (first.methods, first.said)
+    assert again.opened.graph.config == first.opened.graph.config
+    assert fitted(config, TASK, ROWS, 7).methods == ROWS
+
+
+class Slow(TinyLM):
+    """An LM that takes its time, on a clock of its own."""
+
+    def __init__(self, speed, clock):
+        super().__init__()
+        self.speed, self.clock = speed, clock
+
+    def choice_log_likelihood(self, prompts, choices, *, per_token=False):
+        before = self.tokens_read
+        found = super().choice_log_likelihood(prompts, choices, per_token=per_token)
+        self.clock[0] += (self.tokens_read - before) / self.speed
+        return found
+
+
+class One(Models):
+    def __init__(self, lm):
+        super().__init__()
+        self.own = lm
+
+    def load_lm(self, *given):
+        return self.own
+
+
+@pytest.mark.parametrize("speed", [260, 1150, 4600])
+@pytest.mark.parametrize("lm", ["tiny", "http://nowhere/v1#counts-nothing", "module:function"])
+def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
+    """Two rows of 400 queries of 44 tokens each; a third of that has to be left out."""
+    clock = [0.0]
+    monkeypatch.setattr(readings, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    asked = 2 / 3 * 2 * 400 * 44 / speed
+    config, rows = replace(SMALL, lm=lm, out=tmp_path), ("majority", "random", "bm25")
+    found = fitted(config, films(60, 400), rows, asked / 60, One(Slow(speed, clock)))
+    assert found.methods == rows
+    for name in rows:
+        found.opened.run.get(found.opened.graph.metric(name))
+    assert 150 <= len(found.opened.graph.queries) < 400
+    assert clock[0] == pytest.approx(asked, rel=0.25)
+    if lm == "tiny":
+        # the plan counts 42 tokens where this LM reads 44
+        said = float(found.said.split()[3].replace(",", ""))
+        assert said == pytest.approx(speed * 42 / 44, rel=0.02)

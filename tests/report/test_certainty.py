@@ -1,0 +1,44 @@
+"""What is said of differences, by hand."""
+
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.report.certainty import certainty, needed
+from ceil_jax.report.runs import Difference
+
+
+def difference(better, worse, mean, low, high):
+    return Difference(better, worse, Interval(mean, low, high))
+
+
+HEAD = difference("head", "topk", 6.8, 2.0, 12.2)
+EPR = difference("EPR", "topk", 2.0, -3.0, 5.0)  # half-width 4
+WORSE = difference("BM25", "topk", -3.0, -5.0, -1.0)
+EQUAL = difference("DPP", "topk", 0.0, 0.0, 0.0)
+
+
+def test_the_number_of_queries_by_hand():
+    assert needed(EPR, 600) == 2400  # 600 (4 / 2)²
+    assert needed(difference("a", "b", -1.0, -5.0, 2.0), 600) == 7400  # 600 · 3.5² = 7350, in two digits
+    assert needed(EQUAL, 600) is None
+    assert needed(difference("a", "b", 0.01, -5.0, 5.0), 600) is None  # 150 million
+
+
+def test_what_is_certain_comes_first_and_the_best_before_others():
+    assert certainty([EPR, WORSE, EQUAL, HEAD], 600) == (
+        "Certain (95 %): head − topk +6.8 (+2.0 to +12.2), topk − BM25 +3.0 (+1.0 to +5.0). "
+        "Not certain: EPR − topk +2.0 (about 2,400 queries would decide it), DPP − topk (equal here)."
+    )
+    assert certainty([HEAD], 600) == "Certain (95 %): head − topk +6.8 (+2.0 to +12.2)."
+    assert certainty([EPR], 600).startswith("No difference is certain. Not certain: EPR − topk +2.0")
+    assert certainty([], 600) == ""
+
+
+def test_an_interval_without_a_width_is_not_certain():
+    assert not difference("a", "b", 100.0, 100.0, 100.0).certain
+
+
+def test_a_sentence_names_four_and_counts_the_others():
+    many = [difference(f"m{i}", "topk", float(i), 0.5, 2.0 * i) for i in range(1, 8)]
+    said = certainty(many, 600)
+    assert said.startswith("Certain (95 %): m7 − topk +7.0") and said.endswith(
+        "m4 − topk +4.0 (+0.5 to +8.0), and 3 more."
+    )
