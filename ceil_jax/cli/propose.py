@@ -32,7 +32,7 @@ class Column(NamedTuple):
         return 2 <= self.distinct <= min(_LABELS, self.rows / 5)
 
     def __str__(self) -> str:
-        kind = f"{self.words:.0f} words" if self.words else "numbers"
+        kind = f"{self.words:.0f} word{'s' * (round(self.words) != 1)}" if self.words else "numbers"
         return f"{self.name} ({kind}, {self.distinct:,} distinct)"
 
 

@@ -1,5 +1,4 @@
-"""A comparison cut to fit some minutes on this machine: fewer training queries, then fewer rows, then fewer
-queries."""
+"""A comparison cut to fit some minutes on this machine: fewer training queries, then rows, then queries."""
 
 from __future__ import annotations
 
@@ -49,8 +48,9 @@ def fitted(
     """Return the largest comparison that this machine ends within some minutes.
 
     Cut in this order until it fits: the training queries of methods that learn from the LM, to a half and to a
-    quarter; rows, from those that learn from the LM's scores of sets to plain ones, with the rest's training queries
-    back; queries, down to 150. A command that was stopped, or is given again, keeps the cut that it has taken.
+    quarter; their rows, those that learn from sets first, with the rest's training queries back; queries, down to
+    150; rows that learn from the bank's outputs alone. A command that was stopped, or is given again, keeps the cut
+    that it has taken.
 
     Args:
         config: the settings of all of it.
@@ -85,7 +85,7 @@ def fitted(
                 finish(folder, {"cut": number, "said": said})
             return Fitted(opened, rows, said)
     raise UserError(
-        f"--minutes {minutes:g}: {FEWEST} queries without training take {_minutes(seconds)} minutes here; give that many"
+        f"--minutes {minutes:g}: {FEWEST} queries without training take {_minutes(seconds)} minutes here"
     )
 
 
@@ -95,9 +95,10 @@ def _cuts(
     """Ever smaller comparisons: settings, rows, number of queries."""
     rows, queries = tuple(methods), len(task.validation)
     shares = (1.0, 0.5, 0.25)
-    dear = [name for name in rows if METHODS[name].trains]
-    # sets first, then single examples, then what needs no LM; of each kind the last row first
-    dear.sort(key=lambda name: (_dearness(name), rows.index(name)), reverse=True)
+    trained = [name for name in reversed(rows) if METHODS[name].trains]
+    # sets first, then single examples; of each kind the last row first
+    dear = sorted(filter(learns_from_lm, trained), key=_sets, reverse=True)
+    free = [name for name in trained if not learns_from_lm(name)]
     for share in shares:
         yield _trained_on(config, share), rows, queries
     for name in dear:
@@ -107,12 +108,13 @@ def _cuts(
     while queries > FEWEST:
         queries = max(FEWEST, int(0.9 * queries))
         yield config, rows, queries
+    for name in free:
+        rows = tuple(row for row in rows if row != name)
+        yield config, rows, queries
 
 
-def _dearness(name: str) -> int:
-    encoder = METHODS[name].encoder
-    assert encoder is not None
-    return 2 * learns_from_lm(name) + (learns_from_lm(name) and TRAININGS[encoder].sets)
+def _sets(name: str) -> bool:
+    return TRAININGS[METHODS[name].encoder or ""].sets
 
 
 def _trained_on(config: RunConfig, share: float) -> RunConfig:

@@ -34,7 +34,7 @@ def test_without_an_answer_the_proposal_is_the_message(reviews, capsys, monkeypa
         assert main([command, "--data", "reviews.csv", "--lm", "tiny", "--encoder", "tiny"]) == 2
         [line] = capsys.readouterr().err.strip().splitlines()
         assert (
-            "40 rows with no (numbers, 40 distinct), review (5 words, 40 distinct), verdict (1 words," in line
+            "40 rows with no (numbers, 40 distinct), review (5 words, 40 distinct), verdict (1 word," in line
         )
         proposed = f"ceil-jax {command} --data reviews.csv --input review --output verdict --metric accuracy"
         assert proposed in line and "--yes" in line

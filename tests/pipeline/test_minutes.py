@@ -45,6 +45,15 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     assert all(config.tst.instances == 300 for config, _, _ in _cuts(CONFIG, TASK, ROWS))  # no LM taught it
 
 
+def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
+    found = [
+        (rows, queries) for _, rows, queries in _cuts(CONFIG, TASK, ("random", "free", "epr", "free_map"))
+    ]
+    assert found[2][0] == ("random", "free", "epr", "free_map")
+    both = ("random", "free", "free_map")
+    assert found[3:] == [*((both, n) for n in (200, 180, 162, 150)), (both[:2], 150), (both[:1], 150)]
+
+
 @pytest.fixture
 def planted(monkeypatch):
     """One minute for each row, two for EPR's and ten for CEIL's training on all queries."""
