@@ -20,7 +20,7 @@ from tyro.constructors import ConstructorRegistry, StructConstructorSpec, Struct
 from ceil_jax.errors import range_of
 
 _COMMON = """
-task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens yes
+task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens
 """
 COMMON = frozenset(_COMMON.split())
 """The settings of a run and of a file of one's own that most people need."""
