@@ -66,6 +66,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
             rewrite=lambda examples: [rewritten[_question(one)] for one in examples],
             sketch=SKETCHES.get(self.language),
             describe=DESCRIPTIONS.get(self.language),
+            known_by="id",  # the texts may be skills
         ).retrieve(queries, self.k)
         save_arrays(
             folder / "chosen.npz",

@@ -14,6 +14,7 @@ from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
+from ceil_jax.tasks.example import Task, Template
 
 NEAREST = 1e-9
 """λ of a selector that takes the nearest examples: relevance that differs in its last digit outweighs diversity."""
@@ -71,7 +72,7 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
         trade_off=_number(run, graph.trade_off_of(method)) if method.needs.ends_in_map else NEAREST,
         near_duplicate=None,  # what was evaluated passes over nothing
         shortlist=config.shortlist,
-        template=task.template,
+        template=of_plain_queries(task),
         context=config.context if trained else "input",
         count_tokens=lambda texts: run.lm(graph.lm).count_tokens(texts),
         card=Card(
@@ -81,6 +82,15 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
             metrics=_measured(run, graph, name),
         ),
     )
+
+
+def of_plain_queries(task: Task) -> Template:
+    """Return the task's template; a field in it that is every example's input stands for a plain query too."""
+    template, rows = task.template, task.train
+    if template.input in template.names:
+        return template
+    same = (n for n in template.names[:-1] if all(row.fields.get(n) == row.input for row in rows))
+    return replace(template, input=next(same, template.input))
 
 
 def _number(run: Run, trade_off: Any) -> float:

@@ -34,6 +34,8 @@ from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import Given, Rewritten, Rows, Skills, Together, View, WithOutputs
 from ceil_jax.skills.rewriter import load_demonstrations
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.own_file import separated
+from ceil_jax.tasks.registry import TASKS
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES
@@ -521,7 +523,8 @@ def open_run(
 
     Args:
         config: everything that a number depends on besides the task's data.
-        task: the bank, the queries, the template and the metric.
+        task: the bank, the queries, the template and the metric. The bank of a task of your own loses what shows a
+            query's text (`tasks.own_file.separated`).
         models: shared with other runs; by default the run's own.
         trained_by: see `Graph`.
 
@@ -532,7 +535,7 @@ def open_run(
         >>> graph.chosen("bm25").k
         8
     """
-    graph = Graph(config, task, models, trained_by)
+    graph = Graph(config, task if task.name in TASKS else separated(task), models, trained_by)
     engine = None
     if config.engine == "ray":
         from ceil_jax.lm.ray_reading import actor_pool

@@ -9,6 +9,7 @@ skills in `skills/`.
 - `bm25`: similarity by shared words
 - `words`: the words of a text in any script
 - `embedded_bank`: a bank's vectors and the nearest examples of a query
+- `own_rows`: a query's own rows of a bank, which it never gets
 - `shortlists`: MAP, MAP under a budget and MMR for many queries, each among its shortlist
 - `registry`: the retrievers by name, and what each needs: `register_retriever`, `build_retriever`, `Retriever`
 - `retrievers`: random, BM25, dense top-k, MMR and DPP-MAP

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.faiss_index import ApproximateIndex
+from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
@@ -61,7 +63,7 @@ class EmbeddedBank:
         self.bank, self._view, self._given = bank, view, given
         self.items = self._embedded(bank, given.embed_items, given.encoder, "encode_examples")
         self._approximate = ApproximateIndex(self.items) if approximate else None
-        self._position = {example.id: i for i, example in enumerate(bank)}
+        self._own_rows = OwnRows(bank, given.known_by)
 
     def _embedded(
         self,
@@ -85,20 +87,26 @@ class EmbeddedBank:
             Cosines, float32 [Q, n], positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors,
             [Q, D] or [Q, m, D].
         """
-        from ceil_jax.retrieval.index import top_k
+        from ceil_jax.retrieval.index import merge_top_k, top_k
 
         n = min(n, len(self.bank))
         asked = self._given.query_encoder or self._given.encoder
         vectors = self._embedded(queries, self._given.embed_queries, asked, "encode_queries")
-        exclude = np.array([self._position.get(query.id, -1) for query in queries], np.int32)
-        if self._approximate is not None:
-            return *self._approximate.top_k(vectors, n, exclude), vectors
+        own = self._own_rows(queries)
         if self._view.shared:
-            return *self._drawn(queries, vectors, exclude, n), vectors
-        return *top_k(vectors, self.items, n, exclude), vectors
+            return *self._drawn(queries, vectors, own, n), vectors
+        search = self._approximate.top_k if self._approximate else partial(top_k, items=self.items)
+        copies = max((len(rows) - 1 for rows in own), default=0)  # the search leaves out one row of a query
+        first = np.array([rows[0] if rows else -1 for rows in own], np.int32)
+        cosines, positions = search(vectors, k=n + max(0, copies), exclude=first)
+        if copies > 0:
+            lost = np.array([np.isin(row, rows) for row, rows in zip(positions, own, strict=True)])
+            cosines, positions = np.where(lost, np.float32(-np.inf), cosines), np.where(lost, -1, positions)
+            cosines, positions = merge_top_k(cosines, positions, n)
+        return cosines, positions, vectors
 
     def _drawn(
-        self, queries: Sequence[Example], vectors: np.ndarray, exclude: np.ndarray, n: int
+        self, queries: Sequence[Example], vectors: np.ndarray, own: Sequence[Sequence[int]], n: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same where equally near examples are drawn: cosines and positions."""
         import jax
@@ -115,10 +123,9 @@ class EmbeddedBank:
         for start in range(0, len(queries), at_once):
             part = slice(start, start + at_once)
             block = np.array(map_batches(score, (vectors[part],), (items,), batch_size=_BATCH))
-            for row, (query, own) in enumerate(zip(queries[part], exclude[part], strict=True), start):
+            for row, query in enumerate(queries[part], start):
                 scores = block[row - start]
-                if own >= 0:
-                    scores[own] = -np.inf
+                scores[own[row]] = -np.inf
                 generator = text_rng(query.id, self._given.seed)
                 positions[row] = nearest_drawn(scores, n, generator)
                 cosines[row] = scores[positions[row]]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.registry import Registry
+from ceil_jax.retrieval.own_rows import KnownBy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +59,7 @@ class Retriever(Protocol):
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         """Choose at most k examples for each query, best first.
 
-        A query is never its own example (examples are told apart by id), and no example is chosen twice.
+        A query is never its own example (`own_rows.KnownBy`), and no example is chosen twice.
 
         Raises:
             UserError: k is below 1 or larger than the bank.
@@ -106,6 +107,7 @@ class Given:
     sketch: Sketch | None
     describe: Describe | None
     index: str
+    known_by: KnownBy
 
     def embed_items(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the bank's texts, float32 [N, D]."""
@@ -180,6 +182,7 @@ def build_retriever(
     sketch: Sketch | None = None,
     describe: Describe | None = None,
     index: str = "exact",
+    known_by: KnownBy = "words",
 ) -> Retriever:
     """Build a retriever over a bank.
 
@@ -199,6 +202,8 @@ def build_retriever(
         sketch: the sketch of an output, for target_sketch.
         describe: the skill that an output shows, for target_skill.
         index: "exact" or "approximate", how the nearest vectors are found.
+        known_by: "words" or "id", by which a query's own examples are left out: those of the same input, or of the
+            same id where queries and bank are of one task.
 
     Returns:
         The retriever.
@@ -240,5 +245,6 @@ def build_retriever(
         sketch=sketch,
         describe=describe,
         index=index,
+        known_by=known_by,
     )
     return build(bank, given)

@@ -13,6 +13,7 @@ from ceil_jax.dpp.mmr import MMR_TRADE_OFF
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.embedded_bank import EmbeddedBank, View
+from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 from ceil_jax.tasks.draws import text_rng
@@ -52,19 +53,21 @@ class RankingRetriever:
     Args:
         name: its name in messages.
         bank: the examples to choose from.
+        given: says what a query is known by.
         rank: from a query and n to the positions of n different examples, best first, and the score of each example.
     """
 
-    def __init__(self, name: str, bank: Sequence[Example], rank: Rank) -> None:
+    def __init__(self, name: str, bank: Sequence[Example], given: Given, rank: Rank) -> None:
         self.name, self.bank, self._rank = name, bank, rank
+        self._own_rows = OwnRows(bank, given.known_by)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
-        for query in queries:
-            # one more than k, in case the query itself is among them
-            best, scores = self._rank(query, min(k + 1, len(self.bank)))
-            others = [i for i in best if self.bank[i].id != query.id][:k]
+        for query, own in zip(queries, self._own_rows(queries), strict=True):
+            # at least one more than k, so that a random draw is the same whether the query is in the bank or not
+            best, scores = self._rank(query, min(k + max(1, len(own)), len(self.bank)))
+            others = [i for i in best if i not in own][:k]
             chosen.append(retrieved(self.bank, others, scores[others], scores[others]))
         return chosen
 
@@ -79,7 +82,7 @@ def build_random(bank: Sequence[Example], given: Given) -> RankingRetriever:
         drawn = text_rng(query.id, given.seed).choice(len(bank), size=n, replace=False)
         return drawn, np.zeros(len(bank))
 
-    return RankingRetriever("random", bank, rank)
+    return RankingRetriever("random", bank, given, rank)
 
 
 class BM25Retriever(RankingRetriever):
@@ -87,7 +90,7 @@ class BM25Retriever(RankingRetriever):
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
         self.index = LexicalIndex([example.input for example in bank])
-        super().__init__("bm25", bank, self._by_score)
+        super().__init__("bm25", bank, given, self._by_score)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         self.index.warn_of_strangers([query.input for query in queries])

@@ -101,12 +101,12 @@ def _steps(shortlist: Shortlist, relevance: np.ndarray, request: Request) -> Ste
     # the others' vectors are combinations of chosen ones, such as copies; other questions may still fill a place
     count = Counter(int(groups[step.item]) for step in taken)
     chosen = {step.item for step in taken}
-    asked = {question(examples[item], _shown(request)) for item in chosen}
+    asked = {question(examples[item], request.template.fields) for item in chosen}
     left = [i for i in range(len(examples)) if i not in chosen]
     while left:
         item = min(left, key=lambda i: count[int(groups[i])])
         left.remove(item)
-        own = question(examples[item], _shown(request))
+        own = question(examples[item], request.template.fields)
         if own in asked or not fits(item):
             continue
         asked.add(own)
@@ -115,10 +115,6 @@ def _steps(shortlist: Shortlist, relevance: np.ndarray, request: Request) -> Ste
         if take(Step(item, -np.inf)):
             return Steps(taken, "k", repeats)
     return Steps(taken, "token_budget" if refused else "exhausted", repeats)
-
-
-def _shown(request: Request) -> list[str]:
-    return [name for name in request.template.names if name not in ("input", "output")]
 
 
 def _fitted(

@@ -131,6 +131,6 @@ def asks_the_same(query: Example, template: Template) -> Passes:
         query: its id says nothing, because it may come from another file.
         template: the fields that it names, and that the query has, are part of a question.
     """
-    names = [name for name in template.names if name in query.fields]
+    names = [name for name in template.fields if name in query.fields]
     own = question(query, names)
     return lambda example: question(example, names) == own

@@ -35,7 +35,7 @@ from ceil_jax.store.hashing import file_hashes
 from ceil_jax.store.locking import appearing, held
 from ceil_jax.tasks.example import Example, Template
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST, CARD, LOCK = "selector.json", "README.md", ".lock"
 EXAMPLES, VECTORS = "examples.parquet", "vectors.npy"
 ENCODERS = ("encoder", "query_encoder")
@@ -43,7 +43,7 @@ AGAIN = "save or fetch the selector again"
 
 _CONTENT = re.compile(r"content-[1-9]\d*")
 _OURS = re.compile(r"\.lock|content-[1-9]\d*|(selector\.json|README\.md)(\.\d+\.part)?")
-_TEXTS, _LISTS = ("id", "input", "output"), ("choices", "references")
+_TEXTS, _LISTS = ("id", "input", "output"), ("choices", "references", "parts")
 
 
 def save(
@@ -303,6 +303,7 @@ def _read_examples(file: Path) -> list[Example]:
                 tuple(row["references"] or ()),
                 # a struct has all members in every row; those that a row lacks are null
                 {name: value for name, value in (row.get("fields") or {}).items() if value is not None},
+                tuple(row["parts"] or ()),
             )
             for row in rows
         )

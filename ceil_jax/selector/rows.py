@@ -167,7 +167,9 @@ def _checked(example: Example, answered: bool) -> Example:
     fields = example.fields
     if not isinstance(fields, Mapping) or not all(isinstance(name, str) for name in fields):
         raise FieldError("fields", "{'name': 'text'}", fields)
-    several = ((name, value) for name in ("choices", "references") for value in getattr(example, name))
+    several = (
+        (name, value) for name in ("choices", "references", "parts") for value in getattr(example, name)
+    )
     own = (("id", example.id), ("input", example.input), ("output", example.output))
     for name, value in (*own, *several, *fields.items()):
         if not isinstance(value, str):

@@ -11,7 +11,7 @@ import numpy as np
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.rows import Keys
-from ceil_jax.tasks.example import Context, Example, Template
+from ceil_jax.tasks.example import Context, Example, Template, column_template
 
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 
@@ -43,20 +43,22 @@ class Settings:
     application whose users ask questions of the bank may want that; a score measured with it means nothing."""
     shortlist: int = 100
     """n: the nearest examples among which to choose."""
-    template: Template = DEFAULT_TEMPLATE
-    """How an example appears in a prompt: a Template, or its pattern."""
-    context: Context = "input"
-    """The text of a bank example that is encoded: its "input", or input and output ("example")."""
-    count_tokens: CountTokens | None = None
-    """Texts → token counts; a token budget needs it. It is not saved."""
     input_key: str = "input"
     """The name of the input in examples, queries and files."""
     output_key: str = "output"
     """The name of the output in them."""
+    template: Template = DEFAULT_TEMPLATE
+    """How an example appears in a prompt: a Template, or a pattern, which may use the keys above."""
+    context: Context = "input"
+    """The text of a bank example that is encoded: its "input", or input and output ("example")."""
+    count_tokens: CountTokens | None = None
+    """Texts → token counts; a token budget needs it. It is not saved."""
     card: Card = field(default_factory=Card)
     """The content of the model card."""
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "template" and isinstance(value, str):
+            value = column_template(value, "\n", self.input_key, self.output_key)
         super().__setattr__(name, _CHECKS[name](name, value) if name in _CHECKS else value)
 
     def __post_init__(self) -> None:
@@ -194,7 +196,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "near_duplicate": _cosine,
     "own_answer": _truth,
     "shortlist": _whole(1),
-    "template": lambda name, value: Template(value) if isinstance(value, str) else value,
     "context": _context,
     "input_key": _field,
     "output_key": _field,

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from ceil_jax.retrieval.embedded_bank import View
+from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved, Retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever, check_size
 from ceil_jax.skills.similarity import Similarity, base, consistency, distinctiveness, joined
@@ -49,18 +50,19 @@ class TargetSketch:
         assert given.sketch is not None, "declared in Needs"
         self.name, self.bank = "target_sketch", bank
         self._sketch, self._seed = given.sketch, given.seed
+        self._own_rows = OwnRows(bank, given.known_by)
         self._sketches = [given.sketch(example.output) for example in bank]
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
-        for query in queries:
+        for query, own in zip(queries, self._own_rows(queries), strict=True):
             wanted = self._sketch(query.output)
             overlap = np.array([len(wanted & sketch) for sketch in self._sketches])
             beside = np.array([len(sketch - wanted) for sketch in self._sketches])
             draw = text_rng(query.id, self._seed).permutation(len(overlap))
-            best = np.lexsort((draw, beside, -overlap))[: k + 1]
-            others = [int(i) for i in best if self.bank[i].id != query.id]
+            best = np.lexsort((draw, beside, -overlap))
+            others = [int(i) for i in best if i not in own]
             chosen.append(
                 [Retrieved(self.bank[i].id, i, float(overlap[i]), float(overlap[i])) for i in others[:k]]
             )

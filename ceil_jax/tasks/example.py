@@ -17,7 +17,7 @@ class Example:
     """One (input, output) pair of a bank, or a query whose output is the gold answer."""
 
     id: str
-    """Unique in its task, stable between runs; retrieval excludes an instance from itself by this."""
+    """Unique in its task, stable between runs; it says nothing about the examples of another file."""
     input: str
     """The text that retrievers see: BM25's document, what the encoder reads."""
     output: str
@@ -127,6 +127,11 @@ class Template:
         """The names in the pattern, in order; the answer's is the last."""
         return tuple(name for _, name in _pieces(self.pattern) if name)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names that stand for fields of an example, in order."""
+        return tuple(name for name in self.names[:-1] if name != self.input)
+
     def _before_answer(self, example: Example) -> str:
         values = {**example.fields, self.input: example.input}
         try:
@@ -172,7 +177,7 @@ class Template:
 
 
 def column_template(
-    pattern: str, separator: str, input: str, output: str, columns: Collection[str]
+    pattern: str, separator: str, input: str, output: str, columns: Collection[str] | None = None
 ) -> Template:
     """Return a template of a table's columns, in the names of an example where no other column has these.
 
@@ -183,11 +188,14 @@ def column_template(
         separator: as in `Template`.
         input: the column that retrievers see.
         output: the column with the answer.
-        columns: the names of all columns.
+        columns: the names of all columns; by default those in the pattern, with `input` among them if it names it.
 
     Raises:
         UserError: the pattern does not end with its only answer.
     """
+    if columns is None:
+        named = [name for _, name in _pieces(pattern) if name]
+        columns = {*named[:-1]} - ({"input"} if input not in named else set())
     theirs = {"input", "output"} & ({*columns} - {input, output})
     asked = input if "input" in theirs else "input"
     answer = output if "output" in theirs else "output"

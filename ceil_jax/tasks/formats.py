@@ -5,10 +5,12 @@ How much is read has limits: a bomb, or a file that is no data set, ends in one 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import json
+import logging
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,8 @@ from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.spec import FieldError, Row, RowError
+
+log = logging.getLogger(__name__)
 
 Numbered = Iterator[tuple[int, Row | RowError]]
 """Each row, or what is wrong with it, with its line or number."""
@@ -51,7 +55,7 @@ def _file_bytes(path: Path) -> bytes:
 
 
 def json_rows(path: Path, delimiter: str | None = None) -> Numbered:
-    """Yield (place, row) of each object of a JSON list, else (line, row) of each line that is not empty.
+    """Yield (place, row) of each object of a JSON list, else (line, row) of each object, on one line or on several.
 
     The content decides, not the ending: pandas writes JSON lines under the name .json.
     """
@@ -61,34 +65,58 @@ def json_rows(path: Path, delimiter: str | None = None) -> Numbered:
         if isinstance(value, RowError):
             raise UserError(f"{path}: {value}")
         yield from ((number, _row(row)) for number, row in enumerate(value, 1))
-    else:
-        for number, line in _lines(path, content, limited=True):
-            if line.strip():
-                yield number, _row(_parse(line))
+        return
+    lines = [line for _, line in _lines(path, content, limited=True)]
+    text = "\n".join(lines)
+    place = after = 0  # in the text: where a line begins, and where the last object ended
+    for number, line in enumerate(lines, 1):
+        if line.strip() and place >= after:
+            value = _parse(line)
+            if isinstance(value, RowError) and line.lstrip()[0] == "{":
+                with contextlib.suppress(ValueError, RecursionError):
+                    value, after = json.JSONDecoder().raw_decode(text, place + line.index("{"))
+            yield number, _row(value)
+        place += len(line) + 1
 
 
 def csv_rows(path: Path, delimiter: str | None = None) -> Numbered:
-    """Yield (line, row) of each row of a table with a header; a row's line is its first one."""
-    text = "\n".join(line for _, line in _lines(path, _file_bytes(path), limited=True))
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # 131,072 by default: less than some cells
+    """Yield (line, row) of each row of a table with a header; a row's line is its first one.
+
+    Quotes are characters like any other where they do not pair up as CSV has them, and every line by itself has as
+    many cells as the header; a warning says so.
+    """
+    lines = [line for _, line in _lines(path, _file_bytes(path), limited=True)]
     delimiter = delimiter or ("\t" if ".tsv" in path.name.lower() else ",")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
-    header: list[str] = []
+    csv.field_size_limit(max(csv.field_size_limit(), sum(map(len, lines)) + len(lines)))  # 131,072 by default
+    failure = ""
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(io.StringIO("\n".join(lines), newline=""), strict=True, delimiter=delimiter)
     start = 1
     try:
         for cells in reader:
-            line, start = start, reader.line_num + 1
-            if not cells:
-                continue
-            if not header:
-                header = cells
-                _check_header(f"{path}, line {line}", header)
-            elif len(cells) != len(header):
-                yield line, RowError(f"{len(cells)} cells, the header has {len(header)}")
-            else:
-                yield line, dict(zip(header, cells, strict=True))
+            if cells:
+                rows.append((start, cells))
+            start = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+        failure = f"{path}, line {start}: a quote that begins or ends in this row has no partner ({error}); double it"
+    if not rows and not failure:
+        return
+    plain = [(number, line.split(delimiter)) for number, line in enumerate(lines, 1) if line]
+    width = len(plain[0][1])
+    swallowed = delimiter == "\t" and any("\n" in cell and "\t" in cell for _, row in rows for cell in row)
+    if failure or swallowed or any(len(cells) != width for _, cells in rows):
+        if all(len(cells) == width for _, cells in plain):
+            log.warning("%s: quotes do not pair up; they are read as characters like any other", path)
+            rows = plain
+        elif failure:
+            raise UserError(failure)
+    (line, header), *rest = rows
+    _check_header(f"{path}, line {line}", header)
+    for line, cells in rest:
+        if len(cells) != len(header):
+            yield line, RowError(f"{len(cells)} cells, the header has {len(header)}")
+        else:
+            yield line, dict(zip(header, cells, strict=True))
 
 
 def _check_header(where: str, header: list[str]) -> None:

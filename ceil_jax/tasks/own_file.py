@@ -77,7 +77,7 @@ def load_file(
         separator = "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
     split = read_table(path, delimiter)
     shape = _shape(template, separator, inputs, output, split)
-    named = tuple(name for name in shape.names[:-1] if name != shape.input)
+    named = shape.fields
     hint = "--input, --output and --template name columns"
     if metric in PATHS:
         named = (*named, PATHS[metric])
@@ -105,9 +105,9 @@ def load_file(
         bank, queries = _hold_out(rows, validation, seed, split.source)
     else:
         bank, queries = rows, examples(read_table(validation, delimiter), "validation", options, source)
-    return Task(
+    task = Task(
         name=_name(Path(split.source).name),
-        train=_bank(bank, queries, shape, split.source),
+        train=bank,
         validation=queries,
         template=shape,
         metric=metric,
@@ -115,6 +115,7 @@ def load_file(
         stop=tuple(stop),
         available=len(queries),
     )
+    return separated(task, split.source)
 
 
 def _name(file: str) -> str:
@@ -180,10 +181,19 @@ def _hold_out(
     return bank, queries
 
 
-def _bank(
-    rows: Sequence[Example], queries: Sequence[Example], template: Template, path: str
-) -> list[Example]:
-    """Return the rows that show no query's text before the answer, first of equals; say how many are left out."""
+def separated(task: Task, source: str = "") -> Task:
+    """Return a task with a bank whose rows show no query's text before the answer; of equals, the first is kept.
+
+    It is the text that tells questions apart: a query that has the id of a row of the bank gets another id.
+
+    Args:
+        task: of somebody's own rows; the papers' tasks keep the papers' rule.
+        source: the name for a warning that says how many rows are left out; the task's by default.
+
+    Raises:
+        UserError: every row of the bank shows a query's text.
+    """
+    path, rows, queries, template = source or task.name, task.train, task.validation, task.template
     asked = {question_key(template.query(query)) for query in queries}
     others = [row for row in rows if question_key(template.query(row)) not in asked]
     if not others:
@@ -194,7 +204,9 @@ def _bank(
     if len(bank) < len(others):
         repeated = _left_out(len(others) - len(bank), "repeats", "repeat", "another's text")
         log.warning("%s: %s", path, repeated)
-    return bank
+    ids = {row.id for row in bank}
+    queries = [replace(query, id=f"query-{query.id}") if query.id in ids else query for query in queries]
+    return replace(task, train=bank, validation=queries)
 
 
 def _left_out(count: int, one: str, many: str, what: str) -> str:

@@ -67,7 +67,7 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
     for name, value in row.items():
         if name in columns.named:
             fields[name] = _shown(row, name)
-        elif name == columns.output or name in columns.input or missing(value) or value == "":
+        elif name == columns.output or name in columns.input or _empty(value):
             continue
         elif name and _carried(name) == name and (text := _carried(value)) is not None:
             fields[name] = text
@@ -105,6 +105,10 @@ def missing(value: Any) -> bool:
         return value is None
     # NA == NA is NA, which is neither
     return str(value == value) != "True"
+
+
+def _empty(value: Any) -> bool:
+    return missing(value) or (isinstance(value, str) and not value)
 
 
 def _is_array(value: Any) -> bool:

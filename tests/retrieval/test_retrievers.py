@@ -77,10 +77,23 @@ def test_dense_is_the_order_of_cosines():
 
 def test_dpp_takes_a_duplicate_once_where_top_k_takes_both():
     query = Example("q", "the cat sat", "x")
-    assert positions(build_retriever("dense", BANK, encoder=Words()), query, 2) == [0, 4]
-    chosen = positions(build_retriever("dpp", BANK, encoder=Words(), trade_off=0.01), query, 2)
+    by_id = {"encoder": Words(), "known_by": "id"}
+    assert positions(build_retriever("dense", BANK, **by_id), query, 2) == [0, 4]
+    chosen = positions(build_retriever("dpp", BANK, **by_id, trade_off=0.01), query, 2)
     assert chosen[0] == 0
     assert 4 not in chosen
+
+
+@pytest.mark.parametrize("name", ["random", "bm25", "dense", "mmr", "dpp"])
+def test_a_question_is_known_by_its_words_and_not_by_its_id(name, caplog):
+    # two rows ask "the cat sat"; train-5 is the id of "fish swim" in this file, and of something else in another
+    retriever = build_retriever(name, BANK, encoder=Words(), trade_off=5.0)
+    query = Example("train-5", " the  cat\nsat", "x")
+    found = positions(retriever, query, 6)
+    assert sorted(found) == [1, 2, 3, 5]
+    assert sorted(positions(retriever, query, 4)) == [1, 2, 3, 5]
+    assert 2 not in positions(retriever, BANK[2], 6)
+    assert [record.args[:2] for record in caplog.records] == [(1, 1)]
 
 
 def test_dpp_says_how_many_it_found():

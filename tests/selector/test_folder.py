@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from selector_words import QUERY, ROWS, Words, words
 
-from ceil_jax import CeilSelector, Encoder, UserError, load_encoder, register_encoder
+from ceil_jax import CeilSelector, Encoder, Example, UserError, load_encoder, register_encoder
 from ceil_jax.selector import folder as folders
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.folder import check_target, read_manifest
@@ -59,6 +59,14 @@ def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
         "content-2",
         "selector.json",
     ]
+
+
+def test_the_texts_of_a_pair_come_back(tiny, tmp_path):
+    pair = Example("1", "rain falls it is dry", "no", parts=("rain falls", "it is dry"))
+    CeilSelector.from_examples([pair, ROWS[0]], encoder=tiny).save_pretrained(tmp_path)
+    first, second = CeilSelector.from_pretrained(tmp_path).examples
+    assert first.texts == ("rain falls", "it is dry")
+    assert second.parts == ()
 
 
 def test_two_encoders_and_an_empty_bank(tiny, tmp_path):

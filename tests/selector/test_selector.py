@@ -585,3 +585,10 @@ print("fine")
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120
     )
     assert run.stdout == "fine\n", run.stderr
+
+
+def test_a_template_may_use_the_keys_of_input_and_output():
+    rows = [{"text": "a warm film", "label": "good"}, {"text": "a dull film", "label": "bad"}]
+    keys = {"input_key": "text", "output_key": "label", "template": "{text} It is {label}"}
+    selector = CeilSelector.from_examples(rows, encoder=Words(), **keys)
+    assert selector.select("a warm tune", k=1).prompt == "a warm film It is good\na warm tune It is"

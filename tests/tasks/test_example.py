@@ -259,3 +259,19 @@ def test_the_answer_is_the_column_of_answers():
 
 def test_the_docstrings_example():
     assert doctest.testmod(example).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "input", "output", "shown"),
+    [
+        ("{text} It is {label}", "text", "label", "IN It is OUT"),
+        ("{text} It is {output}", "text", "label", "IN It is OUT"),
+        ("{input} It is {label}", "text", "label", "IN It is OUT"),
+        # a column called like a role is a column where the input is named too
+        ("{text} {input} {output}", "text", "output", "IN more OUT"),
+        ("{text} {output} {label}", "text", "label", "IN other OUT"),
+    ],
+)
+def test_a_pattern_without_a_table_may_use_keys(pattern, input, output, shown):
+    row = Example("1", "IN", "OUT", fields={"input": "more", "output": "other"})
+    assert column_template(pattern, "\n", input, output).example(row) == shown

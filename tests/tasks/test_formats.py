@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.files import read_split
 from ceil_jax.tasks.load import load_file
+from ceil_jax.tasks.spec import RowError
 
 ROWS = [{"input": f"film {i} of many", "output": "good" if i % 2 else "bad"} for i in range(20)]
 
@@ -100,3 +102,36 @@ def test_a_limit_is_a_number(tmp_path, monkeypatch):
     monkeypatch.setenv("CEIL_JAX_MAX_CELL", "lots")
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     assert refused(tmp_path / "a.jsonl") == "CEIL_JAX_MAX_CELL is 'lots': expected a whole number above 0"
+
+
+def test_objects_over_several_lines_are_read_with_their_lines(tmp_path):
+    file = tmp_path / "rows.json"
+    file.write_text('{\n "a": 1,\n "b": {"c": 2}\n}\n{"a": 3}\n{"a":\n{"a": 5}\n')
+    split = read_split(file)
+    assert split.lines == [1, 5, 6, 7]
+    assert [split.rows[i] for i in (0, 1, 3)] == [{"a": 1, "b": {"c": 2}}, {"a": 3}, {"a": 5}]
+    assert isinstance(split.rows[2], RowError)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        # a quote that closes many lines later swallows them; one that never closes is an error of CSV
+        ('"Great\tgood\nfine\tbad\nend"\tbad\n', [['"Great', "good"], ["fine", "bad"], ['end"', "bad"]]),
+        ('"Great\tgood\nfine\tbad\n', [['"Great', "good"], ["fine", "bad"]]),
+        ('"q" she said\tgood\n', [['"q" she said', "good"]]),
+        ('"a ""b"""\tgood\n"x\ny"\tbad\n', [['a "b"', "good"], ["x\ny", "bad"]]),
+    ],
+)
+def test_quotes_that_do_not_pair_up_are_characters(tmp_path, caplog, text, rows):
+    file = tmp_path / "rows.tsv"
+    file.write_text("t\tl\n" + text)
+    assert [list(row.values()) for row in read_split(file).rows] == rows
+    assert ("quotes do not pair up" in caplog.text) == (rows[0][0] != 'a "b"')
+
+
+def test_a_quote_without_partner_is_named_by_the_row_in_which_it_stands(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text('t,l\nfine,good\n"Great, film,good\nfine,bad\n')
+    with pytest.raises(UserError, match=r"rows.csv, line 3: a quote .* has no partner"):
+        read_split(file)

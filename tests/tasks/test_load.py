@@ -329,11 +329,11 @@ BROKEN = {
     ),
     "too many cells": ("a.csv", b"text,label\na,good\nb,c,good\n", "line 3: 3 cells, the header has 2"),
     "equal columns": ("a.csv", b"text,text\na,b\n", "two columns have one name"),
-    "open quote": ("a.csv", b'text,label\n"a,good\n', "not CSV"),
+    "open quote": ("a.csv", b'text,label\n"a, b,good\n', "has no partner"),
     "not gzip": ("a.jsonl.gz", GOOD.encode(), "cannot read"),
     "cut gzip": ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99)[:-9], "cannot read"),
     "not parquet": ("a.parquet", GOOD.encode(), "cannot read"),
-    "JSON object": ("a.json", b'{\n"data": []}', "row 1: not JSON"),
+    "JSON object": ("a.json", b'{\n"data": []}', "no column 'text', 'label'; it has 'data'"),
     "JSON row": ("a.json", b'[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
     "half a surrogate": (
         "a.jsonl",

@@ -1,11 +1,16 @@
 """Other people's tables: what is used is checked, what is not used comes along or is left out with one note."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
+from ceil_jax.tasks.own_file import separated
 from ceil_jax.tasks.rows import as_text, missing
 
 
@@ -162,3 +167,24 @@ def test_values_and_missing_values():
         as_text(value)
         for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pandas.Timestamp("2026-01-02"), "")
     ] == [*("True", "0", "2.5", "3", "False", "2026-01-02 00:00:00", "")]
+
+
+def test_an_array_in_a_frame_is_left_out_with_a_note(caplog):
+    frame = pd.DataFrame({"input": ["a b", "c d"], "output": ["x", "y"], "vector": [np.zeros(3), np.ones(3)]})
+    assert rows_of(load_file(frame, validation=0.5))[0].fields == {}
+    assert "columns 'vector' (2 rows)" in caplog.text
+
+
+def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
+    def row(id, text, place):
+        return Example(id, text, "x", fields={"place": place})
+
+    bank = [row("1", "how many?", "zoo"), row("2", "how many?", "park"), row("3", "how  many?", "park")]
+    asked = [row("1", "who?", "zoo"), row("q", " how many?", "zoo")]
+    task = separated(Task("sums", bank, asked, Template("{place}: {input} {output}"), "exact_match"))
+    # the zoo's question is asked; the park's stands twice; the id 1 is of a row that left
+    assert [one.id for one in task.train] == ["2"]
+    assert [one.id for one in task.validation] == ["1", "q"]
+    assert "1 row has a query's text" in caplog.text and "1 row repeats another's text" in caplog.text
+    other = separated(replace(task, validation=[row("2", "who?", "zoo")]))
+    assert [one.id for one in other.validation] == ["query-2"]

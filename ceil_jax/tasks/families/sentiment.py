@@ -46,10 +46,9 @@ def _entry(name: str, words: tuple[str, ...], grade: Callable[[Row], int], **oth
     """Return an entry; `grade` gives the number of a row's word."""
 
     def example(id: str, row: Row) -> Example:
-        sentence = text(row, "text")
-        return Example(id, sentence, words[grade(row)], words, fields={"text": sentence})
+        return Example(id, text(row, "text"), words[grade(row)], words)
 
-    return TaskSpec(name, Template("{text} It is {output}"), "accuracy", example, choices=words, **others)
+    return TaskSpec(name, Template("{input} It is {output}"), "accuracy", example, choices=words, **others)
 
 
 TASKS = (

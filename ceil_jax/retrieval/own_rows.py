@@ -1,0 +1,48 @@
+"""The rows of a bank that are a query's own, so that no prompt holds its own answer."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ceil_jax.tasks.words import question_key
+
+if TYPE_CHECKING:
+    from ceil_jax.tasks.example import Example
+
+log = logging.getLogger(__name__)
+
+KnownBy = Literal["words", "id"]
+"""Whether a query is a row of the bank by the words of its input; or by its id, where both are of one task, and an
+input may be a skill that many rows share."""
+
+
+class OwnRows:
+    """Finds the rows of a bank that no query may get as an example: those that ask what it asks.
+
+    Args:
+        bank: the examples.
+        known_by: see `KnownBy`.
+    """
+
+    def __init__(self, bank: Sequence[Example], known_by: KnownBy) -> None:
+        self._known_by, self._said = known_by, False
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, example in enumerate(bank):
+            self._places[self._key(example)].append(place)
+
+    def _key(self, example: Example) -> str:
+        return example.id if self._known_by == "id" else question_key(example.input)
+
+    def __call__(self, queries: Sequence[Example]) -> list[list[int]]:
+        """Return the positions of each query's own rows, and say once how many queries have such."""
+        found = [self._places.get(self._key(query), []) for query in queries]
+        if self._known_by == "words" and any(found) and not self._said:
+            self._said = True
+            log.warning(
+                "%d of %d queries stand in the bank; their own examples are left out, now and later",
+                *(sum(map(bool, found)), len(found)),
+            )
+        return found
