@@ -6,14 +6,14 @@ from ceil_jax.pipeline.graph import open_run
 from ceil_jax.tasks.example import Example, Task, Template
 
 
-def row(id, text, **fields):
+def row(id, text, /, **fields):
     return Example(id, text, "x", fields=fields)
 
 
 def test_a_query_that_stands_in_the_bank_is_never_its_own_example():
     bank = [row("1", "red apple"), row("2", "blue  sky"), row("3", "green grass")]
     task = Task("fruit", bank, [row("1", "blue sky")], Template("{input} {output}"), "exact_match")
-    _, graph = open_run(RunConfig(encoder="tiny", lm="tiny"), task)
+    _, graph = open_run(RunConfig(encoder="tiny", lm="tiny", shots=1), task)
     assert [one.id for one in graph.bank.examples] == ["1", "3"]
     # the bank's row 1 is another question, which the query may get
     assert [one.id for one in graph.queries.examples] == ["query-1"]

@@ -117,7 +117,7 @@ def test_mmr_by_hand():
             for i in range(6)
         ]
         chosen.append(int(np.argmax(np.round(values, 6))))
-    retriever = build_retriever("mmr", BANK, encoder=Words(), trade_off=weight)
+    retriever = build_retriever("mmr", BANK, encoder=Words(), trade_off=weight, known_by="id")
     assert positions(retriever, query, 4) == chosen
 
 

@@ -123,8 +123,8 @@ SQL = [
 
 
 def test_target_sketch_by_hand():
-    bank = [Example(f"train-{i}", "", query) for i, query in enumerate(SQL)]
-    query = Example("q", "", "SELECT count(*) FROM v")
+    bank = [Example(f"train-{i}", f"question {i}", query) for i, query in enumerate(SQL)]
+    query = Example("q", "another question", "SELECT count(*) FROM v")
     orders = set()
     for seed in range(8):
         found = ask("target_sketch", bank, query, 5, sketch=sql_sketch, seed=seed)

@@ -38,16 +38,17 @@ class CeilExampleSelector(BaseExampleSelector):
         self,
         selector: CeilSelector,
         *,
-        input_key: str = "input",
-        output_key: str = "output",
+        input_key: str | None = None,
+        output_key: str | None = None,
         braces: Braces = "refuse",
         **options: Unpack[Options],
     ) -> None:
         """
         Args:
             selector: stays live: what is added to it or removed is seen by the next prompt.
-            input_key: the prompt's variable that is the query, and the examples' key for their input.
-            output_key: the examples' key for their output. Metadata are keys of their own.
+            input_key: the prompt's variable that is the query, and the examples' key for their input; the selector's
+                by default.
+            output_key: the examples' key for their output, likewise. Metadata are keys of their own.
             braces: where an example holds one: "refuse" it; escape it for the `template_format` of a
                 `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" it.
             options: of `CeilSelector.select`: k, token_budget, trade_off, own_answer, filter, balance.
@@ -61,8 +62,8 @@ class CeilExampleSelector(BaseExampleSelector):
                 f"braces is {braces!r}; expected 'refuse', 'keep', or the template_format of your "
                 "FewShotPromptTemplate: 'f-string' (its default) or 'jinja2', which read braces differently"
             )
-        self.selector, self.input_key, self.output_key = selector, input_key, output_key
-        self.braces, self.options = braces, options
+        self.selector, self.braces, self.options = selector, braces, options
+        self.input_key, self.output_key = input_key or selector.input_key, output_key or selector.output_key
 
     def add_example(self, example: Mapping[str, str]) -> str:
         """Add an example to the bank; its id, which `selector.remove` takes."""

@@ -92,6 +92,15 @@ def test_other_keys_metadata_and_options():
         chooser.select_examples({"input": QUERY})
 
 
+def test_the_keys_are_those_of_the_selector():
+    bank = CeilSelector.from_examples(
+        [{"text": "red light", "label": "stop"}], encoder=Words(), input_key="text", output_key="label"
+    )
+    assert CeilExampleSelector(bank, k=1).select_examples({"text": "a light"}) == [
+        {"text": "red light", "label": "stop"}
+    ]
+
+
 def test_an_added_example_is_seen_by_the_next_prompt():
     chooser = CeilExampleSelector(selector(own_answer=True), input_key="text", k=1)
     new = "a lighthouse"
