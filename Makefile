@@ -7,8 +7,9 @@ BIN := .venv/bin
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
 
+# All tests; plain `pytest` leaves out those marked slow.
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m '' -n 2 --dist loadfile --no-loadscope-reorder --durations 15
 
 # On a machine with a GPU: numerics, benchmarks and an experiment. CUDA=dev GPU='--device cpu --small' tries it without.
 CUDA ?= cuda

@@ -35,9 +35,9 @@ def steps(device: str, small: bool, out: Path) -> dict[str, list[str]]:
         str(out),
     ]
     compare = ["-m", "ceil_jax.cli.main", "compare", "--out", str(out / "runs")]
-    compare += ["--retriever", "topk", "dpp", "epr", "ceil"]
+    compare += ["--method", "topk", "dpp", "epr", "ceil"]
     return {
-        "tests": ["-m", "pytest", "-q", *(TESTS[:1] if small else TESTS)],
+        "tests": ["-m", "pytest", "-q", "-m", "", *(TESTS[:1] if small else TESTS)],
         "benchmarks": benchmarks + (["--small"] if small else []),
         "experiment": compare + (["--lm", "tiny", "--encoder", "tiny", "--limit", "8"] if small else []),
     }

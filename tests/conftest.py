@@ -1,11 +1,12 @@
 """Strict tests: shapes are checked, rank promotion raises, warnings are errors (pyproject.toml)."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 from xla_flags import flags_for
 
-os.environ.setdefault("XLA_FLAGS", flags_for(4))
+os.environ.setdefault("XLA_FLAGS", flags_for(1))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # compiled functions are shared between the workers of one run and with the next run
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
@@ -41,6 +42,15 @@ def x64():
     """float64 for the length of one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def encoders_made_once():
+    """Encoders that many tests load are made once: they are immutable, and copies share what is compiled."""
+    from ceil_jax.encoders.registry import _FACTORIES
+
+    for name in ("tiny", "all-MiniLM-L6-v2"):
+        _FACTORIES[name] = cache(_FACTORIES[name])
 
 
 @pytest.fixture

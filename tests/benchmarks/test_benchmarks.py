@@ -1,6 +1,7 @@
 """The benchmarks' agreement checks at small size. No test asserts a time."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ from benchmarks import gpu_check, harness, record, scaling
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers import numpy_map
 from benchmarks.subjects import greedy_map, k_dpp, nearest, training_step
+from ceil_jax.cli.main import main
 
 SMALL = Settings(small=True, rounds=1)
 
@@ -160,8 +162,13 @@ def test_a_step_that_fails_does_not_keep_the_others_from_running(tmp_path, monke
     )
 
 
-def test_every_step_of_the_gpu_check_is_there():
+def test_every_step_of_the_gpu_check_is_there(capsys):
     commands = gpu_check.steps("cpu", True, Path("out"))
     assert list(commands) == ["tests", "benchmarks", "experiment"]
     root = Path(__file__).parents[2]
     assert all((root / folder).is_dir() for folder in gpu_check.TESTS)
+    # a flag that is gone would end the step in the first second of a GPU's time
+    with pytest.raises(SystemExit):
+        main(["compare", "--help-all"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    assert {word for word in commands["experiment"] if word.startswith("--")} <= known

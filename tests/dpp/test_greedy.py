@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -157,15 +156,6 @@ def test_order_of_the_items_does_not_matter():
     ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), K, 0.1)
     shuffled = greedy_map_from_features(jnp.asarray(features[order]), jnp.asarray(r[order]), K, 0.1)
     np.testing.assert_array_equal(order[np.asarray(shuffled.items)], ours.items)
-
-
-def test_vmap_is_the_loop():
-    features, r = map(np.stack, zip(*[problem(seed) for seed in range(4)], strict=True))
-    together = jax.jit(jax.vmap(lambda f, r: greedy_map_from_features(f, r, K, 0.05)))(features, r)
-    for i in range(4):
-        alone = greedy_map_from_features(jnp.asarray(features[i]), jnp.asarray(r[i]), K, 0.05)
-        np.testing.assert_array_equal(together.items[i], alone.items)
-        np.testing.assert_allclose(together.gains[i], alone.gains, rtol=1e-5, atol=1e-6)
 
 
 def test_float64(x64):

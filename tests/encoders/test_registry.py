@@ -137,29 +137,6 @@ def test_a_folder_that_is_not_built_here_is_refused(bert, tmp_path, file, fields
     assert str(folder) in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "said"),
-    [
-        ("config.json", None, "config.json is missing"),
-        ("config.json", b'{"model_type"', "config.json is not JSON"),
-        ("model.safetensors", None, "holds no model.safetensors$"),
-        ("model.safetensors", b"\x10\0\0\0\0\0\0\0{", "model.safetensors cannot be read .* truncated"),
-        ("tokenizer.json", None, "holds no tokenizer; expected one of tokenizer.json"),
-        ("tokenizer.json", b"{}", "cannot read the tokenizer"),
-        ("modules.json", b'[{"type": "sentence_transformers.models.Dense"}]', "module 'Dense' is not built"),
-        ("modules.json", b'[{"type": "x.Transformer", "path": ""}]', "no Pooling module"),
-    ],
-)
-def test_a_damaged_folder_is_refused(bert, tmp_path, file, content, said):
-    folder = shutil.copytree(bert, tmp_path / "damaged")
-    (folder / file).unlink()
-    if content is not None:
-        (folder / file).write_bytes(content)
-    with pytest.raises(UserError, match=said) as error:
-        load_encoder(folder)
-    assert str(folder) in str(error.value) and "\n" not in str(error.value)
-
-
 def test_weights_in_pickles_are_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")

@@ -283,9 +283,13 @@ def experiment(runs, monkeypatch):
     monkeypatch.setattr("harness.command.Grid", lambda: grid)
     monkeypatch.setattr("harness.command.check_first", lambda config: None)
     monkeypatch.setattr("harness.command.task_spec", lambda name: replace(TASKS["movie_reviews"], name=name))
-    monkeypatch.setattr(
-        "harness.command.image", lambda figure, kind: (figure.draw_without_rendering(), kind.encode())[1]
-    )
+
+    def image(figure, kind):
+        if kind == "png":
+            figure.draw_without_rendering()
+        return kind.encode()
+
+    monkeypatch.setattr("harness.command.image", image)
 
     def loaded(name):
         module = importlib.import_module(name)

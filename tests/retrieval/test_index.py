@@ -12,7 +12,7 @@ Q, N, D, K = 7, 300, 4, 5
 
 @pytest.fixture(autouse=True, params=["on the devices", "by BLAS"])
 def way(request, monkeypatch):
-    """The tests have several devices; with one CPU device the search goes through numpy."""
+    """With one CPU device, as here, the search goes through numpy; with others it is compiled."""
     monkeypatch.setattr(index, "_one_cpu", lambda: request.param == "by BLAS")
     # several blocks, each with more items than candidates are put aside
     monkeypatch.setattr(blas_search, "SCORES_AT_ONCE", 128 * Q)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import ceil_jax
 
 ROOT = Path(ceil_jax.__file__).parents[1]
@@ -52,6 +54,7 @@ def test_functions_that_the_stub_writes_out_take_what_it_says():
         assert len(node.args.args) - len(node.args.defaults) == len(required), node.name
 
 
+@pytest.mark.slow
 def test_a_users_mypy_sees_real_types(tmp_path):
     """Every public name, and what the three most used functions return; no `Any` among them."""
     assert (ROOT / "ceil_jax" / "py.typed").exists()
