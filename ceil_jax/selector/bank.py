@@ -1,17 +1,14 @@
 """A live bank: examples and their vectors, added and removed while others read.
 
 Readers take a `View`, which never changes; a writer makes the next view and puts it in place of the old one.
-Vectors lie in blocks that are never written to again, so that a memory-mapped bank of any size can grow.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -43,12 +40,12 @@ class Shortlist(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """The bank at one moment. Rows are numbered through all blocks; a removed example's row stays, but not live."""
+    """The bank at one moment; a removed example's row stays, but not live."""
 
-    examples: Sequence[Example]
+    examples: list[Example]
     """Shared with later views, which append to it: rows beyond `live` are not this view's."""
-    blocks: tuple[np.ndarray, ...]
-    """float32 [n, D] each, unit rows, larger blocks first."""
+    vectors: np.ndarray
+    """float32 [N, D], unit rows."""
     live: np.ndarray
     """bool [N]"""
 
@@ -59,43 +56,24 @@ class View:
     @property
     def dim(self) -> int | None:
         """The length of the vectors; None while there never was an example."""
-        return self.blocks[0].shape[1] if self.blocks else None
+        return self.vectors.shape[1] or None
+
+    @property
+    def live_vectors(self) -> np.ndarray:
+        """The vectors of the live examples."""
+        return self.vectors if self.live.all() else self.vectors[self.live]
 
     def cosines(self, queries: np.ndarray) -> np.ndarray:
         """Return the cosine of every query with every row, float32 [Q, N]; −inf for rows that are not live.
 
-        This is one pass over memory, in numpy and in place: moving the bank to a device for one query costs more
-        than reading it, and a bank that grows would compile again and again.
-
-        Args:
-            queries: unit rows, float32 [Q, D].
+        In numpy: moving the bank to a device for one query costs more than reading it, and a bank that grows would
+        compile again and again.
         """
-        scores = np.empty((len(queries), len(self.live)), np.float32)
-        start = 0
-        for block in self.blocks:
-            np.matmul(queries, block.T, out=scores[:, start : start + len(block)])
-            start += len(block)
+        if not len(self.live):
+            return np.zeros((len(queries), 0), np.float32)
+        scores = queries @ self.vectors.T
         scores[:, ~self.live] = -np.inf
         return scores
-
-    def vectors(self, rows: Sequence[int]) -> np.ndarray:
-        """Return the vectors of some rows, float32 [n, D]."""
-        starts = np.cumsum([0, *map(len, self.blocks)])
-        wanted, found = np.asarray(rows, np.intp), np.empty((len(rows), self.dim or 0), np.float32)
-        for block, start in zip(self.blocks, starts, strict=False):
-            here = (wanted >= start) & (wanted < start + len(block))
-            found[here] = block[wanted[here] - start]
-        return found
-
-    @cached_property
-    def _values(self) -> dict[str, set[str | None]]:
-        return {}
-
-    def values(self, name: str, read: Callable[[Example], str | None]) -> set[str | None]:
-        """Return the different values of a field of the live examples; they are read once."""
-        if name not in self._values:
-            self._values[name] = {read(example) for example in self}
-        return self._values[name]
 
     def shortlists(
         self, queries: Sequence[Example], vectors: np.ndarray, request: Request
@@ -111,23 +89,24 @@ class View:
             UserError: balance over more values than the shortlist is long; a filter or balance on a field that no
                 example has; a filter on a value that none has.
         """
-        for start in range(0, len(queries), QUERIES_AT_ONCE):
-            block = slice(start, start + QUERIES_AT_ONCE)
-            for query, cosines in zip(queries[block], self.cosines(vectors[block]), strict=True):
-                yield self._shortlist(query, cosines, request)
-
-    def _shortlist(self, query: Example, cosines: np.ndarray, request: Request) -> Shortlist:
-        """The nearest examples that pass, no two with equal input and output; no further is looked than needed."""
-        passes, own = passes_filter(request), asks_the_same(query, request.template)
-        group, most = field_reader(request.balance or "output", request.output_key), request.size
+        most = request.size
         if request.balance is not None:
-            values = self.values(request.balance, group)
+            values = set(map(field_reader(request.balance, request.output_key), self))
             if len(values) > request.size:
                 raise UserError(
                     f"balance={request.balance!r}: the bank has {len(values)} different values, more than the "
                     f"shortlist of {request.size}; balance is for fields with few values"
                 )
             most = -(-request.size // max(len(values), 1))
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            block = slice(start, start + QUERIES_AT_ONCE)
+            for query, cosines in zip(queries[block], self.cosines(vectors[block]), strict=True):
+                yield self._shortlist(query, cosines, request, most)
+
+    def _shortlist(self, query: Example, cosines: np.ndarray, request: Request, most: int) -> Shortlist:
+        """The nearest examples that pass, no two with equal input and output, `most` of each balanced value."""
+        passes, own = passes_filter(request), asks_the_same(query, request.template)
+        group = field_reader(request.balance or "output", request.output_key)
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
         taken: Counter[str | None] = Counter()
@@ -147,37 +126,11 @@ class View:
                 break
         if not rows and not excluded:
             check_filter(request, self)
-        return Shortlist([self.examples[row] for row in rows], self.vectors(rows), cosines[rows], excluded)
-
-    def compacted(self) -> View:
-        """Return a view of the live rows alone, in one block."""
-        kept = list(self.live_blocks())
-        blocks = (np.concatenate(kept),) if kept else ()
-        return View(list(self), blocks, np.ones(int(self.live.sum()), bool))
-
-    def live_blocks(self) -> Iterator[np.ndarray]:
-        """Iterate over the live rows of each block."""
-        start = 0
-        for block in self.blocks:
-            live = self.live[start : start + len(block)]
-            yield block if live.all() else block[live]
-            start += len(block)
-
-
-_CHANGING = threading.Lock()
-"""Held by every change of any bank. Changes are short, because vectors are computed before."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_CHANGING.acquire, after_in_parent=_CHANGING.release, after_in_child=_CHANGING.release
-    )
+        return Shortlist([self.examples[row] for row in rows], self.vectors[rows], cosines[rows], excluded)
 
 
 class Bank:
     """The current view, and the changes of it.
-
-    A process may fork at any time, also while another thread adds: the fork waits for the change to end, so that
-    the child has a whole bank and a free lock.
 
     Args:
         examples: examples with distinct ids.
@@ -187,35 +140,25 @@ class Bank:
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
         self._rows = {example.id: row for row, example in enumerate(examples)}
-        blocks = (vectors,) if len(vectors) else ()
-        self.view = View(examples, blocks, np.ones(len(examples), bool))
+        self.view = View(examples, vectors, np.ones(len(examples), bool))
+        self._room = vectors
+        """The vectors of the view, and rows for those that follow."""
         self.next_id = next_id
+        self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getstate__(self) -> tuple[list[Example], np.ndarray, int]:
-        view, next_id = self.view, self.next_id
-        compact = view.compacted()
-        vectors = compact.blocks[0] if compact.blocks else np.zeros((0, view.dim or 0), np.float32)
-        return list(compact.examples), vectors, next_id
-
-    def __setstate__(self, state: tuple[list[Example], np.ndarray, int]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
     def __copy__(self) -> Bank:
         """A bank that changes apart from this one; vectors are never written to, and shared."""
-        other = type(self)([], np.zeros((0, 0), np.float32))
-        with _CHANGING:
-            live = self.view.live
-            other._rows, other.next_id = dict(self._rows), self.next_id
-            other.view = replace(self.view, examples=list(self.view.examples[: len(live)]))
+        with self._changing:
+            view = self.view
+            other = type(self)(view.examples[: len(view.live)], view.vectors, self.next_id)
+            other._rows, other.view = dict(self._rows), replace(other.view, live=view.live)
         return other
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append examples and return their ids, made up here for examples whose id is empty.
-
-        Blocks of like size are merged, so that there are few and each vector is copied O(log N) times.
 
         Args:
             examples: n examples.
@@ -226,21 +169,19 @@ class Bank:
         """
         if not examples:
             return []
-        with _CHANGING:
+        with self._changing:
             view = self.view
-            if view.dim not in (None, vectors.shape[1]):
-                raise UserError(f"vectors of {vectors.shape[1]} numbers for a bank of vectors of {view.dim}")
-            named, next_id = self._with_ids(examples)
-            blocks, last = list(view.blocks), vectors
-            while blocks and len(blocks[-1]) <= len(last):
-                last = np.concatenate([blocks.pop(), last])
-            start = len(view.live)
-            assert isinstance(view.examples, list)
+            named, self.next_id = self._with_ids(examples)
+            start, stop = len(view.live), len(view.live) + len(named)
+            if stop > len(self._room):
+                self._room = np.empty((max(stop, 2 * start), vectors.shape[1]), np.float32)
+                if start:
+                    self._room[:start] = view.vectors
+            self._room[start:stop] = vectors
             view.examples.extend(named)
             self._rows |= {example.id: start + i for i, example in enumerate(named)}
             live = np.concatenate([view.live, np.ones(len(named), bool)])
-            self.view = View(view.examples, (*blocks, last), live)
-            self.next_id = next_id
+            self.view = View(view.examples, self._room[:stop], live)
             return [example.id for example in named]
 
     def _with_ids(self, examples: Sequence[Example]) -> tuple[list[Example], int]:
@@ -269,7 +210,7 @@ class Bank:
             UserError: an id that is not in the bank; nothing is removed.
         """
         ids = list(dict.fromkeys(ids))
-        with _CHANGING:
+        with self._changing:
             unknown = [id for id in ids if id not in self._rows]
             if unknown:
                 shown = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
@@ -279,7 +220,8 @@ class Bank:
                 live[self._rows.pop(id)] = False
             view = replace(self.view, live=live)
             if 2 * len(self._rows) < len(live):
-                view = view.compacted()
+                self._room = view.live_vectors
+                view = View(list(view), self._room, np.ones(len(self._rows), bool))
                 self._rows = {example.id: row for row, example in enumerate(view.examples)}
             self.view = view
 

@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text, prompt_order
 from ceil_jax.selector.bank import Shortlist
 from ceil_jax.selector.filters import check_field, field_reader, question
-from ceil_jax.selector.selection import Displaced, Selected, Selection, Stopped
+from ceil_jax.selector.selection import Selected, Selection, Stopped
 from ceil_jax.selector.settings import Request
 from ceil_jax.tasks.example import Example
 
@@ -39,31 +39,21 @@ def choose(query: Example, shortlist: Shortlist, request: Request) -> Selection:
     chosen, tokens = _fitted(steps, shortlist.examples, relevance, request)
     if len(chosen) < len(steps):
         stopped = "token_budget"
-    items = [step.item for step in chosen]
+    best = relevance.max(initial=0)
+    picks = []
+    for i, gain in chosen:
+        # gain = (r − max r) / λ + log d²
+        added = float(np.exp(min(gain - (relevance[i] - best) / request.trade_off, 0.0)))
+        picks.append(Selected(shortlist.examples[i], float(relevance[i]), gain, added))
     return Selection(
         query,
-        tuple(Selected(shortlist.examples[i], float(relevance[i]), gain) for i, gain in chosen),
+        tuple(picks),
         stopped,
         tokens,
         request.template,
-        trade_off=request.trade_off,
-        order=tuple(sorted(range(len(chosen)), key=lambda place: steps.index(chosen[place]))),
-        best=float(relevance.max(initial=0)),
-        displaced=_displaced(items, shortlist, relevance),
-        excluded=shortlist.excluded,
-        repeats=len(repeats & {*items}),
-    )
-
-
-def _displaced(chosen: list[int], shortlist: Shortlist, relevance: np.ndarray) -> tuple[Displaced, ...]:
-    by_relevance = np.argsort(-relevance, kind="stable")[: len(chosen)].tolist()
-    passed_over = [i for i in by_relevance if i not in chosen]
-    examples, vectors = shortlist.examples, shortlist.vectors
-    cosines = vectors[passed_over] @ vectors[chosen].T
-    return tuple(
-        Displaced(examples[i], float(relevance[i]), examples[chosen[nearest]], float(row[nearest]))
-        for i, row in zip(passed_over, cosines, strict=True)
-        for nearest in [int(np.argmax(row))]
+        request.trade_off,
+        shortlist.excluded,
+        len(repeats & {step.item for step in chosen}),
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 import os
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -18,7 +16,7 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.racing.budget import LM_TOKENS
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import choose
-from ceil_jax.selector.folder import download, load, pack, save, unpack, upload
+from ceil_jax.selector.folder import download, load, save
 from ceil_jax.selector.rows import Keys, Row, read_examples, read_queries, read_rows
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import Options, Settings, check_names, request
@@ -165,15 +163,13 @@ class CeilSelector(Settings):
         cls,
         folder: str | os.PathLike[str],
         *,
-        verify: bool = True,
         allow_import: Collection[str] = (),
         **settings: Any,
     ) -> Self:
-        """Load what `save_pretrained` or `push_to_hub` wrote; the vectors are memory-mapped.
+        """Load what `save_pretrained` wrote; every file's sha256 is compared, and the vectors are memory-mapped.
 
         Args:
             folder: a folder, or a Hugging Face hub id.
-            verify: compare every file's sha256 with what was saved, which reads the files once.
             allow_import: the modules ("my_encoders"), or functions ("my_encoders:build"), that the folder of an
                 encoder of your own may import. What comes from the hub never imports anything.
             settings: see `settings.Settings`; they replace the saved ones.
@@ -187,15 +183,14 @@ class CeilSelector(Settings):
         if not path.is_dir():
             # what strangers wrote imports nothing, whatever the caller allows
             path, allow_import = download(os.fspath(folder)), ()
-        found = load(path, verify, allow_import)
-        own = {**found.settings.settings, **settings}
-        return cls(found.bank, found.encoders["encoder"], found.encoders.get("query_encoder"), **own)
+        bank, encoders, saved = load(path, allow_import)
+        return cls(bank, encoders["encoder"], encoders.get("query_encoder"), **{**saved, **settings})
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card.
 
         It takes the place of a selector that was saved there before in one step: after a crash, the folder holds the
-        old one or the new one, whole.
+        old one or the new one, whole. `hf upload owner/name folder` shares it.
 
         Args:
             folder: made if need be.
@@ -211,21 +206,6 @@ class CeilSelector(Settings):
             encoders["query_encoder"] = self.query_encoder
         save(Path(folder).expanduser(), view, next_id, encoders, self.settings)
 
-    def push_to_hub(self, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
-        """Upload what `save_pretrained` writes, the examples' text with it; return the commit's address.
-
-        Args:
-            repo_id: "owner/name" on the hub.
-            private: whether a repository that is made is private.
-            token: the hub's token; None for the one of `hf auth login`.
-
-        Raises:
-            UserError: not logged in, no such name, or no connection.
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            self.save_pretrained(folder)
-            return upload(Path(folder), repo_id, f"Selector of {len(self)} examples", private, token)
-
     def with_examples(self, examples: Iterable[Row]) -> Self:
         """Return a selector of other examples, called input and output, with the same encoders and settings.
 
@@ -237,14 +217,10 @@ class CeilSelector(Settings):
             examples, encoder=self.encoder, query_encoder=self.query_encoder, **settings
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything a pickle needs; functions among it must be picklable, so no lambda."""
-        query = None if self.query_encoder is self.encoder else pack(self.query_encoder)
-        return {**vars(self), "encoder": pack(self.encoder), "query_encoder": query}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        encoder, query = unpack(state["encoder"]), unpack(state["query_encoder"])
-        vars(self).update(state, encoder=encoder, query_encoder=query or encoder)
+    def __getstate__(self) -> None:
+        raise UserError(
+            "a selector cannot be pickled: save_pretrained, and from_pretrained in the other process"
+        )
 
     def __copy__(self) -> Self:
         """A selector with a bank of its own, which shares the vectors; encoders never change and are shared."""
@@ -335,14 +311,6 @@ class CeilSelector(Settings):
             )
         return selections
 
-    async def aselect(self, query: str | Row, **options: Unpack[Options]) -> Selection:
-        """`select` in a worker thread."""
-        return await asyncio.to_thread(self.select, query, **options)
-
-    async def aselect_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
-        """`select_many` in a worker thread."""
-        return await asyncio.to_thread(self.select_many, queries, **options)
-
     def tune(
         self,
         rows: Iterable[Row] | None = None,
@@ -352,7 +320,6 @@ class CeilSelector(Settings):
         ks: Sequence[int] = KS,
         trade_offs: Sequence[float] = TRADE_OFFS,
         lm_tokens: int = LM_TOKENS,
-        seed: int = 0,
     ) -> Tuned:
         """Choose k and λ by the LM's answers to labelled rows: `tuned.selector.select(query, k=tuned.k)`.
 
@@ -367,12 +334,11 @@ class CeilSelector(Settings):
                 to a line's end.
             ks: numbers of examples, (2, 4, 8, 16) by default.
             trade_offs: λ, (0.01, 0.03, 0.1, 0.3) by default.
-            lm_tokens: the most LM tokens to spend, 1,000,000 by default.
-            seed: divides the rows.
+            lm_tokens: LM tokens to spend, about; 1,000,000 by default.
 
         Raises:
             UserError: too few rows or one output only; too small a budget; an LM that answers nothing rightly.
         """
         bank = self.examples
         asked = bank if rows is None else read_examples(rows, self.keys)
-        return tune(self, asked, bank, lm, metric, ks, trade_offs, lm_tokens, seed)
+        return tune(self, asked, bank, lm, metric, ks, trade_offs, lm_tokens)

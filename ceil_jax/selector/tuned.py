@@ -45,14 +45,11 @@ class Tuned:
 
     selector: CeilSelector
     """The selector with the λ that was chosen."""
-    k: int
-    """The number of examples; 0 where none are recommended."""
     settings: tuple[Setting, ...]
     """The finalists: the winner of the race, the cheapest within noise of it, the selector as it was with k = 8, and
     no examples; equal ones once."""
-    scores: tuple[Interval, ...]
-    """The metric of each on the final rows, from 0 to 1, with its 95 % interval."""
     verdict: Verdict
+    """What the final rows say of them."""
     tokens: int
     """LM tokens that were read."""
     rows: int
@@ -65,6 +62,16 @@ class Tuned:
         """The cheapest finalist that is not certainly worse than another, nor seems worse than the winner by more
         than two points."""
         return self.settings[self.verdict.recommended]
+
+    @property
+    def k(self) -> int:
+        """The number of examples; 0 where none are recommended."""
+        return self.recommended.k
+
+    @property
+    def scores(self) -> tuple[Interval, ...]:
+        """The metric of each finalist on the final rows, from 0 to 1, with its 95 % interval."""
+        return self.verdict.scores
 
     def __str__(self) -> str:
         lines = [
@@ -79,52 +86,6 @@ class Tuned:
         return "\n".join([f"percent of {self.rows} final rows; {self.tokens:,} LM tokens", *lines])
 
 
-class _Asked:
-    """Prompts of a selector's settings and the scores of what an LM answers; equal prompts are asked once."""
-
-    def __init__(self, selector: CeilSelector, lm: LanguageModel, metric: str) -> None:
-        self.selector, self.lm, self.metric = selector, lm, metric_named(metric)
-        self._answers: dict[tuple[str, str], str] = {}
-
-    def prompts(self, setting: Setting, rows: Sequence[Example], budget: int) -> list[str]:
-        if not setting.k:
-            return [self.selector.template.query(row) for row in rows]
-        k, trade_off = setting
-        found = self.selector.select_many(
-            rows, k=k, trade_off=trade_off, token_budget=budget, own_answer=False
-        )
-        return [selection.prompt for selection in found]
-
-    def most_tokens(self, prompts: Sequence[str], rows: Sequence[Example]) -> np.ndarray:
-        """The largest number of LM tokens that each answer takes, float64 [N]."""
-        answers = [
-            sum(self.lm.count_tokens(self._options(row))) if row.choices else _NEW_TOKENS for row in rows
-        ]
-        return np.array(self.lm.count_tokens(prompts), np.float64) + answers + 2
-
-    def _options(self, row: Example) -> list[str]:
-        return [self.selector.template.continuation(row, choice) for choice in row.choices]
-
-    def answered(self, prompts: Sequence[str], rows: Sequence[Example]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the score of each answer, float64 [N], and its statistics, float64 [N, s]."""
-        keys = [(prompt, row.id) for prompt, row in zip(prompts, rows, strict=True)]
-        new = [
-            (key, row) for key, row in dict(zip(keys, rows, strict=True)).items() if key not in self._answers
-        ]
-        for start in range(0, len(new), _CHUNK):
-            some = new[start : start + _CHUNK]
-            texts = [prompt for (prompt, _), _ in some]
-            if some[0][1].choices:
-                best = self.lm.choose(texts, [self._options(row) for _, row in some])
-                answers = [row.choices[int(i)] for (_, row), i in zip(some, best, strict=True)]
-            else:
-                answers = [text.strip() for text in self.lm.generate(texts, _NEW_TOKENS, _STOP)]
-            self._answers |= dict(zip([key for key, _ in some], answers, strict=True))
-        given = [self._answers[key] for key in keys]
-        scores = np.asarray(self.metric.per_example(given, rows), np.float64)
-        return scores, self.metric.statistics(scores, given, rows)
-
-
 def tune(
     selector: CeilSelector,
     rows: Sequence[Example],
@@ -134,47 +95,77 @@ def tune(
     ks: Sequence[int],
     trade_offs: Sequence[float],
     lm_tokens: int,
-    seed: int,
 ) -> Tuned:
     """See `CeilSelector.tune`; the selector stays as it is."""
-    lm = load_lm(lm) if isinstance(lm, str) else lm
+    lm, measure, template = (
+        load_lm(lm) if isinstance(lm, str) else lm,
+        metric_named(metric),
+        selector.template,
+    )
     # ids of any file: here they tell rows apart, and nothing else
     rows = [replace(row, id=str(i)) for i, row in enumerate(rows)]
     if len(rows) < 2 * FEWEST:
         raise UserError(
             f"tune: {len(rows)} rows; give at least {2 * FEWEST}, half of which are kept for the end"
         )
-    if metric == "accuracy" and len({row.output for row in rows}) < 2:
-        raise UserError(f"tune: every row has the output {rows[0].output!r}; give rows of at least two")
     if metric == "accuracy":
+        if len({row.output for row in rows}) < 2:
+            raise UserError(f"tune: every row has the output {rows[0].output!r}; give rows of at least two")
         choices = tuple(sorted({row.output for row in (*bank, *rows)}))
         rows = [row if row.choices else replace(row, choices=choices) for row in rows]
-    order = np.random.default_rng(seed).permutation(len(rows))
+    order = np.random.default_rng(0).permutation(len(rows))
     racing, final = ([rows[i] for i in half] for half in np.split(order, [len(order) // 2]))
-    settings = [Setting(0, selector.trade_off)]
-    settings += [Setting(k, trade_off) for k in ks if k < len(bank) for trade_off in trade_offs]
-    plain = Setting(min(8, len(bank) - 1), selector.trade_off)
-    settings += [plain] * (plain not in settings)
+    none, plain = Setting(0, selector.trade_off), Setting(min(8, len(bank) - 1), selector.trade_off)
+    tried = [Setting(k, trade_off) for k in ks if k < len(bank) for trade_off in trade_offs]
+    settings = list(dict.fromkeys([none, *tried, plain]))
     # with the LM's tokenizer, so that no prompt is longer than it reads
     counting = copy.copy(selector)
     counting.count_tokens = lm.count_tokens
-    asked = _Asked(counting, lm, metric)
-    queries = lm.count_tokens([selector.template.query(row) for row in rows])
-    budget = (
-        context_budget(lm, answer_reserve(lm, selector.template, rows, _NEW_TOKENS)) - int(max(queries)) - 2
-    )
+    longest = int(max(lm.count_tokens([template.query(row) for row in rows])))
+    budget = context_budget(lm, answer_reserve(lm, template, rows, _NEW_TOKENS)) - longest - 2
     if budget < 0:
         raise UserError(
             f"tune: the longest row alone is more than the {lm.context_length} tokens that {lm.name} reads"
         )
-    prompts = [asked.prompts(setting, racing, budget) for setting in settings]
-    race = Race(np.stack([asked.most_tokens(one, racing) for one in prompts]))
-    began, kept = lm.tokens_read, settings.index(plain)
+
+    def prompts_of(setting: Setting, rows: Sequence[Example]) -> list[str]:
+        if not setting.k:
+            return [template.query(row) for row in rows]
+        k, trade_off = setting
+        found = counting.select_many(rows, k=k, trade_off=trade_off, token_budget=budget, own_answer=False)
+        return [selection.prompt for selection in found]
+
+    def options(row: Example) -> list[str]:
+        return [template.continuation(row, choice) for choice in row.choices]
+
+    # at most so many tokens
+    answer_tokens = [
+        sum(lm.count_tokens(options(row))) + 2 if row.choices else _NEW_TOKENS + 2 for row in racing
+    ]
+    prompts = [prompts_of(setting, racing) for setting in settings]
+    race = Race(np.stack([np.add(lm.count_tokens(texts), answer_tokens) for texts in prompts]))
+    began = lm.tokens_read
+    answers: dict[tuple[str, str], str] = {}
+
+    def answered(prompts: Sequence[str], rows: Sequence[Example]) -> tuple[np.ndarray, list[str]]:
+        """The score of each answer, float64 [N], and the answers; equal prompts of a row are asked once."""
+        asked = {(prompt, row.id): row for prompt, row in zip(prompts, rows, strict=True)}
+        new = [(prompt, row) for (prompt, id), row in asked.items() if (prompt, id) not in answers]
+        for start in range(0, len(new), _CHUNK):
+            texts, some = zip(*new[start : start + _CHUNK], strict=True)
+            if some[0].choices:
+                best = lm.choose(texts, [options(row) for row in some])
+                found = [row.choices[int(i)] for row, i in zip(some, best, strict=True)]
+            else:
+                found = [text.strip() for text in lm.generate(texts, _NEW_TOKENS, _STOP)]
+            answers.update({(text, row.id): one for text, row, one in zip(texts, some, found, strict=True)})
+        given = [answers[prompt, row.id] for prompt, row in zip(prompts, rows, strict=True)]
+        return np.asarray(measure.per_example(given, rows), np.float64), given
 
     def reserve() -> float:
-        """LM tokens of the final rows: two of the race, the selector as it was, and no examples."""
-        most = max(race.tokens[i].mean() for i in race.racing)
-        return 1.1 * len(final) * (2 * most + race.tokens[kept].mean() + race.tokens[0].mean())
+        """LM tokens of the final rows, of four finalists at most."""
+        means = race.tokens.mean(axis=1)
+        return 1.1 * len(final) * (3 * means[race.racing].max() + means[0])
 
     def left() -> float:
         return lm_tokens - (lm.tokens_read - began) - reserve()
@@ -187,34 +178,22 @@ def tune(
 
     def ask(step: Step) -> dict[int, np.ndarray]:
         span = slice(step.start, step.stop)
-        return {i: asked.answered(prompts[i][span], racing[span])[0] for i in step.racers}
+        return {i: answered(prompts[i][span], racing[span])[0] for i in step.racers}
 
     hold(race, ask, left)
     if not any(scores.any() for scores in race.scores):
         raise UserError(f"tune: {lm.name} answers no row rightly; try another lm, template or metric")
-    chosen = list(dict.fromkeys([race.winner(), race.near(points=0.02)[0], kept, 0]))
+    last = (race.winner(), race.near(points=0.02)[0], settings.index(plain), settings.index(none))
+    chosen = [settings[i] for i in dict.fromkeys(last)]
     finalists = []
-    for i in chosen:
-        texts = asked.prompts(settings[i], final, budget)
-        if asked.most_tokens(texts, final).sum() > lm_tokens - (lm.tokens_read - began):
-            raise UserError(
-                f"tune: lm_tokens={lm_tokens:,} do not pay for the {len(final)} final rows; give more"
-            )
-        tokens = float(np.mean(lm.count_tokens(texts)))
-        sample = Sample(asked.answered(texts, final)[1], asked.metric.from_sums)
-        finalists.append(Finalist(str(settings[i]), tokens, sample))
+    for setting in chosen:
+        texts = prompts_of(setting, final)
+        scores, given = answered(texts, final)
+        sample = Sample(measure.statistics(scores, given, final), measure.from_sums)
+        finalists.append(Finalist(str(setting), float(np.mean(lm.count_tokens(texts))), sample))
     verdict = judge(finalists)
     known = {question(example) for example in bank}
-    found = settings[chosen[verdict.recommended]]
     best = copy.copy(selector)
-    best.trade_off = found.trade_off
-    return Tuned(
-        best,
-        found.k,
-        tuple(settings[i] for i in chosen),
-        verdict.scores,
-        verdict,
-        lm.tokens_read - began,
-        len(final),
-        len([row for row in rows if question(row) in known]),
-    )
+    best.trade_off = chosen[verdict.recommended].trade_off
+    in_bank = sum(question(row) in known for row in rows)
+    return Tuned(best, tuple(chosen), verdict, lm.tokens_read - began, len(final), in_bank)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,17 +32,8 @@ class FunctionEncoder:
     """A function from texts to vectors, as an encoder."""
 
     def __init__(self, function: Callable[[list[str]], Any], name: str = "") -> None:
-        self.function = function
+        self.encode = function
         self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
-
-    def encode(self, texts: Sequence[str]) -> Any:
-        """Return what the function gives for the texts."""
-        return self.function(list(texts))
-
-
-def one_by_one(function: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
-    """Return what a function gives for each text; LangChain embeds queries so."""
-    return [function(text) for text in texts]
 
 
 def as_encoders(given: Any) -> tuple[Any, Any]:
@@ -64,13 +54,12 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
     if isinstance(given, type):
         given = None  # a class has methods too, and nothing to call them on
     if callable(getattr(given, "encode", None)):
-        note_process(given)
         return given, given
     if callable(getattr(given, "embed_documents", None)) and callable(getattr(given, "embed_query", None)):
         name = str(
             getattr(given, "model_name", None) or getattr(given, "model", None) or type(given).__name__
         )
-        query = FunctionEncoder(partial(one_by_one, given.embed_query), name)
+        query = FunctionEncoder(lambda texts: [given.embed_query(text) for text in texts], name)
         return FunctionEncoder(given.embed_documents, name), query
     if callable(given):
         encoder = FunctionEncoder(given)
@@ -79,26 +68,6 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
         f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object with encode(texts), "
         "LangChain embeddings, or a function from a list of texts to their vectors"
     )
-
-
-_jax_process: int | None = None
-
-
-def note_process(encoder: Any) -> None:
-    """Remember which process computes with JAX, and refuse to do so in a child that it forked.
-
-    Raises:
-        UserError: this process was forked from one that had loaded an encoder: JAX's threads are not copied, and
-            encoding would wait for them for ever.
-    """
-    global _jax_process
-    if hasattr(encoder, "params") and hasattr(encoder, "apply"):
-        _jax_process = _jax_process or os.getpid()
-        if _jax_process != os.getpid():
-            raise UserError(
-                "this process was forked after an encoder had been loaded, and JAX cannot compute in a forked child: "
-                'start worker processes with multiprocessing.get_context("spawn"), or load the selector in each child'
-            )
 
 
 def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
@@ -114,10 +83,9 @@ def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
-    note_process(encoder)
     # a small bank, and any encoder with no more than `encode(texts)`, needs no bar
     shown = {"progress": True} if len(texts) >= PROGRESS_FROM and hasattr(encoder, "fingerprint") else {}
-    return checked(encoder.encode(texts, **shown), texts, dim, name_of(encoder))
+    return checked(encoder.encode(list(texts), **shown), texts, dim, name_of(encoder))
 
 
 def embed_examples(

@@ -1,18 +1,14 @@
 """The selector among what people already have: tables, encoders of any kind, worker processes, notebooks."""
 
 import copy
-import multiprocessing
-import os
 import pickle
-import signal
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from selector_words import QUERY, ROWS, Words, words
 
-from ceil_jax import CeilSelector, UserError, load_encoder
+from ceil_jax import CeilSelector, UserError
 
 TICKETS = [{"ticket": row["input"], "team": row["output"], "town": row["town"]} for row in ROWS]
 
@@ -143,10 +139,10 @@ def test_a_selection_is_a_list_of_examples_that_shows_itself():
         copy.deepcopy(chosen).examples[0].fields["town"] = "elsewhere"
 
 
-def test_an_explanation_says_what_was_added_and_displaced():
-    """Four unit vectors whose cosines are known: b repeats a; c and d are new, and less relevant than b."""
-    vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8], [0, 1, 0]])
-    rows = [{"id": id, "input": f"<text {id}>", "output": "x"} for id in "abcd"]
+def test_an_explanation_says_what_was_added():
+    """Three unit vectors whose cosines are known: b repeats a; c is new, and less relevant than b."""
+    vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8]])
+    rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abc"]
     selector = CeilSelector.from_examples(
         rows,
         encoder=lambda texts: [[1, 0, 0]] * len(texts),
@@ -154,23 +150,13 @@ def test_an_explanation_says_what_was_added_and_displaced():
         trade_off=0.2,
         near_duplicate=None,
     )
-    chosen = selector.select("q", k=2)
-    # relevance 1, 0.98, 0.8, 0.5; what a does not cover: 1 − ((1 + cos) / 2)², that is 0.0396, 0.36, 0.75
-    assert ids(chosen) == ["c", "a"]
-    first, second = chosen.explain().reasons
-    assert (first.example.id, first.added, first.displaced) == ("a", pytest.approx(1), None)
-    assert (second.example.id, second.added) == ("c", pytest.approx(1 - 0.8**2, abs=1e-6))
-    assert second.relevance == pytest.approx(0.8)
-    displaced, relevance, nearest, cosine = second.displaced
-    assert (displaced.id, nearest.id) == ("b", "a")
-    assert (relevance, cosine) == (pytest.approx(0.98), pytest.approx(0.96))
-    lines = str(chosen.explain()).splitlines()
-    assert lines[0] == "2 examples for 'q', λ = 0.2, stopped: k"
-    assert lines[3].endswith("c: <text c>  b (relevance 0.980), which is like a (cosine 0.96)")
-    page = chosen.explain()._repr_html_()
-    assert "&lt;text c&gt;" in page and "<text" not in page and page.count("<tr>") == 3
-    # by relevance alone nothing is displaced
-    assert not selector.select("q", k=2, trade_off=1e-3).displaced
+    # relevance 1, 0.98, 0.8; what a does not cover: 1 − ((1 + cos) / 2)², that is 0.0396 and 0.36
+    assert str(selector.select("q", k=2).explain()).splitlines() == [
+        "2 examples for 'q', λ = 0.2, stopped: k",
+        "relevance  added  example",
+        "    0.800   0.36  c: text c",
+        "    1.000   1.00  a: text a",
+    ]
 
 
 def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny, tmp_path):
@@ -211,7 +197,7 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
         )
 
     selector = CeilSelector.from_examples(ROWS, encoder=narrow, count_tokens=words)
-    vectors = selector.bank.view.vectors(range(60))
+    vectors = selector.bank.view.vectors
     assert (vectors @ vectors.T).min() > 0.95
     for options in (
         {"k": 8},
@@ -266,32 +252,9 @@ def test_copies_of_a_selector_are_alike_and_apart(tiny):
         ROWS, encoder=tiny, query_encoder=tiny, template="{input}: {output}"
     )
     selector.remove([row["id"] for row in ROWS[:5]])
-    for again in (pickle.loads(pickle.dumps(selector)), copy.deepcopy(selector), copy.copy(selector)):
+    for again in (copy.deepcopy(selector), copy.copy(selector)):
         assert again.select(QUERY, k=4) == selector.select(QUERY, k=4)
         again.remove("row-30")
     assert len(selector) == 55
-    own = CeilSelector.from_examples(ROWS, encoder=Words())
-    assert pickle.loads(pickle.dumps(own)).select(QUERY, k=4) == own.select(QUERY, k=4)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_that_is_forked_after_an_encoder_was_loaded_says_so(tiny):
-    """JAX's threads are not copied by a fork: without a word, the child would wait for ever."""
-    selector = CeilSelector.from_examples(ROWS, encoder=tiny)
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pid = os.fork()
-    if pid == 0:
-        signal.alarm(20)  # the end of a child that hangs
-        try:
-            selector.select(QUERY, k=2)
-        except UserError as error:
-            os.write(writing, str(error).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as said:
-        assert "JAX cannot compute in a forked child: start worker processes with" in said.read()
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert multiprocessing.get_context("spawn")
-    assert load_encoder("tiny").dim == tiny.dim
+    with pytest.raises(UserError, match="cannot be pickled: save_pretrained, and from_pretrained"):
+        pickle.dumps(selector)

@@ -1,7 +1,7 @@
 """A selector as a folder: everything comes back, or one line says what is wrong with it."""
 
+import json
 import os
-import random
 import shutil
 import sys
 import threading
@@ -11,8 +11,6 @@ import pytest
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, Encoder, Example, UserError, load_encoder, register_encoder
-from ceil_jax.selector import folder as folders
-from ceil_jax.selector.card import Card
 from ceil_jax.selector.folder import check_target, read_manifest
 
 
@@ -28,8 +26,7 @@ def test_a_folder_brings_everything_back(saved):
     assert (again.trade_off, again.shortlist, again.template) == (0.2, 30, selector.template)
     assert again.card == selector.card
     assert again.encoder.fingerprint == selector.encoder.fingerprint
-    [vectors] = again.bank.view.blocks
-    assert isinstance(vectors.base, np.memmap)
+    assert isinstance(again.bank.view.vectors.base, np.memmap)
     query = {"input": QUERY, "town": "town9"}
     assert again.select(query, k=5) == selector.select(query, k=5)
     assert again.select(query, k=1).prompt.endswith(f"\ntown9: {QUERY} =")
@@ -81,43 +78,22 @@ def test_two_encoders_and_an_empty_bank(tiny, tmp_path):
     assert len(again.select(QUERY, k=2).picks) == 2
 
 
-def test_damaged_folders(saved, tiny, tmp_path):
+def test_damaged_folders(saved, tmp_path):
     selector, _ = saved
     selector.save_pretrained(tmp_path)
     files = content(tmp_path)
-    vectors = (files / "vectors.npy").read_bytes()
-    (files / "vectors.npy").write_bytes(vectors[:-1] + bytes([vectors[-1] ^ 1]))
-    with pytest.raises(UserError, match=r"vectors.npy is not what selector.json names"):
+    for name in ("vectors.npy", "examples.jsonl", "encoder/model.safetensors"):
+        whole = (files / name).read_bytes()
+        for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:-400], None):
+            (files / name).unlink() if damaged is None else (files / name).write_bytes(damaged)
+            with pytest.raises(UserError, match=f"{name} is missing, damaged, or of another save"):
+                CeilSelector.from_pretrained(tmp_path)
+        (files / name).write_bytes(whole)
+    (files / "encoder" / "more.json").write_text("{}")
+    with pytest.raises(UserError, match=r"more.json is missing, damaged, or of another save"):
         CeilSelector.from_pretrained(tmp_path)
-    assert len(CeilSelector.from_pretrained(tmp_path, verify=False)) == 60
-    (files / "vectors.npy").write_bytes(vectors[:-400])
-    with pytest.raises(UserError, match=r"vectors.npy is not what selector.json names"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    (files / "vectors.npy").write_bytes(bytes(len(vectors)))
-    with pytest.raises(UserError, match=r"cannot read .*vectors.npy"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    (files / "vectors.npy").write_bytes(vectors)
-    size = (files / "examples.parquet").stat().st_size
-    (files / "examples.parquet").write_bytes(b"no" * (size // 2) + b"!" * (size % 2))
-    with pytest.raises(UserError, match=r"cannot read .*examples.parquet"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    (files / "examples.parquet").unlink()
-    with pytest.raises(UserError, match=r"examples.parquet is missing"):
-        CeilSelector.from_pretrained(tmp_path)
-
-    selector.save_pretrained(tmp_path)
-    (content(tmp_path) / "encoder" / "more.json").write_text("{}")
-    with pytest.raises(UserError, match=r"more.json is not named in selector.json"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    (content(tmp_path) / "encoder" / "more.json").unlink()
-    key = "embeddings.word.embedding"
-    tiny.with_params({**tiny.params, key: 2 * tiny.params[key]}).save_pretrained(
-        content(tmp_path) / "encoder"
-    )
-    with pytest.raises(UserError, match=r"is not the encoder that selector.json names"):
-        CeilSelector.from_pretrained(tmp_path, verify=False)
-    shutil.rmtree(content(tmp_path))
-    with pytest.raises(UserError, match=r"content-2 is missing"):
+    shutil.rmtree(files)
+    with pytest.raises(UserError, match=r"content-1/\S* is missing"):
         CeilSelector.from_pretrained(tmp_path)
     (tmp_path / "selector.json").unlink()
     with pytest.raises(UserError, match=r"holds no selector.json"):
@@ -130,62 +106,28 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
     saved[0].save_pretrained(tmp_path)
     file = tmp_path / "selector.json"
     text = file.read_text()
-    for old, new in (('"trade_off": 0.2', '"trade_off": 8.2'), ("content-1", "content-3"), ("\n", "\n ")):
-        assert old in text
-        file.write_text(text.replace(old, new, 1))
-        with pytest.raises(UserError, match=r"selector\.json is damaged; save or fetch the selector again"):
-            CeilSelector.from_pretrained(tmp_path)
     for damaged in (b"", b"[]", b"{}", b"\xff\xfe", b"[" * 10**5, text[:-9].encode()):
         file.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"selector\.json"):
+        with pytest.raises(UserError, match=r"selector\.json is damaged"):
             CeilSelector.from_pretrained(tmp_path)
-    file.write_text(text)
-    record = read_manifest(file)
+    record = json.loads(text)
 
     def refused(said, **changed):
-        """A file that says of itself that it is whole, with other settings or fields."""
+        """A file with other settings or fields."""
         other = {**record, **{key: value for key, value in changed.items() if key in record}}
         own = {key: value for key, value in changed.items() if key not in record}
-        file.write_text(folders._text({**other, "settings": {**record["settings"], **own}}))
+        file.write_text(json.dumps({**other, "settings": {**record["settings"], **own}}))
         with pytest.raises(UserError, match=said):
             CeilSelector.from_pretrained(tmp_path)
 
-    for value in (0, -1, "0.2", None, True, [0.2]):
-        refused("trade_off is .*expected a number above 0", trade_off=value)
-    for value in (0, 2.5, "30", True):
-        refused("shortlist is .*whole number from 1", shortlist=value)
+    refused("trade_off is .*expected a number above 0", trade_off="0.2")
+    refused("shortlist is .*whole number from 1", shortlist=2.5)
     refused("unknown context 'inptu'; did you mean 'input'", context="inptu")
-    refused("wrong or missing field .*'trade'", trade=1)
-    refused("wrong or missing field .*endswith", template={"pattern": 7})
-    refused("wrong or missing field .*encoder", encoders={})
-    refused("wrong or missing field .*'../x'", encoders={"../x": record["encoders"]["encoder"]})
-    refused("is not of format 3, the only one that this version reads", format=2)
+    refused("unknown argument 'trade'; did you mean 'trade_off'", trade=1)
+    refused("cannot be read", template={"pattern": 7})
+    refused(r"selector\.json is damaged, or of another version", format=2)
     for path in ("../elsewhere", "/etc", "", "content-1/../../b", "content-0"):
         refused(r"selector\.json is damaged", content=path)
-    with pytest.raises(UserError, match="the model card cannot be saved"):
-        CeilSelector.from_examples(
-            ROWS[:2], encoder=saved[0].encoder, card=Card(metrics={"accuracy": float("nan")})
-        ).save_pretrained(tmp_path / "nan")
-
-
-def test_every_flipped_bit_is_found(saved, tmp_path):
-    """The model card is for readers of the page; every other file is bound by its checksum."""
-    shutil.copytree(saved[1], tmp_path / "copy")
-    draw = random.Random(7)
-    for file in [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]:
-        whole = file.read_bytes()
-        for _ in range(8 if whole else 0):
-            place = draw.randrange(len(whole))
-            file.write_bytes(
-                whole[:place] + bytes([whole[place] ^ 1 << draw.randrange(8)]) + whole[place + 1 :]
-            )
-            if file.name == "README.md":
-                assert CeilSelector.from_pretrained(tmp_path / "copy").examples == saved[0].examples
-                continue
-            with pytest.raises(UserError) as refused:
-                CeilSelector.from_pretrained(tmp_path / "copy")
-            assert "\n" not in str(refused.value)
-        file.write_bytes(whole)
 
 
 class Killed(BaseException):
