@@ -6,7 +6,6 @@ import sys
 from fnmatch import fnmatch
 
 import pytest
-from selector_words import ROWS
 
 from ceil_jax import CeilSelector, Encoder, UserError
 from ceil_jax.selector import folder as folders
