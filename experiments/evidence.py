@@ -12,11 +12,12 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from harness.crossed import Crossed, Place
 from harness.results_file import RESULTS, read_results
 
 from ceil_jax.metrics.bootstrap import Interval, averaged_interval, bootstrap_interval, paired
 from ceil_jax.pipeline.records import Record
-from ceil_jax.report.runs import Crossed, Place, Runs
+from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, Value, signed
 
 FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"

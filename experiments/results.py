@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.command import script
+from harness.crossed import Crossed, Place
 from harness.results_file import RESULTS, read_results
 
 from ceil_jax.distributed.machine import device_hours
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.records import Record
-from ceil_jax.report.runs import Crossed, Place, Runs
+from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table
 
 

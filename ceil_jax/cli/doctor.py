@@ -13,7 +13,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ceil_jax.errors import UserError
 from ceil_jax.report.table import Table
 from ceil_jax.tasks.assets import ASSETS, cache_path
 
@@ -22,12 +21,17 @@ PROBES = {
     "torch": "import torch; n = torch.cuda.device_count(); "
     "print(json.dumps([torch.cuda.get_device_name(i) for i in range(n)] or ['cpu']))",
 }
-"""Run in separate processes, both at once, so that a plugin that crashes ends only its probe."""
+"""Run in separate processes, so that a plugin that crashes or hangs ends only its probe."""
 
 PROBE_SECONDS = 60
 
-
-State = Literal["ok", "missing", "broken"]
+PACKAGES = {
+    **dict.fromkeys(
+        ("jax", "flax", "transformers", "datasets"), ("broken", "install it again: pip install ceil-jax")
+    ),
+    "torch": ("missing", "for language models: pip install 'ceil-jax[lm]'"),
+}
+"""The state and the next step where a package is not installed."""
 
 
 class Finding(NamedTuple):
@@ -35,7 +39,7 @@ class Finding(NamedTuple):
 
     what: str
     found: str
-    state: State = "ok"
+    state: Literal["ok", "missing", "broken"] = "ok"
     """missing: optional and not installed; broken: something does not work."""
     next: str = ""
     """The next step for the user."""
@@ -47,28 +51,13 @@ def examine(runs: Path) -> list[Finding]:
     Args:
         runs: the folder of runs.
     """
-    probes = {
-        name: subprocess.Popen(
-            [sys.executable, "-c", f"import json; {code}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name, code in PROBES.items()
-        if _version(name)
-    }
-    findings = [*_versions(), *_extras(), *_cache(), _runs(runs)]
-    findings[len(PACKAGES) + 1 : len(PACKAGES) + 1] = [
-        _devices(name, probe) for name, probe in probes.items()
-    ]
-    return findings
+    return [*_versions(), *_extras(), *_cache(), _runs(runs)]
 
 
 def page(findings: list[Finding]) -> str:
     """Return the findings as a table, and what to do about those that are not as they should be."""
     marks = {"ok": " ", "missing": "-", "broken": "!"}
-    rows = [[f"{marks[one.state]} {one.what}", one.found] for one in findings]
-    parts = [Table(["  what", "found"], rows).text()]
+    parts = [Table(["  what", "found"], [[f"{marks[f.state]} {f.what}", f.found] for f in findings]).text()]
     if any(one.state == "missing" for one in findings):
         parts.append(
             "- is not installed and needed only for some uses; pip install 'ceil-jax[NAME]' adds an extra"
@@ -80,22 +69,35 @@ def page(findings: list[Finding]) -> str:
     return "\n\n".join(parts)
 
 
-PACKAGES: dict[str, tuple[str, State, str]] = {
-    "ceil-jax": ("run from its source", "missing", "pip install -e . also shows the extras here"),
-    **dict.fromkeys(
-        ("jax", "flax", "transformers", "datasets"),
-        ("not installed", "broken", "install it again: pip install ceil-jax"),
-    ),
-    "torch": ("not installed", "missing", "for language models: pip install 'ceil-jax[lm]'"),
-}
-"""The finding where a package is not installed."""
-
-
 def _versions() -> Iterator[Finding]:
     yield Finding("python", f"{platform.python_version()} ({sys.executable})")
-    for name, absent in PACKAGES.items():
-        version = _version(name)
-        yield Finding(name, version) if version else Finding(name, *absent)
+    yield Finding("ceil-jax", _version("ceil-jax") or "run from its source")
+    for name, (state, remedy) in PACKAGES.items():
+        if version := _version(name):
+            yield Finding(name, version)
+            if name in PROBES:
+                yield _devices(name)
+        else:
+            yield Finding(name, "not installed", state, remedy)
+
+
+def _devices(name: str) -> Finding:
+    what, probe = f"{name} devices", [sys.executable, "-c", f"import json; {PROBES[name]}"]
+    try:
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return Finding(
+            what, f"no answer in {PROBE_SECONDS} s", "broken", "look at `nvidia-smi`: the driver may hang"
+        )
+    said = done.stderr.strip().splitlines()
+    if done.returncode != 0:
+        last = said[-1] if said else f"exit code {done.returncode}"
+        return Finding(what, f"asking for them failed: {last[:200]}", "broken", f"install {name} again")
+    devices = ", ".join(json.loads(done.stdout.splitlines()[-1]))
+    if name == "jax" and re.search("cuda.*error|error.*cuda", done.stderr, re.IGNORECASE):
+        remedy = "its CUDA plugin does not start: match the extra, cuda or cuda12, to the driver"
+        return Finding(what, devices, "broken", remedy)
+    return Finding(what, devices)
 
 
 def _extras() -> Iterator[Finding]:
@@ -121,78 +123,35 @@ def _requirements() -> list[str]:
         return []
 
 
-def _devices(name: str, probe: subprocess.Popen[str]) -> Finding:
-    what = f"{name} devices"
-    try:
-        out, err = probe.communicate(timeout=PROBE_SECONDS)
-    except subprocess.TimeoutExpired:
-        probe.kill()
-        probe.communicate()
-        return Finding(
-            what, f"no answer in {PROBE_SECONDS} s", "broken", "look at `nvidia-smi`: the driver may hang"
-        )
-    said = [line.strip() for line in err.splitlines() if line.strip()]
-    if probe.returncode != 0:
-        last = said[-1] if said else f"exit code {probe.returncode}"
-        return Finding(what, f"asking for them failed: {last[:200]}", "broken", f"install {name} again")
-    devices = json.loads(out.splitlines()[-1])
-    if name == "jax" and any("cuda" in line.lower() and "error" in line.lower() for line in said):
-        remedy = "its CUDA plugin does not start: match the extra, cuda or cuda12, to the driver"
-        return Finding(what, ", ".join(devices), "broken", remedy)
-    return Finding(what, ", ".join(devices))
-
-
 def _cache() -> Iterator[Finding]:
     folder = cache_path()
-    if not _writable(folder):
-        yield Finding(
-            "cache",
-            f"{folder} cannot be written",
-            "broken",
-            "set CEIL_JAX_CACHE to a folder you can write to",
-        )
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        remedy = "set CEIL_JAX_CACHE to a folder you can write to"
+        yield Finding("cache", f"{folder} cannot be written", "broken", remedy)
         return
-    yield Finding("cache", f"{folder}, {_mb(folder)}")
+    yield Finding("cache", f"{folder}, {_mb(folder)}; deleting it is safe")
     for name, asset in ASSETS.items():
-        places = [place for place in (folder / "packages" / name, folder / "lm" / name) if place.is_dir()]
-        if places:
-            size = " and as converted ".join(_mb(place) for place in places)
-            yield Finding(f"  {name}", f"{size}, {asset.licence}")
+        if (folder / "packages" / name).is_dir():
+            yield Finding(f"  {name}", f"{_mb(folder / 'packages' / name)}, {asset.licence}")
         else:
             yield Finding(f"  {name}", f"not downloaded; the first use does it ({asset.licence})", "missing")
-    compiled = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or folder / "xla")
-    yield Finding("  compiled functions", f"{_mb(compiled)} in {compiled}; deleting the folder is safe")
-
-
-def _writable(folder: Path) -> bool:
-    """Whether files can be written to the folder, or to its first parent that exists."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _runs(folder: Path) -> Finding:
+    what = f"runs in {folder}"
     if not folder.is_dir():
-        return Finding(
-            f"runs in {folder}",
-            "none yet",
-            "missing",
-            "start with `ceil-jax demo`, or `ceil-jax compare` on your own file; doctor --out names another folder",
+        start = (
+            "start with `ceil-jax demo`, or `ceil-jax compare` on your own file; --out names another folder"
         )
-    stages = [key.parent for key in folder.glob("*/key.json")]
-    unfinished = sum(1 for stage in stages if not _finished(stage))
+        return Finding(what, "none yet", "missing", start)
+    stages = len(list(folder.glob("*/key.json")))
+    unfinished = stages - len(list(folder.glob("*/done.json")))
     reports = sorted(folder.glob("report-*/report.html"), key=lambda page: page.stat().st_mtime)
-    found = f"{len(stages)} stages, {unfinished} unfinished, {len(reports)} reports, {_mb(folder)}"
+    found = f"{stages} stages, {unfinished} unfinished, {len(reports)} reports, {_mb(folder)}"
     if unfinished:
-        return Finding(f"runs in {folder}", found, "ok", "the interrupted command continues where it stopped")
-    if reports:
-        return Finding(f"runs in {folder}", found, "ok", f"open {reports[-1]}")
-    return Finding(f"runs in {folder}", found)
-
-
-def _finished(stage: Path) -> bool:
-    """Whether the stage has results. Journals of rows count: only the run knows how many rows there should be."""
-    return any((stage / file).exists() for file in ("done.json", "rows.jsonl", "keyed_rows.jsonl"))
+        return Finding(what, found, "ok", "the interrupted command continues where it stopped")
+    return Finding(what, found, "ok", f"open {reports[-1]}" if reports else "")
 
 
 def _version(package: str) -> str:
@@ -203,10 +162,4 @@ def _version(package: str) -> str:
 
 
 def _mb(folder: Path) -> str:
-    if not folder.is_dir():
-        return "0 MB"
-    try:
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    except OSError as error:
-        raise UserError(f"cannot read {folder}: {error.strerror}") from None
-    return f"{size / 1e6:,.1f} MB"
+    return f"{sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:,.1f} MB"

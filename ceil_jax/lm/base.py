@@ -105,42 +105,23 @@ def can_score(lm: LanguageModel) -> bool:
     return getattr(lm, "can_score", True)
 
 
-class BaseLM(ABC):
-    """The methods of `LanguageModel` that follow from `scores` and `write`."""
+class DerivedLM(ABC):
+    """The methods of `LanguageModel` that follow from `choice_log_likelihood` and `write`."""
 
     can_score = True
     """Whether the LM gives log-probabilities; one that does not can only generate."""
 
     @abstractmethod
-    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
-        """Return the log-likelihood of each continuation in nats, and the number of its tokens."""
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        """Return the log-likelihood of each prompt's choices, as the protocol says."""
 
     @abstractmethod
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
         """Return what `generate` does, of checked arguments and a seed for each prompt."""
-
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        """Return the log-likelihood of each prompt's choices, as the protocol says.
-
-        Raises:
-            UserError: a prompt has no choices, or one string in place of a list of them.
-        """
-        asked = Continuations([], [], [])
-        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if isinstance(options, str) or not options:
-                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
-            asked.rows.extend([row] * len(options))
-            asked.prompts.extend([prompt] * len(options))
-            asked.texts.extend(options)
-        scores, lengths = self.scores(asked)
-        flat = np.asarray(scores, np.float64)
-        if per_token:
-            flat = flat / np.maximum(lengths, 1)
-        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
         scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
@@ -173,6 +154,35 @@ class BaseLM(ABC):
             raise UserError(f"stop is {stop!r}; it must be a list of non-empty strings, such as ['\\n']")
         seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
         return self.write(prompts, max_new_tokens, stop, temperature, seeds)
+
+
+class BaseLM(DerivedLM):
+    """The methods of `LanguageModel` that follow from `scores` and `write`."""
+
+    @abstractmethod
+    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
+        """Return the log-likelihood of each continuation in nats, and the number of its tokens."""
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        """Return the log-likelihood of each prompt's choices, as the protocol says.
+
+        Raises:
+            UserError: a prompt has no choices, or one string in place of a list of them.
+        """
+        asked = Continuations([], [], [])
+        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
+            if isinstance(options, str) or not options:
+                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
+            asked.rows.extend([row] * len(options))
+            asked.prompts.extend([prompt] * len(options))
+            asked.texts.extend(options)
+        scores, lengths = self.scores(asked)
+        flat = np.asarray(scores, np.float64)
+        if per_token:
+            flat = flat / np.maximum(lengths, 1)
+        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:

@@ -1,9 +1,8 @@
 """What language models have read, by content: each prompt is read once, whoever asks.
 
 One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request: (LM, prompt,
-choices)
-→ log-probabilities, or (LM, prompt, how to generate) → text, with the tokens and seconds that it took. Each chunk of
-prompts is one transaction, so that a kill loses at most a chunk. Shards fill files of their own beside it
+choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens and seconds that it took. Each
+chunk of prompts is one transaction, so that a kill loses at most a chunk. Shards fill files of their own beside it
 (`readings-3-of-16.sqlite`), which are taken in when the file is next opened.
 """
 
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import LanguageModel, can_score
+from ceil_jax.lm.base import DerivedLM, LanguageModel, can_score
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -271,7 +270,7 @@ class Meter:
             self.now += cost if now else Cost()
 
 
-class ReadLM:
+class ReadLM(DerivedLM):
     """A language model that reads each prompt once: the `LanguageModel` protocol over an LM and its readings.
 
     Args:
@@ -319,30 +318,13 @@ class ReadLM:
         asked = [Request(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)]
         return [np.array(value, np.float64) for value in self._read(asked)]
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
-        return np.array([score[0] for score in scores], np.float64)
-
-    def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> np.ndarray:
-        scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
-        return np.array([np.argmax(score) for score in scores], np.int64)
-
-    def generate(
-        self,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        *,
-        temperature: float = 0.0,
-        seed: int | Sequence[int] = 0,
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
         drawn = [one if temperature else 0 for one in seeds]
         return self._read(
             [
-                Request(prompt, (), False, max_new_tokens, tuple(stop), temperature, one)
+                Request(prompt, (), False, limit, tuple(stop), temperature, one)
                 for prompt, one in zip(prompts, drawn, strict=True)
             ]
         )

@@ -37,14 +37,16 @@ class Metric(ABC):
         """
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        """Return one score of all predictions together: the mean, unless a metric does otherwise.
+        """Return one score of all predictions together: `from_sums` of their `statistics`, by default the mean.
 
         Args:
             predictions: N answers; nan is returned for N = 0.
             examples: the N queries they answer.
         """
-        scores = self.per_example(predictions, examples)
-        return float(scores.mean()) if len(scores) else float("nan")
+        if not predictions:
+            return float("nan")
+        found = self.statistics(self.per_example(predictions, examples), predictions, examples)
+        return float(self.from_sums(found.sum(axis=0), len(found)))
 
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]

@@ -56,9 +56,6 @@ class CharBleu(Metric):
         rows = self._counts(predictions, examples)
         return np.array([bleu(row, min(ORDER, int(row[-2:].min()))) for row in rows], np.float64)
 
-    def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        return bleu(self._counts(predictions, examples).sum(axis=0)) if predictions else float("nan")
-
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
@@ -86,16 +83,6 @@ class Bleu(Metric):
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         scores = [sentence.score for sentence in self._sentences(predictions, examples)]
         return np.clip(np.array(scores, np.float64) / 100, 0.0, 1.0)  # a perfect match is 100.00000000000004
-
-    def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        if not predictions:
-            return float("nan")
-        references = [golds(example) for example in examples]
-        streams = [
-            [answers[min(i, len(answers) - 1)] for answers in references]
-            for i in range(max(map(len, references)))
-        ]
-        return min(1.0, _sacrebleu().BLEU().corpus_score(list(predictions), streams).score / 100)
 
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]

@@ -192,30 +192,12 @@ def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
     """
     if groups is None or len(np.unique(groups)) == len(groups):
         return sample
-    # resamples differ in how many examples they have
-    return Sample(
-        _group_sums(sample, groups), lambda sums, _: sample.statistic(sums[..., :-1], sums[..., -1])
-    )
-
-
-def equal_groups(sample: Sample, groups: np.ndarray) -> Sample:
-    """Return a sample in which every group counts the same, however many examples it has; groups are resampled.
-
-    Args:
-        sample: N examples.
-        groups: int [N], equal numbers for one group.
-    """
-    sums = _group_sums(sample, groups)
-    return Sample(sums[:, :-1] / sums[:, -1:], sample.statistic)
-
-
-def _group_sums(sample: Sample, groups: np.ndarray) -> np.ndarray:
-    """Sums of the values over each group, and its size in the last column: float64 [G, c + 1]."""
     _, place = np.unique(groups, return_inverse=True)
+    # the last column is a group's size: resamples differ in how many examples they have
     columns = np.column_stack([sample.values, np.ones(len(place))])
     sums = np.zeros((place.max() + 1, columns.shape[1]))
     np.add.at(sums, place, columns)
-    return sums
+    return Sample(sums, lambda sums, _: sample.statistic(sums[..., :-1], sums[..., -1]))
 
 
 def paired(ours: Sample, theirs: Sample) -> Sample:

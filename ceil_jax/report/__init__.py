@@ -2,7 +2,7 @@
 
 - `table`: a table of typed cells with Markdown, CSV, text and HTML renderings
 - `compare`: several methods on one task (`compare`, `Comparison`)
-- `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs; rows by columns (`Crossed`)
+- `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs
 - `run_tables`: tables with a row for each method, with the paper's numbers
 - `certainty`: which differences are certain, and how many queries would decide the others
 - `write`: the HTML report of a comparison, or of folders of runs

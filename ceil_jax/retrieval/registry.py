@@ -188,7 +188,7 @@ def build_retriever(
 
     Args:
         name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency, skill_distinct,
-            skill_joined, the oracles target_knn, target_skill and target_sketch, or one of your own
+            the oracles target_knn, target_skill and target_sketch, or one of your own
             (`register_retriever`).
         bank: the examples to choose from.
         encoder: embeds the bank, and the queries too unless `query_encoder` is given. Not needed by random, bm25 and

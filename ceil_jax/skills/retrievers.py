@@ -11,7 +11,7 @@ from ceil_jax.retrieval.embedded_bank import View
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved, Retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever, check_size
-from ceil_jax.skills.similarity import Similarity, base, consistency, distinctiveness, joined
+from ceil_jax.skills.similarity import Similarity, base, consistency, distinctiveness
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
@@ -80,7 +80,6 @@ RETRIEVERS = {
     "skill_distinct": Registered(
         partial(build_skill, "skill_distinct", distinctiveness), _ALL, "Skill-KNN, distinctiveness"
     ),
-    "skill_joined": Registered(partial(build_skill, "skill_joined", joined), _ALL, "Skill-KNN, joined"),
     "target_knn": Registered(
         build_target_knn, Needs(encoder=True, gold_outputs=True, text=False), "target-KNN (oracle)"
     ),

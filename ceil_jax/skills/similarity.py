@@ -3,11 +3,8 @@
     base               cos(e_1(x), e_1(a))
     consistency        cos(Σ_i e_i(x) / m, Σ_j e_j(a) / m)
     distinctiveness    max_ij cos(e_i(x), e_j(a))
-    joined             ½ [mean_i max_j cos(e_i(x), e_j(a)) + mean_j max_i cos(e_i(x), e_j(a))]
 
-The first three are from An et al. (2023, section 3). `joined` is ours and combines the two before it, as their
-limitations suggest: every skill counts, as in consistency, by the nearest skill of the other input, as in
-distinctiveness. With one skill each, all four are equal.
+They are from An et al. (2023, section 3). With one skill each, all are equal.
 """
 
 from __future__ import annotations
@@ -55,20 +52,3 @@ def distinctiveness(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]
     start = jnp.full((queries.shape[0], items.shape[1]), -jnp.inf, queries.dtype)
     best, _ = jax.lax.scan(step, start, jnp.arange(m * items.shape[0]))
     return best
-
-
-@jax.jit
-def joined(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
-    """Return the mean, over the skills of both, of the largest cosine with a skill of the other.
-
-    The query's skills are compared one by one, so memory is q × n × m.
-    """
-    queries, items = jnp.moveaxis(_unit(queries), 1, 0), jnp.moveaxis(_unit(items), 1, 0)
-
-    def step(nearest: Float[Array, "m q n"], skill: Float[Array, "q d"]) -> tuple[Array, Float[Array, "q n"]]:
-        cosines = jnp.einsum("qd,mnd->mqn", skill, items, precision="highest")
-        return jnp.maximum(nearest, cosines), cosines.max(axis=0)
-
-    start = jnp.full((items.shape[0], queries.shape[1], items.shape[1]), -jnp.inf, queries.dtype)
-    of_items, of_queries = jax.lax.scan(step, start, queries)
-    return (of_queries.mean(axis=0) + of_items.mean(axis=0)) / 2

@@ -5,7 +5,6 @@ Nothing of them is imported as code: an archive is a container, and only the mem
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -123,7 +122,7 @@ def fetch(name: str) -> Path:
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, made if it is not there yet or a file of it is missing or of another size.
+    """Return a folder of the cache, made if it is not there yet.
 
     It appears whole or not at all: filled beside its place and renamed, by one process at a time.
 
@@ -135,18 +134,14 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
         UserError: it cannot be written.
     """
     target = cache_path() / relative
-    if target.is_dir() and _as_made(target):
+    if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
-        if target.is_dir() and not _as_made(target):
-            log.warning("%s in the cache is damaged; making it again", target)
-            shutil.rmtree(target)
         if not target.is_dir():
             filling = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
             try:
                 fill(filling)
-                _memo(target).write_text(json.dumps(_sizes(filling)))
                 filling.rename(target)
             except OSError as error:
                 raise UserError(
@@ -155,21 +150,6 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
             finally:
                 shutil.rmtree(filling, ignore_errors=True)
     return target
-
-
-def _memo(folder: Path) -> Path:
-    """The file beside a folder that says how large its files were when it was made."""
-    return folder.with_name(f"{folder.name}.sizes.json")
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
-
-
-def _as_made(folder: Path) -> bool:
-    memo = _memo(folder)
-    return not memo.exists() or memo.read_text() == json.dumps(_sizes(folder))
 
 
 def _fill(asset: Asset, folder: Path) -> None:

@@ -87,10 +87,6 @@ class Overlap(NamedTuple):
     output_in_bank: np.ndarray
     """bool [N]: whether the bank has the output, letter for letter."""
 
-    def only(self, where: np.ndarray) -> Overlap:
-        """Return the overlap of the queries where a mask, bool [N], is True."""
-        return Overlap(*(column[where] for column in self))
-
     def parts(self) -> dict[str, np.ndarray]:
         """Return the subsets of queries for which a table prints separate values: name → bool [N].
 

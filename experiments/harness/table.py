@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.report.runs import Crossed, Place, Runs
+from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Span, Table, Value, signed
+from harness.crossed import Crossed, Place
 from harness.grid import Measured
 
 BASELINES = {"epr": "EPR", "topk": "top-k"}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Config = Annotated[RunConfig, tyro.conf.arg(name="")]
 
 DATABASES = ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql")
-SKILLS = ("skill_base", "skill_consistency", "skill_distinct", "skill_joined")
+SKILLS = ("skill_base", "skill_consistency", "skill_distinct")
 DIVERSE = ("topk", "dpp", "skill_base", "skill_map", "target_skill", "target_skill_map")
 LM = "SmolLM2-135M-Instruct"
 

@@ -14,7 +14,6 @@ from ceil_jax.cli.main import main
 def here(tmp_path, monkeypatch):
     """A machine with an empty cache, whose probes answer at once."""
     monkeypatch.setenv("CEIL_JAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setattr(doctor, "PROBES", dict.fromkeys(("jax", "torch"), 'print(json.dumps(["cpu:0"]))'))
     monkeypatch.setattr(doctor, "_requirements", lambda: ["numpy>=2", 'torch>=2; extra == "lm"'])
     monkeypatch.setattr(doctor, "_version", lambda package: "1.2.3")
@@ -51,9 +50,8 @@ def test_caches_and_runs_are_measured(here):
         for file in files:
             (runs / stage / file).write_bytes(bytes(100_000))
     findings = found(runs)
-    assert findings["cache"].found == f"{cache}, 2.0 MB"
+    assert findings["cache"].found == f"{cache}, 2.0 MB; deleting it is safe"
     assert findings["movie_reviews"].found == "1.5 MB, MIT"
-    assert findings["compiled functions"].found.startswith("0.5 MB")
     assert findings[f"runs in {runs}"].found == "2 stages, 1 unfinished, 0 reports, 0.3 MB"
     assert "continues where it stopped" in findings[f"runs in {runs}"].next
     (runs / "report-films-1").mkdir()

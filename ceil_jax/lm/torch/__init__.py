@@ -8,7 +8,6 @@ Nothing here knows of examples or prompts' templates.
 - `prefix_tree`: token rows merged where they begin alike, and the passes that read them
 - `tree_attention`: attention over such a pass
 - `scoring`: log-probabilities of tokens, by passes over a prefix tree
-- `session`: prompts read together and continued token by token
-- `generation`: choosing the next tokens until every text ends
-- `padded`: the same as `scoring` and `session` in padded batches, for models whose attention cannot be set
+- `generation`: prompts read together and continued, token by token, until every text ends
+- `padded`: padded batches; scoring in them, for models whose attention cannot be set
 """

@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import DynamicCache
 
 from ceil_jax.lm.stopping import cut, first_stop
-from ceil_jax.lm.torch.padded import PaddedSession
-from ceil_jax.lm.torch.session import TreeSession
+from ceil_jax.lm.torch.padded import padded
 
-Session = TreeSession | PaddedSession
-"""Prompts that a model has read together and continues, one token a row at a time."""
+
+class Session:
+    """Prompts that a model has read together, padded on the left, and continues, one token a row at a time.
+
+    Args:
+        model: a causal LM of transformers.
+        prompts: token ids, at least one each. A prompt that is there several times is read once.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, model: Any, prompts: Sequence[list[int]]):
+        self._model = model
+        self._cache = DynamicCache(config=model.config)
+        distinct = {ids: place for place, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
+        self._mask = padded([[1] * len(prompt) for prompt in distinct], model.device, left=True)
+        self.read = sum(map(len, distinct))
+        """Tokens read so far."""
+        self.predicted = torch.empty(0)
+        """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
+        ids = padded(list(distinct), model.device, left=True)
+        self._forward(ids, (self._mask.cumsum(1) - 1).clamp(min=0))
+        self.keep([distinct[tuple(prompt)] for prompt in prompts])
+
+    @torch.inference_mode()
+    def step(self, tokens: Sequence[int]) -> None:
+        """Append one token to each row and predict the next one."""
+        inputs = torch.tensor(tokens, device=self._mask.device)[:, None]
+        self._mask = torch.cat([self._mask, torch.ones_like(inputs)], dim=1)
+        self._forward(inputs, self._mask.sum(1, keepdim=True) - 1)
+        self.read += len(tokens)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Continue with these rows only, in this order."""
+        kept = torch.tensor(rows, device=self._mask.device)
+        self._cache.batch_select_indices(kept)
+        self._mask, self.predicted = self._mask[kept], self.predicted[kept]
+
+    def _forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> None:
+        self.predicted = self._model(
+            input_ids=inputs,
+            attention_mask=self._mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
 
 
 class Writer:
@@ -63,12 +106,7 @@ class Writer:
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def write_all(
-    session: Session,
-    writers: Sequence[Writer],
-    ends: Collection[int],
-    temperature: float,
-) -> None:
+def write_all(session: Session, writers: Sequence[Writer], ends: Collection[int], temperature: float) -> None:
     """Continue a session until each of its texts is done. A text that is done leaves the session at once.
 
     Args:
@@ -77,35 +115,22 @@ def write_all(
         ends: the tokens that end a text.
         temperature: 0 takes the most likely token; above 0, tokens are sampled.
     """
-    alive = list(range(len(writers)))
+    alive = list(writers)
     while True:
         if temperature:
-            uniform = [writers[row].draw.random() for row in alive]
+            uniform = [writer.draw.random() for writer in alive]
             chosen = _sampled(session.predicted / temperature, uniform).tolist()
         else:
             chosen = session.predicted.argmax(-1).tolist()
-        for row, token in zip(alive, chosen, strict=True):
-            writers[row].write(token, end=token in ends)
-        going = _front([not writers[row].done for row in alive])
+        for writer, token in zip(alive, chosen, strict=True):
+            writer.write(token, end=token in ends)
+        going = [row for row, writer in enumerate(alive) if not writer.done]
         if not going:
             return
         if len(going) < len(alive):
             session.keep(going)
-            alive, chosen = [alive[place] for place in going], [chosen[place] for place in going]
+            alive, chosen = [alive[row] for row in going], [chosen[row] for row in going]
         session.step(chosen)
-
-
-def prompt_generator(prompt: str, seed: int) -> np.random.Generator:
-    """Return a prompt's own random generator, which depends on its text and the seed alone."""
-    digest = hashlib.blake2b(prompt.encode(errors="surrogatepass"), digest_size=8).digest()
-    return np.random.default_rng([seed, int.from_bytes(digest, "little")])
-
-
-def _front(going: Sequence[bool]) -> list[int]:
-    """The places that go on. Those from the end move into the gaps, so that few rows move."""
-    kept = [place for place, on in enumerate(going) if on]
-    behind = [place for place in kept if place >= len(kept)]
-    return [place if going[place] else behind.pop() for place in range(len(kept))]
 
 
 def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:

@@ -11,14 +11,14 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.base import BaseLM, Continuations, check_lengths
 from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
-from ceil_jax.lm.torch.generation import Session, Writer, prompt_generator, write_all
-from ceil_jax.lm.torch.padded import PaddedReader, PaddedSession, by_token_budget
+from ceil_jax.lm.torch.generation import Session, Writer, write_all
+from ceil_jax.lm.torch.padded import PaddedReader, by_token_budget
 from ceil_jax.lm.torch.scoring import TreeReader
-from ceil_jax.lm.torch.session import TreeSession
+from ceil_jax.tasks.draws import text_rng
 
-CACHED = 16
-"""Texts are continued together while their tokens, those to come included, are within this many times the token
-budget of a pass: the keys and values that are kept in memory."""
+CACHED = {"cpu": 16, "cuda": 4}
+"""By device: texts are continued together while their tokens, those to come included, are within this many times the
+token budget. Their prompts are read at once, and their keys and values are kept in memory."""
 
 
 class TorchLM(BaseLM):
@@ -26,8 +26,8 @@ class TorchLM(BaseLM):
 
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
     bfloat16, another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
-    counts tokens that go into the model: a prefix that rows share counts once for each core that reads a share of
-    the rows, and a continuation's last token is scored but not read.
+    counts tokens that go into the model: a prefix that scored rows share counts once, and a continuation's last
+    token is scored but not read.
 
     Args:
         model: a causal LM of transformers.
@@ -73,22 +73,18 @@ class TorchLM(BaseLM):
         ids = self._pairs.prompts(prompts)
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(limit, self.context_length - len(row)) for row in ids]
-        generators = map(prompt_generator, prompts, seeds)
+        generators = map(text_rng, prompts, seeds)
         writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
         ends = _end_tokens(self._model, self._tokenizer)
         going = [writer for writer in writers if not writer.done]
         lengths = [len(writer.prompt) + writer.limit for writer in going]
-        for batch in by_token_budget(lengths, CACHED * self._reader.budget):
+        cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
+        for batch in by_token_budget(lengths, cached):
             some = [going[place] for place in batch]
-            session = self._session([one.prompt for one in some], max(one.limit for one in some))
+            session = Session(self._model, [one.prompt for one in some])
             write_all(session, some, ends, temperature)
             self.tokens_read += session.read
         return [writer.text() for writer in writers]
-
-    def _session(self, prompts: Sequence[list[int]], max_new_tokens: int) -> Session:
-        if isinstance(self._reader, TreeReader):
-            return TreeSession(self._reader, prompts, max_new_tokens)
-        return PaddedSession(self._model, prompts)
 
 
 def context_length(config: Any) -> int:

@@ -1,5 +1,4 @@
-"""Scoring and generation in padded batches, for a causal LM whose attention cannot be set (GPT-Neo, GPT-J,
-state-space models).
+"""Batches of padded rows, and scoring in them, for a causal LM whose attention cannot be set (GPT-Neo, GPT-J).
 
 Texts that are equal but for their last token are read once, such as a prompt with options of one token each.
 """
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
 from ceil_jax.lm.tokens import PairTokens
 
@@ -51,50 +49,6 @@ class PaddedReader:
                     after = torch.arange(start - 1 - first, len(ids) - 1 - first)
                     scores[row] = logits[place, after, ids[start:]].double().cpu().numpy()
         return scores, sum(map(len, distinct))
-
-
-class PaddedSession:
-    """A `generation.Session` with padding on the left and the cache of transformers.
-
-    Args:
-        model: a causal LM of transformers.
-        prompts: token ids, at least one each.
-    """
-
-    @torch.inference_mode()
-    def __init__(self, model: Any, prompts: Sequence[list[int]]):
-        self._model = model
-        self._cache = DynamicCache(config=model.config)
-        self._mask = padded([[1] * len(prompt) for prompt in prompts], model.device, left=True)
-        self.read = sum(map(len, prompts))
-        """Tokens read so far."""
-        self.predicted = torch.empty(0)
-        """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
-        self._forward(padded(prompts, model.device, left=True), (self._mask.cumsum(1) - 1).clamp(min=0))
-
-    @torch.inference_mode()
-    def step(self, tokens: Sequence[int]) -> None:
-        """Append one token to each row and predict the next one."""
-        inputs = torch.tensor(tokens, device=self._mask.device)[:, None]
-        self._mask = torch.cat([self._mask, torch.ones_like(inputs)], dim=1)
-        self._forward(inputs, self._mask.sum(1, keepdim=True) - 1)
-        self.read += len(tokens)
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Continue with these rows only, in this order."""
-        kept = torch.tensor(rows, device=self._mask.device)
-        self._cache.batch_select_indices(kept)
-        self._mask, self.predicted = self._mask[kept], self.predicted[kept]
-
-    def _forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> None:
-        self.predicted = self._model(
-            input_ids=inputs,
-            attention_mask=self._mask,
-            position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
 
 
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ class Trie:
         path = np.zeros(0, np.int64)
         for row in order:
             tokens = rows[row]
-            shared = common_prefix(before, tokens)
+            shared = _common_prefix(before, tokens)
             path = np.concatenate([path[:shared], np.arange(len(ids), len(ids) + len(tokens) - shared)])
             ids += tokens[shared:]
             depths += range(shared, len(tokens))
@@ -130,43 +129,9 @@ class Block(NamedTuple):
         return Block(self.queries, self.columns[used], visible[:, used], self.distance[:, used])
 
 
-def common_prefix(first: list[int], second: list[int]) -> int:
+def _common_prefix(first: list[int], second: list[int]) -> int:
     """Return how many leading tokens two rows share."""
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit
     return next(place for place in range(limit) if first[place] != second[place])
-
-
-def shares(rows: Sequence[list[int]], workers: int, least: int) -> list[list[int]]:
-    """Return the rows in parts of about equally many distinct tokens, one for each worker.
-
-    Rows are cut apart, in sorted order, where neighbours share the fewest tokens near an even cut, because
-    shared tokens are then read twice. There are fewer parts where a part would read more than a tenth of its
-    tokens for the second time.
-
-    Args:
-        rows: token ids.
-        workers: the most parts.
-        least: the fewest tokens of a part.
-
-    Returns:
-        The numbers of the rows in each part.
-    """
-    if not rows:
-        return []
-    order = sorted(range(len(rows)), key=rows.__getitem__)
-    shared = [0, *(common_prefix(rows[a], rows[b]) for a, b in itertools.pairwise(order))]
-    ends = np.cumsum([len(rows[row]) - n for row, n in zip(order, shared, strict=True)])
-    total = int(ends[-1])
-    cuts = [0]
-    for part in range(1, min(workers, total // max(least, 1))):
-        # rows that end within a twentieth of a part of the even cut
-        even, slack = total * part / workers, total / workers / 20
-        near = np.flatnonzero(np.abs(ends[:-1] - even) <= slack) + 1
-        if not len(near):
-            near = np.array([np.abs(ends - even).argmin() + 1])
-        cut = min((int(row) for row in near if row < len(order)), key=shared.__getitem__, default=0)
-        if cut > cuts[-1] and shared[cut] <= total / workers / 10:
-            cuts.append(cut)
-    return [order[a:b] for a, b in itertools.pairwise([*cuts, len(order)])]

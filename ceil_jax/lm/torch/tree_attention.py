@@ -10,7 +10,7 @@ of transformers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -28,32 +28,6 @@ Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
 
 
-class Heads(NamedTuple):
-    """The queries, keys and values of new tokens in one layer."""
-
-    layer: int
-    """The number of the layer."""
-    query: torch.Tensor
-    """[heads, tokens, width], already scaled."""
-    key: torch.Tensor
-    """[key heads, tokens, width]."""
-    value: torch.Tensor
-    """[key heads, tokens, width]."""
-    window: int | None
-    """The layer's sliding window in tokens; None for none."""
-    softcap: float | None
-    """Scores s become softcap · tanh(s / softcap); None for none."""
-
-    def capped(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return the scores under the softcap."""
-        return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
-
-
-Attention = Callable[[Heads], torch.Tensor]
-"""Returns softmax(q kᵀ) v of the new tokens, [tokens, heads, width]; the attention of a model while it is active, see
-`attending`."""
-
-
 class PassAttention:
     """The attention of one pass.
 
@@ -64,35 +38,53 @@ class PassAttention:
     """
 
     def __init__(self, read: Pass, carried: Layers, device: torch.device):
-        self.read = read
         self._carried = carried
         self._kept = _index(read.kept(), device)
         self._device = device
         self._blocks = read.blocks(QUERIES.get(device.type, QUERIES["cuda"]))
         self._keys: dict[int | None, list[_Keys]] = {}
-        self.seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        """The keys and values of each layer, the carried ones first."""
+        # each layer's keys and values, the carried ones first
+        self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def carry(self) -> Layers:
         """Return the keys and values that the next pass needs: one path, so never more tokens than one row."""
         return {
             layer: (_columns(keys, self._kept).clone(), _columns(values, self._kept).clone())
-            for layer, (keys, values) in self.seen.items()
+            for layer, (keys, values) in self._seen.items()
         }
 
-    def __call__(self, new: Heads) -> torch.Tensor:
-        query, key, value = new.query, new.key, new.value
-        before = self._carried.get(new.layer)
+    def __call__(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """Return softmax(q kᵀ) v of the pass in one layer, [tokens, heads, width].
+
+        Args:
+            layer: the number of the layer.
+            query: [heads, tokens, width], already scaled.
+            key: [key heads, tokens, width].
+            value: [key heads, tokens, width].
+            window: the layer's sliding window in tokens; None for none.
+            softcap: scores s become softcap · tanh(s / softcap); None for none.
+        """
+        before = self._carried.get(layer)
         if before is not None:
             key, value = torch.cat([before[0], key], 1), torch.cat([before[1], value], 1)
         key, value = key.contiguous(), value.contiguous()
-        self.seen[new.layer] = key, value
+        self._seen[layer] = key, value
         heads, length, width = query.shape
         mixed = query.new_empty(length, heads, value.shape[2])
-        for block in self._within(new.window):
+        for block in self._within(window):
             part = query[:, block.queries]
             keys, values = _columns(key, block.columns), _columns(value, block.columns)
-            scores = new.capped(part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2)))
+            scores = part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2))
+            if softcap is not None:
+                scores = torch.tanh(scores / softcap) * softcap
             by_query = scores.view(heads, part.shape[1], -1)
             by_query[..., block.first_hidden :].masked_fill_(block.hidden, float("-inf"))
             out = scores.softmax(-1).bmm(values)
@@ -124,14 +116,14 @@ class _Keys(NamedTuple):
 
 
 class _Active(threading.local):
-    attention: Attention | None = None
+    attention: PassAttention | None = None
 
 
 _active = _Active()
 
 
 @contextmanager
-def attending(attention: Attention) -> Iterator[None]:
+def attending(attention: PassAttention) -> Iterator[None]:
     """Make models that were given to `use` attend this way, in this thread and within the block."""
     _active.attention = attention
     try:
@@ -176,8 +168,10 @@ def _attention(
 
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
     scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    new = Heads(module.layer_idx, scaled, key[0], value[0], rest.get("sliding_window"), rest.get("softcap"))
-    return _active.attention(new)[None], None
+    mixed = _active.attention(
+        module.layer_idx, scaled, key[0], value[0], rest.get("sliding_window"), rest.get("softcap")
+    )
+    return mixed[None], None
 
 
 def _mask(*arguments: Any, **settings: Any) -> Any:

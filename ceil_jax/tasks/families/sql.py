@@ -12,13 +12,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import file_sha256
 from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, text, texts
+from ceil_jax.tasks.spec import Hub, Row, TaskSpec, text
 
 TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
 
@@ -39,7 +40,7 @@ def _sql_example(id: str, row: Row) -> Example:
     return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
 
 
-def _read_json(path: Path) -> object:
+def _read_json(path: Path) -> Any:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as stream:
             return json.load(stream)
@@ -51,39 +52,23 @@ def declared_schemas(folder: Path) -> dict[str, str]:
     """Return db_id -> schema text, from a folder's tables.json(.gz) in Spider's format.
 
     Raises:
-        UserError: an entry is not in that format; the message names the file, the entry and the field.
+        UserError: a row is not in that format; the message names the file and the row.
     """
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
-        databases = _read_json(path)
-        if not isinstance(databases, list):
-            raise UserError(f"{path}: expected a JSON list of databases, found {type(databases).__name__}")
-        for number, database in enumerate(databases, 1):
-            if not isinstance(database, dict):
-                raise UserError(f"{path}, row {number}: expected an object, found {type(database).__name__}")
-            try:
-                name = text(database, "db_id")
-                schemas[name] = _declared_schema(database)
-            except FieldError as error:
-                raise UserError(f"{path}, row {number}, {error}") from None
+        number = 0
+        try:
+            for database in _read_json(path):
+                number += 1
+                tables: dict[str, list[str]] = {name: [] for name in database["table_names_original"]}
+                names = list(tables)
+                for table, column in database["column_names_original"]:
+                    if table >= 0:  # −1 is the column `*`
+                        tables[names[table]].append(column)
+                schemas[database["db_id"]] = schema_text(tables)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise UserError(f"{path}, row {number}: not as in Spider's tables.json: {error!r}") from None
     return schemas
-
-
-def _declared_schema(database: Row) -> str:
-    names = texts(database, "table_names_original")
-    tables: dict[str, list[str]] = {name: [] for name in names}
-    columns = database.get("column_names_original")
-    if not isinstance(columns, list):
-        raise FieldError("column_names_original", "a list of [table's number, name]", columns)
-    for column in columns:
-        match column:
-            case [int(table), str(name)] if -1 <= table < len(names):
-                if table >= 0:  # −1 is the column `*`
-                    tables[names[table]].append(name)
-            case _:
-                wanted = f"[number from -1 to {len(names) - 1}, name] of each"
-                raise FieldError("column_names_original", wanted, column)
-    return schema_text(tables)
 
 
 def stored_schema(database: Path) -> str:

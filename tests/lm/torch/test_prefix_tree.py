@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ceil_jax.lm.torch.prefix_tree import Pass, Trie, shares
+from ceil_jax.lm.torch.prefix_tree import Pass, Trie
 
 ROWS = [[1, 2, 3, 4, 5], [1, 2, 9], [7], [1, 2, 3, 4, 6, 6], [1, 2, 3, 4, 5], [1, 2]]
 
@@ -37,13 +37,3 @@ def test_a_token_sees_its_ancestors_within_the_window(budget, size, window):
             assert seen[token] == (whole if window is None else whole[-window:])
         held = keys[read.kept()].tolist()
     assert held == []
-
-
-def test_shares_cut_where_rows_begin_differently():
-    rows = [[stem, *range(10, 18), leaf] for stem in (1, 2) for leaf in range(20, 25)]
-    parts = shares(rows, workers=2, least=5)
-    assert [sorted(part) for part in parts] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    # one stem: a cut would read nine of fourteen tokens twice
-    assert shares(rows[:5], workers=2, least=5) == [[0, 1, 2, 3, 4]]
-    assert shares(rows, workers=2, least=100) == [list(range(10))]
-    assert shares([], workers=2, least=5) == []
