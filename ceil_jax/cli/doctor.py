@@ -25,7 +25,9 @@ PROBES = {
 
 PROBE_SECONDS = 60
 
-PACKAGES = {
+State = Literal["ok", "missing", "broken"]
+
+PACKAGES: dict[str, tuple[State, str]] = {
     **dict.fromkeys(
         ("jax", "flax", "transformers", "datasets"), ("broken", "install it again: pip install ceil-jax")
     ),
@@ -39,7 +41,7 @@ class Finding(NamedTuple):
 
     what: str
     found: str
-    state: Literal["ok", "missing", "broken"] = "ok"
+    state: State = "ok"
     """missing: optional and not installed; broken: something does not work."""
     next: str = ""
     """The next step for the user."""
