@@ -290,13 +290,10 @@ def require_network(encoder: TextEncoder) -> Encoder:
 def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
     for path, leaf in jax.tree.leaves_with_path(tree):
         # dropout's state holds random keys, which are not arrays of numbers
-        value = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        keys = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        value = np.asarray(jax.random.key_data(leaf) if keys else leaf)
         digest.update(f"{jax.tree_util.keystr(path)} {value.shape} {value.dtype}".encode())
         digest.update(np.ascontiguousarray(value).data)
-
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _apply(

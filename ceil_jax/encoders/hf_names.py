@@ -100,12 +100,8 @@ def whole_number(
 ) -> int:
     """Return a field of a configuration that has to be a whole number.
 
-    Args:
-        config: the configuration.
-        field: the field's name.
-        file: the file, to be named in errors.
-        least, most: the range; by default 1 to `MOST`.
-        default: the value where the field is missing or null; by default that is an error.
+    The range is by default 1 to `MOST`; `default` is the value where the field is missing or null, which otherwise is
+    an error.
 
     Raises:
         UserError: the field is missing, not a whole number, or out of the range.

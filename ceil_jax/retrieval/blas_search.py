@@ -50,13 +50,7 @@ def top_k_by_blas(
 
 
 class _Best:
-    """The k best items so far of some queries, sorted, and candidates that are not sorted in yet.
-
-    Args:
-        queries: [b, d].
-        exclude: int [b], one item that a query must not get, −1 for none.
-        k: number of items for each query.
-    """
+    """The k best items so far of some queries, sorted, and candidates that are not sorted in yet."""
 
     def __init__(self, queries: Float[np.ndarray, "b d"], exclude: Int[np.ndarray, " b"], k: int) -> None:
         self._queries, self._exclude = queries, exclude

@@ -32,15 +32,12 @@ class ApproximateIndex:
         probes: number of cells with which a query is compared, 32 by default; more cells find more neighbours and
             take longer, and all cells make the search exact.
         cells: number of cells; by default 4 √N, or fewer if there are few items.
-        seed: decides the sample and the start of k-means; 0 by default.
 
     Raises:
         UserError: faiss is not installed.
     """
 
-    def __init__(
-        self, items: np.ndarray, *, probes: int = 32, cells: int | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, items: np.ndarray, *, probes: int = 32, cells: int | None = None) -> None:
         try:
             import faiss
         except ModuleNotFoundError:
@@ -50,9 +47,8 @@ class ApproximateIndex:
         self._index: Any = faiss.IndexIVFFlat(
             faiss.IndexFlatIP(width), width, cells, faiss.METRIC_INNER_PRODUCT
         )
-        self._index.cp.seed = seed + 1234
         self.probes = probes
-        sample = np.random.default_rng([seed, 4]).permutation(count)[: cells * TRAINED_ON]
+        sample = np.random.default_rng([0, 4]).permutation(count)[: cells * TRAINED_ON]
         self._index.train(np.asarray(items[np.sort(sample)], np.float32))
         for start in range(0, count, ADDED_AT_ONCE):
             self._index.add(np.ascontiguousarray(items[start : start + ADDED_AT_ONCE], np.float32))

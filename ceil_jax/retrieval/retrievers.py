@@ -51,8 +51,6 @@ class RankingRetriever:
     """The best of a ranking of the bank, which is made for each query by itself.
 
     Args:
-        name: its name in messages.
-        bank: the examples to choose from.
         given: says what a query is known by.
         rank: from a query and n to the positions of n different examples, best first, and the score of each example.
     """
@@ -105,8 +103,6 @@ class DenseRetriever:
     """The nearest by cosine: dense top-k with any encoder, EPR with its trained one.
 
     Args:
-        name: its name in messages.
-        bank: the examples to choose from.
         given: encoders and index.
         view: what of an example is compared; its input by default.
     """

@@ -50,16 +50,7 @@ def greedy_map_shortlists(
 def mmr_shortlists(
     queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`) for each query.
-
-    Args:
-        queries, items, shortlists: see above.
-        k: number of items to choose.
-        trade_off: λ in [0, 1]; 1 gives top-k.
-
-    Returns:
-        `MapResult` of [q, k] rows of the bank and MMR values.
-    """
+    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`), as above; λ in [0, 1], where 1 gives top-k."""
     return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 
 
@@ -128,8 +119,6 @@ def _batch(
     choose: Choose,
     k: int,
 ) -> MapResult:
-    """One device's batch."""
-
     def one(row: tuple[Array, Array]) -> MapResult:
         query, shortlist = row
         features = items[jnp.maximum(shortlist, 0)]
