@@ -1,8 +1,14 @@
-"""One kind of thing by name, to which users may add: the one rule of all registries."""
+"""Things by name, to which users may add: the one rule of all registries, and functions named `module:function`."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from ceil_jax.errors import UserError, unknown_name
 
@@ -49,3 +55,61 @@ class Registry(dict[str, T]):
 
     def __missing__(self, name: str) -> T:
         raise unknown_name(self.kind, name, self, self.hint)
+
+
+_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
+
+
+def is_function(name: str) -> bool:
+    """Return whether a name has the form `module:function`."""
+    return _FUNCTION.fullmatch(name) is not None
+
+
+def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:
+    """Import a function by its name; modules in the current folder are found too.
+
+    Args:
+        kind: what the function makes, such as "encoder"; messages say it.
+        name: `module:function`.
+        known: names of things of this kind, one of which is suggested where `name` has another form.
+
+    Raises:
+        UserError: there is no such module, or no such function in it.
+    """
+    if not is_function(name):
+        raise unknown_name(kind, name, known)
+    module_name, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{kind} {name!r}: {error}; expected module:function, importable from here") from None
+    found = getattr(module, function, None)
+    if found is None:
+        raise unknown_name(f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"])
+    if not callable(found) or isinstance(found, type):
+        raise UserError(f"{name} is {found!r}; expected a function that returns the {kind}")
+    return found
+
+
+def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
+    """Call a user's function and check what it returns.
+
+    Args:
+        function: called without arguments.
+        kind: what it makes; messages say it.
+        name: its name in messages.
+        expected: the type of what it makes.
+
+    Raises:
+        UserError: it asks for arguments, or returns something else.
+    """
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}; a function that makes the {kind} takes no arguments") from None
+    made = function()
+    if not isinstance(made, expected):
+        raise UserError(f"{name} returned {type(made).__name__}; expected {expected.__name__}")
+    return made

@@ -15,6 +15,7 @@ from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.registry import is_function
 from ceil_jax.tasks import task_spec
 from ceil_jax.tasks.assets import ASSETS
 
@@ -37,7 +38,7 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE) -> None:
     extras = []
     if is_address(config.lm):
         extras.append(("openai", "endpoint"))
-    elif config.lm != "tiny":
+    elif config.lm != "tiny" and not is_function(config.lm):
         extras.append(("torch", "lm"))
     if config.index == "approximate":
         extras.append(("faiss", "approximate"))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
-import re
-import sys
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
@@ -25,15 +22,13 @@ from ceil_jax.encoders.transformer import Transformer, TransformerConfig
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.registry import Registry
+from ceil_jax.registry import Registry, imported, is_function, made_by
 from ceil_jax.tasks.assets import fetch
 
 Factory = Callable[[], Encoder]
 
 FREE_FILE = "free.json"
 """The file of a saved free method (`training.free`), with the encoder that it stands on beside it."""
-
-_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 def load_encoder(
@@ -71,7 +66,7 @@ def load_encoder(
         # typed as the common case; `require_network` refuses it where a network is needed
         return cast(Encoder, EndpointEncoder(name, endpoint or EndpointConfig()))
     folder = Path(name).expanduser()
-    if name in _FACTORIES or _FUNCTION.fullmatch(name):
+    if name in _FACTORIES or is_function(name):
         encoder = _made_by(name)
     elif (folder / FREE_FILE).is_file():
         # a free method over an encoder; by name, because its room stands above this one
@@ -127,38 +122,8 @@ def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) ->
 
 def _made_by(name: str) -> Encoder:
     """Call the factory with that registered name, or that `module:function`; the encoder gets its name."""
-    factory = _FACTORIES.get(name) or _imported(name)
-    try:
-        inspect.signature(factory).bind()
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: {error}; the factory of an encoder is called without arguments") from None
-    encoder = factory()
-    if not isinstance(encoder, Encoder):
-        raise UserError(
-            f"{name} returned {type(encoder).__name__}; the factory of an encoder returns an Encoder"
-        )
-    return encoder.renamed(name, factory=name)
-
-
-def _imported(name: str) -> Factory:
-    """Import the function of `module:function`; modules in the current folder are found too."""
-    module_name, _, function = name.partition(":")
-    if not _FUNCTION.fullmatch(name):
-        raise unknown_name("encoder", name, _FACTORIES)
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"encoder {name!r}: {error}; expected module:function, importable from here"
-        ) from None
-    found = getattr(module, function, None)
-    if found is None:
-        raise unknown_name(f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"])
-    if not callable(found) or isinstance(found, type):
-        raise UserError(f"{name} is {found!r}; expected a function that returns an Encoder")
-    return found
+    factory = _FACTORIES.get(name) or imported("encoder", name, _FACTORIES)
+    return made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
 
 
 def _download(name: str) -> Path:

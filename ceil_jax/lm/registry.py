@@ -1,4 +1,4 @@
-"""Names of language models: packaged weights, folders, hub ids and servers."""
+"""Names of language models: packaged weights, functions of the user's own, folders, hub ids and servers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
+from ceil_jax.registry import imported, is_function, made_by
 from ceil_jax.store.hashing import file_sha256
 
 
@@ -30,8 +31,9 @@ def load_lm(
 
     Args:
         spec: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`); `tiny`, the deterministic test LM; a
-            folder with safetensors and a tokenizer; a hub id `owner/name`; or a server and its model,
-            `http://host:8000/v1#model-name` (without a name: the only one it serves).
+            folder with safetensors and a tokenizer; a hub id `owner/name`; a server and its model,
+            `http://host:8000/v1#model-name` (without a name: the only one it serves); or `module:function`, a
+            function without arguments that returns a `LanguageModel`.
         dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device computes in it. The
             dtype is part of the LM's name, because results are cached under that.
         device: "auto" (CUDA if there is one) or torch's name of a device.
@@ -39,11 +41,14 @@ def load_lm(
         endpoint: how a server is asked: the key's variable, retries, the budget; by default `EndpointConfig()`.
 
     Raises:
-        UserError: the name, dtype or device is unknown; the folder holds no such model; torch or openai is not
+        UserError: the name, dtype or device is unknown; a function returns something else; the folder holds no such model; torch or openai is not
             installed; the server cannot be reached or does not know the model.
     """
     if spec == "tiny":
         return TinyLM()
+    if is_function(spec):
+        # a protocol with data members, which mypy does not take for a class
+        return made_by(imported("language model", spec), "language model", spec, LanguageModel)  # type: ignore[type-abstract]
     if is_address(spec):
         from ceil_jax.lm.openai.model import EndpointLM
 
@@ -73,7 +78,7 @@ def source_of(spec: str) -> tuple[str, str]:
         "language model",
         spec,
         ["tiny", *PACKAGED],
-        "A folder or a hub id (owner/name) will do too, or http://host:port/v1#model.",
+        "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too.",
     )
 
 

@@ -43,7 +43,7 @@ class RunConfig:
     encoder: str = "all-MiniLM-L6-v2"
     """A registered or packaged name, a folder, a hub id, module:function, or http://host:port/v1#model."""
     lm: str = "SmolLM2-135M-Instruct"
-    """A packaged name, a folder, a hub id or http://host:port/v1#model; "tiny" for tests."""
+    """A packaged name, a folder, a hub id, module:function or http://host:port/v1#model; "tiny" for tests."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """The LM's number format; auto is bfloat16 where the machine supports it."""
     device_map: str | None = None

@@ -239,8 +239,8 @@ def test_a_downloaded_folder_may_not_name_code_to_import(own_module, tmp_path, m
             "unknown function in own_encoder_of_a_user 'bild'; did you mean 'build'",
         ),
         ("json:loads", "json:loads: missing a required argument: 's'"),
-        ("own_encoder_of_a_user:other", "returned str; the factory of an encoder returns an Encoder"),
-        ("own_encoder_of_a_user:First", "First is <class .*; expected a function that returns an Encoder"),
+        ("own_encoder_of_a_user:other", "returned str; expected Encoder"),
+        ("own_encoder_of_a_user:First", "First is <class .*; expected a function that returns the encoder"),
     ],
 )
 def test_unknown_names(own_module, name, said):

@@ -19,7 +19,7 @@ def test_the_example_in_the_documentation():
 def test_unknown_names_get_the_nearest_known():
     with pytest.raises(UserError, match=re.escape("did you mean 'SmolLM2-135M-Instruct'?")):
         load_lm("SmolLM2-135M")
-    with pytest.raises(UserError, match="A folder or a hub id"):
+    with pytest.raises(UserError, match="A folder, a hub id .*module:function"):
         load_lm("./nowhere")
 
 
@@ -34,6 +34,38 @@ def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
             (folder / name).write_bytes(content if name == file else b"{}")
         names.append(source_of(str(folder))[1])
     assert names[0] == names[2] != names[1]
+
+
+@pytest.fixture
+def own_lm(tmp_path, monkeypatch):
+    (tmp_path / "own_lm_of_a_user.py").write_text(
+        "from ceil_jax.lm import TinyLM\n"
+        "def build():\n    lm = TinyLM(99)\n    lm.name = 'mine'\n    return lm\n"
+        "def text():\n    return 'no LM'\n"
+        "def asks(more):\n    return TinyLM()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    yield "own_lm_of_a_user"
+    sys.modules.pop("own_lm_of_a_user", None)
+
+
+def test_a_function_of_ones_own(own_lm):
+    lm = load_lm(f"{own_lm}:build")
+    assert (lm.name, lm.context_length) == ("mine", 99)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("own_lm_of_a_user:bild", "unknown function in own_lm_of_a_user 'bild'; did you mean 'build'"),
+        ("own_lm_of_a_user:text", "own_lm_of_a_user:text returned str; expected LanguageModel"),
+        ("own_lm_of_a_user:asks", "missing a required argument: 'more'; .* the language model takes no arg"),
+        ("no_such_module:lm", "language model 'no_such_module:lm': No module named .*importable from here"),
+    ],
+)
+def test_a_function_that_is_none(own_lm, spec, said):
+    with pytest.raises(UserError, match=said):
+        load_lm(spec)
 
 
 def run_python(code):
