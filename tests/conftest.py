@@ -57,10 +57,13 @@ def encoders_made_once():
 def registrations_undone():
     """What a test registers is forgotten after it."""
     from ceil_jax.encoders.registry import _FACTORIES
+    from ceil_jax.lm.prompts import ORDERS
     from ceil_jax.metrics import METRICS
     from ceil_jax.retrieval.registry import retrievers
+    from ceil_jax.training.losses import LOSSES
 
-    before = [(registry, dict(registry)) for registry in (retrievers(), _FACTORIES, METRICS)]
+    registries = (retrievers(), _FACTORIES, METRICS, ORDERS, LOSSES)
+    before = [(registry, dict(registry)) for registry in registries]
     yield
     for registry, values in before:
         registry.clear()

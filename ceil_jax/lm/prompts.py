@@ -1,12 +1,12 @@
 """Prompts: in-context examples and a query as one text, under a token budget.
 
 Every prompt of the package is put together here: what stands in it (`examples_text`, `prompt_text`), in which
-order (`prompt_order`) and how much fits (`context_budget`, `PromptBuilder`).
+order (`ORDERS`) and how much fits (`context_budget`, `PromptBuilder`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.voting import different_orders
+from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example, Template
 
 Fit = Literal["greedy", "similarity"]
@@ -55,6 +56,35 @@ def prompt_order(relevance: Sequence[float]) -> list[int]:
     return most_relevant_first(relevance)[::-1]
 
 
+Order = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
+"""(relevance float [k], gains float [k]) of a prompt's examples, in the order in which they were chosen → their
+positions in prompt order, the one next to the query last."""
+
+ORDERS: Registry[Order] = Registry("order of examples", "register_order adds one.")
+"""The orders in which examples stand in a prompt."""
+
+
+def register_order(name: str, order: Order, *, replace: bool = False) -> None:
+    """Add an order of examples, which `--order NAME` then uses.
+
+    Args:
+        name: its name.
+        order: (relevance float [k], gains float [k]) of the examples that fit → a permutation of 0 … k − 1, in prompt
+            order. Gains are those of the choice, such as DPP-MAP's; candidate sets of training have no gains, and
+            get the relevance again.
+        replace: whether it takes the place of an order that has this name; by default that is refused.
+
+    Raises:
+        UserError: the name is taken.
+
+    >>> register_order("most_relevant_first", lambda relevance, gains: prompt_order(relevance)[::-1])
+    """
+    ORDERS.register(name, order, replace=replace)
+
+
+register_order("relevance", lambda relevance, gains: prompt_order(relevance))
+
+
 def context_budget(lm: LanguageModel, reserve: int) -> int:
     """Return how many tokens a prompt may have when `reserve` tokens are kept free for the answer."""
     # one token for the start-of-text that some tokenizers add
@@ -78,9 +108,10 @@ class PromptBuilder:
         reserve: tokens kept free after the prompt, for the answer.
         few_shot: examples that open every prompt, whatever is retrieved.
         token_budget: the most tokens a prompt may have, where that is less than the LM reads.
+        order: a name in ORDERS.
 
     Raises:
-        UserError: the answer's reserve or `few_shot` alone takes more tokens than there are.
+        UserError: the order is unknown; the answer's reserve or `few_shot` alone takes more tokens than there are.
     """
 
     def __init__(
@@ -90,7 +121,9 @@ class PromptBuilder:
         reserve: int,
         few_shot: Sequence[Example] = (),
         token_budget: int | None = None,
+        order: str = "relevance",
     ) -> None:
+        self._order_name, self._order = order, ORDERS[order]
         self.lm = lm
         self.template = template
         self.reserve = reserve
@@ -157,6 +190,7 @@ class PromptBuilder:
         chosen: Sequence[Example],
         relevance: Sequence[float],
         fit: Fit = "greedy",
+        gains: Sequence[float] | None = None,
     ) -> Prompt:
         """Return the prompt with those of the chosen examples that fit.
 
@@ -165,15 +199,27 @@ class PromptBuilder:
             chosen: the examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
             fit: which examples to drop when not all fit; see `kept`.
+            gains: float [k], the gain of each in the choice; by default its relevance.
 
         Raises:
-            UserError: as `remaining`.
+            UserError: as `remaining`; or the order gives no permutation.
         """
-        places = prompt_order(relevance)
+        gains = relevance if gains is None else gains
         kept = self.kept(query, chosen, relevance, fit)
-        while (prompt := self._within(query, chosen, tuple(i for i in places if i in kept))) is None:
+        while (prompt := self._within(query, chosen, self._ordered(sorted(kept), relevance, gains))) is None:
             kept = kept[:-1]
         return prompt
+
+    def _ordered(
+        self, kept: list[int], relevance: Sequence[float], gains: Sequence[float]
+    ) -> tuple[int, ...]:
+        places = [int(place) for place in self._order([relevance[i] for i in kept], [gains[i] for i in kept])]
+        if sorted(places) != list(range(len(kept))):
+            raise UserError(
+                f"order {self._order_name!r} returned {places} for {len(kept)} examples; expected each of 0 to "
+                f"{len(kept) - 1} once"
+            )
+        return tuple(kept[place] for place in places)
 
     def reordered(
         self,

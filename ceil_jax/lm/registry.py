@@ -41,8 +41,8 @@ def load_lm(
         endpoint: how a server is asked: the key's variable, retries, the budget; by default `EndpointConfig()`.
 
     Raises:
-        UserError: the name, dtype or device is unknown; a function returns something else; the folder holds no such model; torch or openai is not
-            installed; the server cannot be reached or does not know the model.
+        UserError: the name, dtype or device is unknown; a function returns something else; the folder holds no
+            such model; torch or openai is not installed; the server cannot be reached or does not know the model.
     """
     if spec == "tiny":
         return TinyLM()

@@ -111,6 +111,7 @@ class Predictions(_Answers):
                 [bank[pick.position] for pick in row],
                 [pick.relevance for pick in row],
                 self.prompting.fit,
+                [pick.gain for pick in row],
             )
             for query, row in zip(queries, picks, strict=True)
         ]

@@ -77,6 +77,9 @@ class RunConfig:
     """Sampling temperature of several answers."""
     fit: Fit = "greedy"
     """Which examples to drop when not all fit: the last of the greedy order, or the least similar (similarity)."""
+    order: str = "relevance"
+    """The order of a prompt's examples: the most relevant last, next to the query (relevance), or one added with
+    register_order."""
     text: Literal["input", "skill"] = "input"
     """The retrieval text, which encoders are also trained on: inputs as they are, or rewritten as skills."""
     context: Literal["input", "example"] = "input"
@@ -155,6 +158,7 @@ SCALES: dict[str, RunConfig] = {
             epochs=30,
             batch_size=128,
             learning_rate=1e-5,
+            train_context="both",
         ),
     ),
 }

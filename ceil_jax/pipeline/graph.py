@@ -115,6 +115,7 @@ class Graph:
             task.template,
             tuple(task.few_shot),
             config.fit,
+            config.order,
             per_token=task.per_token,
             max_new_tokens=task.max_new_tokens,
         )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ceil_jax.lm import LanguageModel
-from ceil_jax.lm.prompts import Fit, PromptBuilder, answer_reserve
+from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import Meter, Readings, ReadLM, Request
 from ceil_jax.pipeline.encoders import Untrained, vectors
 from ceil_jax.pipeline.models import LM
@@ -45,11 +45,15 @@ class Prompting:
     max_new_tokens: int = 128
     token_budget: int | None = None
 
+    def __post_init__(self) -> None:
+        # an unknown order is refused before anything is computed
+        ORDERS[self.order]
+
     def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
         """Return the builder of prompts for these queries."""
         lm = run.lm(self.lm)
         reserve = answer_reserve(lm, self.template, queries, self.max_new_tokens)
-        return PromptBuilder(lm, self.template, reserve, self.few_shot, self.token_budget)
+        return PromptBuilder(lm, self.template, reserve, self.few_shot, self.token_budget, self.order)
 
 
 def random_sets(queries: int, bank: int, sets: int, size: int) -> CandidateSets:

@@ -171,6 +171,7 @@ def train_ceil(
         epochs=config.epochs,
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,
+        clip=config.clip,
         seed=seed,
         what="training CEIL",
         # with "released" the trained encoder encodes queries only

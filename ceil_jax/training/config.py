@@ -28,6 +28,8 @@ class EPRConfig:
     """Queries a step; the positive and the hard negative of each are negatives of the others."""
     learning_rate: Annotated[float, Range(above=0)] = 3e-5
     """Peak of the learning-rate schedule."""
+    clip: Annotated[float | None, Range(above=0)] = None
+    """The largest global norm of a step's gradient (EPR's authors: 2.0); none by default."""
     initial: str = "base"
     """The encoders that training starts from: base (untrained), or those of another training, whose nearest examples
     are then the candidates."""
@@ -66,15 +68,17 @@ class CEILConfig:
     queries encodes examples too, unless both learn, or it is trained as the released code does (released): then
     examples keep the starting encoder."""
     loss: str = "pairwise"
-    """A registered loss: pairwise (all pairs of sets are ranked), info_nce (the best set against the rest), or one
-    added with register_loss."""
+    """A registered loss: pairwise (all pairs of sets are ranked), logistic (the same with DPO's loss, option beta),
+    info_nce (the best set against the rest), or one added with register_loss."""
     reduction: Literal["pairs", "gap_mean"] = "pairs"
     """How the pairwise loss is reduced: the mean over pairs, or the released code's sum of means over rank gaps."""
     loss_options: tuple[str, ...] = ()
-    """Options of a loss added with register_loss, each as NAME=VALUE."""
+    """Options of the loss, each as NAME=VALUE."""
     epochs: Annotated[int, Range(1)] = 3
     """Passes over the training queries."""
     batch_size: Annotated[int, Range(1)] = 16
     """Queries a step."""
     learning_rate: Annotated[float, Range(above=0)] = 1e-4
     """Peak of the learning-rate schedule."""
+    clip: Annotated[float | None, Range(above=0)] = None
+    """The largest global norm of a step's gradient (the released code: 1.0); none by default."""

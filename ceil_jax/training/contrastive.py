@@ -195,6 +195,7 @@ def train_epr(
         epochs=config.epochs,
         batch_size=config.batch_size,
         learning_rate=config.learning_rate,
+        clip=config.clip,
         seed=seed,
         what=f"training {name}",
     )

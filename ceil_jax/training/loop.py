@@ -85,6 +85,7 @@ def fit(
     learning_rate: float,
     seed: int,
     what: str,
+    clip: float | None = None,
     as_used: Callable[[Params], Measures] | None = None,
 ) -> Trained:
     """Train with Adam: the learning rate rises linearly over 10 % of the steps, then falls linearly to 0.
@@ -109,6 +110,7 @@ def fit(
         learning_rate: peak of the schedule.
         seed: of the order of batches and of dropout.
         what: the name of this training in messages.
+        clip: the largest global norm of a step's gradient; by default gradients are not clipped.
         as_used: like `held_out`, with the bank encoded as at inference, which is slower. The final weights are chosen
             by it. Default: `held_out`.
 
@@ -120,7 +122,7 @@ def fit(
     batch_size = min(batch_size, instances)
     steps = step_count(instances, epochs, batch_size)
     every = max(1, math.ceil(steps / _EVALUATIONS))
-    optimiser = optax.adam(_warmup_and_decay(learning_rate, steps))
+    optimiser = _optimiser(_warmup_and_decay(learning_rate, steps), clip)
 
     averaged_from = steps - max(1, int(_AVERAGED * steps))
 
@@ -177,6 +179,11 @@ def fit(
 def step_count(instances: int, epochs: int, batch_size: int) -> int:
     """Return the steps of a training on `instances` queries, without those held out."""
     return max(1, math.ceil(instances * epochs / min(batch_size, instances)))
+
+
+def _optimiser(learning_rate: optax.Schedule, clip: float | None) -> optax.GradientTransformation:
+    adam = optax.adam(learning_rate)
+    return adam if clip is None else optax.chain(optax.clip_by_global_norm(clip), adam)
 
 
 def _warmup_and_decay(peak: float, steps: int) -> optax.Schedule:

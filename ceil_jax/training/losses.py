@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.registry import Registry
 
 SMALLEST_RANGE = 0.1
 """Nats: a narrower range of log-probabilities is not stretched to 1, because it would be noise.
@@ -48,12 +49,21 @@ class PairwiseOptions:
     """See `pairwise_margin_loss`."""
 
 
+@dataclass(frozen=True)
+class LogisticOptions:
+    """The options of the logistic pairwise loss."""
+
+    beta: float = 1.0
+    """See `logistic_pairwise_loss`."""
+
+
 Loss = Callable[[SetScores, Any], Float[Array, ""]]
 
-_LOSSES: dict[str, tuple[Loss, type]] = {}
+LOSSES: Registry[tuple[Loss, type]] = Registry("loss", "register_loss adds one.")
+"""CEIL's losses, each with the type of its options."""
 
 
-def register_loss(name: str, loss: Loss, options: type = NoOptions) -> None:
+def register_loss(name: str, loss: Loss, options: type = NoOptions, *, replace: bool = False) -> None:
     """Add a loss for CEIL, which `--ceil.loss NAME` then trains with.
 
     Args:
@@ -62,17 +72,16 @@ def register_loss(name: str, loss: Loss, options: type = NoOptions) -> None:
             batch and differentiated with respect to `log_probs`.
         options: a frozen dataclass all of whose fields have defaults. `--ceil.loss-options FIELD=VALUE` sets a field;
             fields may be bool, int, float, str or a Literal of strings.
+        replace: whether it takes the place of a loss that has this name; by default that is refused.
 
     Raises:
-        UserError: another loss has this name.
+        UserError: the name is taken.
 
     >>> import jax.numpy as jnp
     >>> from ceil_jax import register_loss
     >>> register_loss("listwise", lambda s, _: -jnp.sum(jnp.exp(s.lm_scores) * s.log_probs, where=s.mask))
     """
-    if _LOSSES.get(name, (loss, options)) != (loss, options):
-        raise UserError(f"register_loss: another loss is already called {name!r}; choose another name")
-    _LOSSES[name] = (loss, options)
+    LOSSES.register(name, (loss, options), replace=replace)
 
 
 def ceil_loss(
@@ -88,9 +97,7 @@ def ceil_loss(
     Raises:
         UserError: an unknown loss or option, or a value of the wrong type.
     """
-    if name not in _LOSSES:
-        raise unknown_name("loss", name, _LOSSES, "register_loss adds one.")
-    loss, kind = _LOSSES[name]
+    loss, kind = LOSSES[name]
     types = get_type_hints(kind)
     fields = {field.name: types[field.name] for field in dataclasses.fields(kind)}
     given: dict[str, Any] = {"reduction": reduction} if "reduction" in fields else {}
@@ -166,6 +173,34 @@ def pairwise_margin_loss(
     return (hinge / jnp.maximum(count, 1)[gap]).sum()
 
 
+def logistic_pairwise_loss(
+    log_probs: Float[Array, " m"],
+    lm_scores: Float[Array, " m"],
+    valid: Bool[Array, " m"] | None = None,
+    beta: float = 1.0,
+) -> Float[Array, ""]:
+    """Logistic loss of one query's pairs: mean of −log σ(β (log P(S⁺) − log P(S⁻))) over pairs with LM score S⁺ > S⁻.
+
+    It is DPO's loss (Rafailov et al., 2023) without a reference model.
+
+    Args:
+        log_probs: the model's log-probability of each set, in nats, up to a constant.
+        lm_scores: the LM's score of each set; only their order counts.
+        valid: sets that count; all by default.
+        beta: β, per nat; the larger, the sooner a pair counts as ordered.
+
+    Returns:
+        The loss; 0, with gradient 0, where no pair is left.
+    """
+    if valid is None:
+        valid = jnp.ones(log_probs.shape, bool)
+    log_probs = jnp.where(valid, log_probs, 0)
+    # [i, j]: i is the better set of the pair, j the worse
+    pair = (lm_scores[:, None] > lm_scores[None, :]) & valid[:, None] & valid[None, :]
+    costs = jax.nn.softplus(beta * (log_probs[None, :] - log_probs[:, None]))
+    return jnp.where(pair, costs, 0).sum() / jnp.maximum(pair.sum(), 1)
+
+
 def info_nce_loss(
     scores: Float[Array, " m"],
     lm_scores: Float[Array, " m"] | None = None,
@@ -195,7 +230,14 @@ def _info_nce(scores: SetScores, _: NoOptions) -> Array:
 
 
 register_loss("pairwise", _pairwise, PairwiseOptions)
+
+
+def _logistic(scores: SetScores, options: LogisticOptions) -> Array:
+    return logistic_pairwise_loss(*scores, beta=options.beta)
+
+
 register_loss("info_nce", _info_nce)
+register_loss("logistic", _logistic, LogisticOptions)
 
 
 def epr_contrastive_loss(

@@ -87,7 +87,8 @@ class Field:
         for query, picks in zip(queries, retrieved, strict=True):
             chosen = [self.task.train[pick.position] for pick in picks]
             relevance = [pick.relevance for pick in picks]
-            prompts.append(builder.build(query, chosen, relevance, self.config.fit).text)
+            gains = [pick.gain for pick in picks]
+            prompts.append(builder.build(query, chosen, relevance, self.config.fit, gains).text)
         lengths = np.asarray(self.answers.lm.count_tokens(prompts), np.float64)
         return Entrant(candidate, prompts, lengths, self.answers.tokens(prompts, queries))
 

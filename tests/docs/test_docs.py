@@ -188,12 +188,8 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("note", "code"), PROGRAMS)
 def test_code_runs(note, code, tmp_path, monkeypatch, registrations_undone):
-    from ceil_jax.training import losses
-
     assert note in ("run", "run: packages", *(f"with: {name}" for name in PREPARED)), f"unknown note {note!r}"
     monkeypatch.chdir(tmp_path)
-    # what a page registers is forgotten after it
-    monkeypatch.setattr(losses, "_LOSSES", dict(losses._LOSSES))
     names = PREPARED[note.removeprefix("with: ")]() if note.startswith("with: ") else {}
     exec(compile(code, "block", "exec"), {"__name__": "block", **names})
 

@@ -1,5 +1,6 @@
 """What the pages say about adding something from outside, followed: their files, their flags, a run."""
 
+import importlib
 import re
 import sys
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from films import SMALL, TASK
 
+from ceil_jax.errors import UserError
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 
@@ -18,6 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def plugin(tmp_path, monkeypatch, registrations_undone):
     """Write a page's file to the current folder, and return what is run with it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     written = []
 
     def write(page, name):
@@ -38,3 +41,14 @@ def test_a_function_that_returns_an_lm(plugin):
     assert graph.lm.key == "letters"
     found = evaluate(run, graph, "topk")
     assert len(found.rows) == len(TASK.validation) and graph.lm.get().tokens_read > 0
+
+
+def test_an_order_of_examples(plugin):
+    config = replace(plugin("extending.md", "my_orders"), order="ends")
+    with pytest.raises(UserError, match="unknown order of examples 'ends'"):
+        open_run(config, TASK).graph.metric("topk")
+    importlib.import_module("my_orders")
+    found = evaluate(*open_run(config, TASK), "topk")
+    similarities = [[shown[1] for shown in row["examples"]] for row in found.rows]
+    # three examples: the second, the least and the most similar
+    assert all(row == [sorted(row)[1], sorted(row)[0], sorted(row)[2]] for row in similarities)

@@ -3,7 +3,14 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
-from ceil_jax.lm.prompts import PromptBuilder, answer_reserve, examples_text, prompt_order, prompt_text
+from ceil_jax.lm.prompts import (
+    PromptBuilder,
+    answer_reserve,
+    examples_text,
+    prompt_order,
+    prompt_text,
+    register_order,
+)
 from ceil_jax.tasks.example import Example, Template
 
 TEMPLATE = Template("{input} => {output}")
@@ -149,3 +156,38 @@ def test_reserve_is_the_longest_option_or_what_may_be_generated():
     assert answer_reserve(lm, TEMPLATE, [choice], longest=64) == 3
     assert answer_reserve(lm, TEMPLATE, [free], longest=64) == 64
     assert answer_reserve(lm, TEMPLATE, [free], longest=2) == 4
+
+
+def test_an_order_of_ones_own_sees_what_fits(registrations_undone):
+    seen = []
+
+    def order(relevance, gains):
+        seen.append((list(relevance), list(gains)))
+        return sorted(range(len(gains)), key=lambda i: gains[i])
+
+    register_order("by gain", order)
+    with pytest.raises(UserError, match="a order of examples 'by gain' is registered already"):
+        register_order("by gain", order)
+    lm = Lm()
+    lm.context_length = 4 + 4 + 5 + 6
+    prompts = PromptBuilder(lm, TEMPLATE, 1, order="by gain")
+    prompt = prompts.build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], gains=[3.0, 1.0, 2.0, 0.0])
+    # the last of the greedy order does not fit
+    assert seen == [([0.1, 0.2, 0.3], [3.0, 1.0, 2.0])] and prompt.order == (1, 2, 0)
+    # without gains: the relevance, as for the sets that training scores; the most similar are kept
+    lm.context_length = 4 + 7 + 6
+    assert prompts.build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], "similarity").order == (2, 3)
+
+
+def test_an_order_that_loses_an_example_is_named(registrations_undone):
+    register_order("first", lambda relevance, gains: [0])
+    prompts = PromptBuilder(Lm(), TEMPLATE, 1, order="first")
+    with pytest.raises(
+        UserError, match=r"order 'first' returned \[0\] for 4 examples; expected each of 0 to 3"
+    ):
+        prompts.build(QUERY, BANK, [0.1] * 4)
+
+
+def test_an_unknown_order_is_a_message():
+    with pytest.raises(UserError, match=r"unknown order of examples 'relevence'; did you mean 'relevance'"):
+        PromptBuilder(Lm(), TEMPLATE, 1, order="relevence")

@@ -19,7 +19,7 @@ def test_the_example_in_the_documentation():
 def test_unknown_names_get_the_nearest_known():
     with pytest.raises(UserError, match=re.escape("did you mean 'SmolLM2-135M-Instruct'?")):
         load_lm("SmolLM2-135M")
-    with pytest.raises(UserError, match="A folder, a hub id .*module:function"):
+    with pytest.raises(UserError, match=r"A folder, a hub id .*module:function"):
         load_lm("./nowhere")
 
 

@@ -6,7 +6,16 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ceil_jax.training.losses import epr_contrastive_loss, info_nce_loss, pairwise_margin_loss
+from ceil_jax.errors import UserError
+from ceil_jax.training.losses import (
+    SetScores,
+    ceil_loss,
+    epr_contrastive_loss,
+    info_nce_loss,
+    logistic_pairwise_loss,
+    pairwise_margin_loss,
+    register_loss,
+)
 
 M = 7
 RNG = np.random.default_rng(0)
@@ -165,3 +174,29 @@ def test_a_positive_drawn_twice_is_no_negative():
     assert loss == pytest.approx(np.log(1 + np.exp(0.0 - 1.0)), rel=1e-6)
     gradient = jax.grad(epr_contrastive_loss)(*batch(0))
     assert np.isfinite(gradient).all()
+
+
+def test_logistic_pairwise_loss_by_hand():
+    # best is place 1, then 0; 2 and 3 are tied; place 4 does not count
+    model, lm = both([1.0, 0.0, 4.0, 2.0, 9.0], [-2.0, -1.0, -3.0, -3.0, 0.0])
+    valid = jnp.arange(5) < 4
+    gaps = [0 - 1, 0 - 4, 0 - 2, 1 - 4, 1 - 2]
+    for beta in (1.0, 0.5):
+        expected = -np.mean([np.log(1 / (1 + np.exp(-beta * gap))) for gap in gaps])
+        assert logistic_pairwise_loss(model, lm, valid, beta) == pytest.approx(expected)
+        named = ceil_loss("logistic", [f"beta={beta}"])(SetScores(model, lm, valid))
+        assert named == pytest.approx(expected)
+
+
+def test_the_logistic_loss_of_equal_scores_has_no_gradient():
+    value, gradient = jax.value_and_grad(logistic_pairwise_loss)(*both(RNG.normal(size=M), [-1.0] * M))
+    assert value == 0
+    np.testing.assert_array_equal(gradient, np.zeros(M))
+
+
+def test_a_loss_whose_name_is_taken_is_refused(registrations_undone):
+    zero = lambda scores, options: jnp.zeros(())  # noqa: E731
+    with pytest.raises(UserError, match="a loss 'logistic' is registered already"):
+        register_loss("logistic", zero)
+    register_loss("logistic", zero, replace=True)
+    assert ceil_loss("logistic")(SetScores(*both([1.0, 2.0], [2.0, 1.0]), jnp.ones(2, bool))) == 0
