@@ -29,7 +29,7 @@ def page(tmp_path_factory):
     rows = [f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(40)]
     (folder / "mine.csv").write_text("\n".join(["input,output", *rows]) + "\n")
     arguments = ["compare", "--data", str(folder / "mine.csv"), "--metric", "accuracy", "--shots", "3"]
-    arguments += ["--lm", "tiny", "--encoder", "tiny", "--retriever", "topk", "dpp"]
+    arguments += ["--lm", "tiny", "--encoder", "tiny", "--method", "topk", "dpp"]
     assert main([*arguments, "--out", str(folder / "runs")]) == 0
     [file] = folder.glob("runs/report-*/report.html")
     return file
