@@ -52,13 +52,25 @@ class Work(NamedTuple):
 class Stage(Generic[T_co]):
     """A value that is computed once and kept; a frozen dataclass inherits it.
 
-    `compute` writes files into a folder and returns a summary as JSON values; `load` reads them.
+    `compute` writes files into a folder and returns a summary as JSON values; `load` reads them. Stages with one key
+    are equal.
     """
 
     version: ClassVar[int] = 1
     """Raised when the same settings give another value."""
     in_memory: ClassVar[bool] = False
     """Whether `load` alone makes the value, without files."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # a dataclass would compare fields, and arrays have no truth value; it leaves what the class has already
+        cls.__eq__, cls.__hash__ = Stage.__eq__, Stage.__hash__  # type: ignore[method-assign]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stage) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     def kind(self) -> str:

@@ -187,3 +187,18 @@ def test_few_values_are_held_in_memory(run, monkeypatch):
         run.get(Number(value))
     assert list(run._values) == [Number(2).key, Number(3).key]
     assert run.get(Number(0)) == 0 and len(COMPUTED) == 4
+
+
+@dataclass(frozen=True)
+class Holds(Stage[int]):
+    """A stage whose fields cannot be compared by ==."""
+
+    array: np.ndarray
+    label: str = unkeyed("")
+
+
+def test_stages_with_one_key_are_equal():
+    one, same, other = Holds(np.arange(3), label="one"), Holds(np.arange(3)), Holds(np.arange(4))
+    assert one == same and one != other and one != one.key
+    assert len({one, same, other}) == 2
+    assert Number(1, (FIRST,)) == Number(1, (Number(1),)) != Number(1)
