@@ -1,0 +1,107 @@
+"""A row of a run as a selector's folder, end to end, on the test LM and the test encoder."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from films import SMALL, TASK
+
+from ceil_jax import CeilSelector, UserError
+from ceil_jax.pipeline.evaluate import choose, evaluate
+from ceil_jax.pipeline.export import export, selector_of
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.tasks.load import load_file
+
+FEW = replace(TASK, validation=TASK.validation[:6])
+BOTH = replace(SMALL.ceil, initial="base", train_context="both")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory, moved_for_trained_in_module):
+    """A run whose CEIL has two encoders that both learned."""
+    return open_run(replace(SMALL, ceil=BOTH, out=tmp_path_factory.mktemp("export")), FEW)
+
+
+def assert_chooses_alike(run, graph, method, selector):
+    for query, picks in zip(FEW.validation, choose(run, graph, method, FEW.validation), strict=True):
+        by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
+        assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
+
+
+@pytest.mark.parametrize("method", ["topk", "dpp", "epr", "ceil", "head", "head_map"])
+def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
+    said = export(*opened, method, tmp_path / "selector")
+    assert f"{opened.graph.method(method).label} on films, 60 examples; not evaluated" in said
+    assert_chooses_alike(*opened, method, CeilSelector.from_pretrained(tmp_path / "selector"))
+
+
+def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
+    run, graph = opened
+    selector, text = selector_of(run, graph, "ceil"), FEW.validation[0].input
+    prints = {
+        selector.encoder.fingerprint,
+        selector.query_encoder.fingerprint,
+        graph.pretrained.get().fingerprint,
+    }
+    assert len(prints) == 3
+    [added] = selector.add([{"input": text, "output": "good", "new": "yes"}])
+    [pick] = selector.select("another film", k=1, filter={"new": "yes"}).picks
+    assert pick.example.id == added
+    [asked], [example] = selector.query_encoder.encode(["another film"]), selector.encoder.encode([text])
+    cosine = asked @ example / np.linalg.norm(asked) / np.linalg.norm(example)
+    assert pick.relevance == pytest.approx((1 + cosine) / 2, abs=1e-5)
+
+
+def test_the_card_has_the_runs_metrics(opened, tmp_path):
+    run, graph = opened
+    value = evaluate(run, graph, "ceil").measured.value
+    said = export(run, graph, "ceil", tmp_path / "selector", license="mit")
+    card = CeilSelector.from_pretrained(tmp_path / "selector").card
+    [(name, measured)] = card.metrics.items()
+    assert name.startswith("accuracy (percent of 6 held-out queries, 3 examples, tiny")
+    assert measured == pytest.approx(100 * value) and f"{100 * value:.1f}\nin Python: CeilSelector" in said
+    assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
+    assert card.training_data == "from tiny on films; CEIL: 24 queries × 5 sets of 3"
+    head = selector_of(run, graph, "head").card
+    assert head.language_model == "" and "by their outputs" in head.training_data
+
+
+def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path, moved_for_trained):
+    run, graph = open_run(replace(SMALL, context="example", ceil=BOTH, out=tmp_path / "runs"), FEW)
+    export(run, graph, "ceil", tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    vectors = selector.encoder.encode([f"{example.input} {example.output}" for example in TASK.train[:2]])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(selector.bank.view.vectors([0, 1]), vectors, atol=1e-5)
+    assert_chooses_alike(run, graph, "ceil", selector)
+    # an untrained encoder sees inputs alone, in a run and so in its selector
+    assert selector_of(run, graph, "dpp").context == "input"
+
+
+def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_stay(tmp_path):
+    file = tmp_path / "films.csv"
+    rows = [f"{example.input},{example.output},en" for example in TASK.train]
+    file.write_text("\n".join(["text,label,language", *rows]))
+    task = load_file(
+        file, input="text", output="label", template="{text} It is {output}", choices=("bad", "good")
+    )
+    opened = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
+    export(*opened, "dpp", tmp_path / "selector")
+    chosen = CeilSelector.from_pretrained(tmp_path / "selector").select("a new film", k=1)
+    assert chosen.prompt.endswith("\n\na new film It is") and chosen.examples[0].fields["language"] == "en"
+
+
+def test_what_cannot_be_exported(tmp_path):
+    run, graph = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter").write_text("dear")
+    for folder in (tmp_path / "letters", tmp_path / "letters" / "letter"):
+        with pytest.raises(UserError, match="is there already and is no selector; choose another folder"):
+            export(run, graph, "dpp", folder)
+    for name in ("bm25", "classifier", "majority"):
+        with pytest.raises(UserError, match=rf"unknown selector '{name}'.*ceil"):
+            export(run, graph, name, tmp_path / "new")
+    skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), FEW)
+    with pytest.raises(UserError, match="a selector embeds inputs as they are"):
+        export(*skills, "dpp", tmp_path / "new")
+    assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").glob("epr-*")]

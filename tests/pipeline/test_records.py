@@ -1,0 +1,53 @@
+"""Records: what their names depend on, and what is read of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from films import SMALL, TASK
+
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.records import read_records, settings_of
+
+FEW = replace(TASK, validation=TASK.validation[:4])
+
+
+def test_settings_are_without_what_differs_between_machines():
+    default = RunConfig()
+    settings = settings_of(default)
+    assert not {"out", "data_dir", "device_map", "endpoint"} & settings.keys()
+    elsewhere = replace(default, out=Path("elsewhere"), data_dir=Path("data"), device_map="auto")
+    assert settings_of(elsewhere) == settings
+    changed = replace(default, token_budget=100, tst=replace(default.tst, epochs=7))
+    assert settings_of(changed) == settings | {"token_budget": 100, "tst": settings["tst"] | {"epochs": 7}}
+    served = replace(default, lm="http://here:8000/v1#llama", encoder="http://here:8001/v1#bge")
+    assert [settings_of(served)[name] for name in ("lm", "encoder")] == ["llama", "bge"]
+
+
+def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
+    config = replace(SMALL, out=tmp_path)
+    found = {}
+    for changed in (config, config, replace(config, seed=1), replace(config, shots=2)):
+        record = evaluate(*open_run(changed, FEW), "topk").record
+        found.setdefault(record.name, record)
+    # no training: another seed is another run with the same predictions
+    assert len(found) == 3 and len({record.predictions for record in found.values()}) == 2
+    records, trouble = read_records(tmp_path)
+    assert trouble == [] and {record.name for record in records} == found.keys()
+    first = next(iter(found.values()))
+    [read] = [record for record in records if record.name == first.name]
+    assert (read, read.task, read.method, read.seed) == (first, "films", "topk", None)
+    assert (read.queries, read.bank, read.examples, read.config["shots"]) == (4, 60, 3.0, 3)
+    assert read.value == 100 * read.scores().mean() and read.cost.tokens == read.answering.tokens > 0
+    assert [row["gold"] for row in read.rows()] == [example.output for example in FEW.validation]
+
+
+def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
+    config = replace(SMALL, out=tmp_path)
+    names = [evaluate(*open_run(config, FEW), method).record.name for method in ("zero", "random")]
+    (tmp_path / names[0] / "done.json").write_text("{")
+    monkeypatch.setattr("ceil_jax.store.folder._checked", {})
+    records, [line] = read_records(tmp_path)
+    assert [record.name for record in records] == names[1:]
+    assert line == f"{tmp_path / names[0]}: damaged, unfinished or of another version; run its command again"

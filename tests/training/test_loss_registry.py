@@ -1,0 +1,86 @@
+"""A loss for CEIL from outside the package."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from films import SMALL, TASK
+
+from ceil_jax import SetScores, UserError, info_nce_loss, pairwise_margin_loss, register_loss
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.training.losses import ceil_loss
+
+
+@dataclass(frozen=True)
+class ListwiseOptions:
+    temperature: float = 1.0
+    normalised: bool = False
+
+
+def listwise(scores: SetScores, options: ListwiseOptions) -> jax.Array:
+    """Cross-entropy between softmax(LM scores / temperature) and softmax(log P) (ListNet)."""
+    target = jax.nn.softmax(scores.lm_scores / options.temperature, where=scores.mask)
+    logits = jnp.where(scores.mask, scores.log_probs, -jnp.inf)
+    loss = jax.nn.logsumexp(logits) - jnp.sum(target * scores.log_probs, where=scores.mask)
+    return loss / scores.mask.sum() if options.normalised else loss
+
+
+register_loss("listwise", listwise, ListwiseOptions)
+
+SCORES = SetScores(jnp.array([0.0, 2.0, 1.0]), jnp.array([-1.0, -3.0, -2.0]), jnp.array([True, True, True]))
+
+
+def test_a_loss_from_outside_trains_ceil(tmp_path):
+    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="base", learning_rate=3e-3))
+    losses = {}
+    for name, options in (("listwise", ()), ("listwise", ("temperature=0.1",))):
+        run, graph = open_run(
+            replace(config, ceil=replace(config.ceil, loss=name, loss_options=options)), TASK
+        )
+        run.get(graph.encoders("ceil"))
+        history = run.summary(graph.encoders("ceil"))["history"]
+        losses[name, options] = [row["loss"] for row in history if "loss" in row]
+    assert all(len(rows) > 2 for rows in losses.values())
+    assert len({tuple(rows) for rows in losses.values()}) == 2
+
+
+def test_options_are_read_by_the_types_of_their_fields():
+    target = jax.nn.softmax(SCORES.lm_scores / 0.5)
+    expected = jax.nn.logsumexp(SCORES.log_probs) - target @ SCORES.log_probs
+    found = ceil_loss("listwise", ("temperature=0.5", "normalised=true"))(SCORES)
+    assert found == pytest.approx(float(expected) / 3, rel=1e-6)
+
+
+def test_the_packages_own_losses_are_registered_like_any_other():
+    assert ceil_loss("pairwise")(SCORES) == pairwise_margin_loss(*SCORES)
+    assert ceil_loss("info_nce", reduction="gap_mean")(SCORES) == info_nce_loss(*SCORES)
+    gap_mean = pairwise_margin_loss(*SCORES, reduction="gap_mean")
+    assert ceil_loss("pairwise", reduction="gap_mean")(SCORES) == gap_mean != pairwise_margin_loss(*SCORES)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("pairwize",), "unknown loss 'pairwize'; did you mean 'pairwise'"),
+        (
+            ("listwise", ("temprature=1",)),
+            "unknown option of loss listwise 'temprature'; did you mean 'temperature'",
+        ),
+        (("listwise", ("temperature=warm",)), "--ceil.loss-options temperature=warm: expected float"),
+        (
+            ("listwise", ("normalised=yes",)),
+            "--ceil.loss-options normalised=yes: expected one of true, false",
+        ),
+    ],
+)
+def test_unknown_names_and_values_say_what_is_known(arguments, message):
+    with pytest.raises(UserError, match=message):
+        ceil_loss(*arguments)
+
+
+def test_a_misspelt_loss_costs_no_lm_tokens(tmp_path):
+    _, graph = open_run(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, loss="pairwize")), TASK)
+    with pytest.raises(UserError, match="did you mean 'pairwise'"):
+        graph.metric("ceil")
+    assert not [*tmp_path.glob("scores-*")]
