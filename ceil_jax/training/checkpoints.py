@@ -11,6 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ceil_jax.errors import UserError
+from ceil_jax.store.folder import read_json, write_json
+from ceil_jax.store.hashing import folder_sha256
 from ceil_jax.store.locking import check_room, disk_errors
 
 log = logging.getLogger(__name__)
@@ -19,8 +22,9 @@ log = logging.getLogger(__name__)
 class TrainingState:
     """The latest and the best checkpoint of a training; the earlier of two equally good ones counts.
 
-    Orbax writes a new checkpoint before it removes an old one, and a half-written one does not count. Where one
-    cannot be read, training begins again.
+    Orbax writes a new checkpoint before it removes an old one, and a half-written one does not count. It does not
+    notice every damaged file, so the sha256 of each checkpoint is kept beside them; where one cannot be read, or has
+    changed, training begins again.
 
     Args:
         folder: holds the checkpoints; made if need be.
@@ -30,24 +34,37 @@ class TrainingState:
     def __init__(self, folder: Path, like: Any) -> None:
         self._like = jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), leaf.dtype), like)
         self._folder = (folder / "checkpoints").absolute()
+        self._sums_file = self._folder.with_suffix(".json")
+        self._sums: dict[str, str] = {}
         self._manager, self._rows, self._last = self._opened()
 
     def _opened(self) -> tuple[Any, list[dict[str, float]], Any]:
         """Orbax's manager, the history so far, and the last tree; None where there is no checkpoint."""
-        with disk_errors(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            manager = _manager(self._folder)
-        if manager.latest_step() is None:
-            return manager, [], None
+        manager = None
         try:
+            with disk_errors(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                manager = _manager(self._folder)
+            if manager.latest_step() is None:
+                return manager, [], None
+            self._sums = read_json(self._sums_file) if self._sums_file.exists() else {}
+            for step in {manager.latest_step(), manager.best_step()}:
+                now = folder_sha256(self._folder / str(step))
+                # a process that was killed in between has not kept the sum of its last one
+                if self._sums.get(str(step), now) != now:
+                    raise ValueError(f"checkpoint {step} has changed")
             found = _restore(manager, manager.latest_step(), self._like)
             _restore(manager, manager.best_step(), self._like)
+            return manager, list(found["history"]), found["tree"]
         except Exception as error:  # whatever Orbax meets in damaged files
+            if isinstance(error, UserError) or not any(self._folder.iterdir()):
+                raise
             log.warning("%s cannot be read (%s); training again from the start", self._folder, error)
-            manager.close()
+            if manager is not None:
+                manager.close()
             shutil.rmtree(self._folder)
+            self._sums_file.unlink(missing_ok=True)
             return self._opened()
-        return manager, list(found["history"]), found["tree"]
 
     def __enter__(self) -> TrainingState:
         return self
@@ -83,6 +100,9 @@ class TrainingState:
             check_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(arrays)))
             # of equally good checkpoints the earlier is better
             self._manager.save(step, args=args, metrics={"rank": quality - 1e-9 * step})
+            kept = {str(one) for one in self._manager.all_steps()}
+            self._sums[str(step)] = folder_sha256(self._folder / str(step))
+            write_json(self._sums_file, {name: value for name, value in self._sums.items() if name in kept})
 
     def last(self) -> Any:
         """Return the tree of the last checkpoint when this process began, as numpy arrays."""

@@ -1,0 +1,180 @@
+"""The training loop: a killed training resumes, and the weights that it ends with."""
+
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.training.loop import _rows, ending, fit, gradient_of, split_held_out
+
+TARGET = np.linspace(-1, 1, 6).astype(np.float32)
+
+
+def closeness(params):
+    return {"kendall_tau": np.full(3, -np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
+
+
+def run(folder, *, loss=None, quality=None, epochs=4, as_used=None):
+    """Least squares: the parameters go towards TARGET."""
+
+    def squares(params, batch, key):
+        return jnp.mean((params["w"][batch] - jnp.asarray(TARGET)[batch]) ** 2)
+
+    return fit(
+        folder,
+        {"w": jnp.zeros(6)},
+        gradient_of(loss or squares),
+        lambda step, rows: rows,
+        quality or closeness,
+        instances=6,
+        epochs=epochs,
+        batch_size=3,
+        learning_rate=0.05,
+        seed=0,
+        what="training",
+        as_used=as_used,
+    )
+
+
+def test_the_weights_of_the_last_quarter_of_the_steps_are_averaged(tmp_path):
+    seen = []
+
+    def measured(params):
+        seen.append(np.asarray(params["w"]))
+        return {"kendall_tau": np.full(3, float(np.any(params["w"])))}
+
+    trained = run(tmp_path, quality=measured)
+    # 8 steps, each with an evaluation, and the start; then the average and the start again
+    np.testing.assert_allclose(trained.params["w"], (seen[7] + seen[8]) / 2, atol=1e-6)
+    assert trained.ending.kept == "average"
+
+
+def ended(average, best, start):
+    held_out = {"a": average, "b": best, "s": start}
+    return ending("a", "b", "s", lambda name: {"kendall_tau": np.array(held_out[name])}, "training")
+
+
+@pytest.mark.parametrize(
+    ("average", "best", "start", "kept"),
+    [
+        # the best less the average +0.03, with a standard error of 0.07
+        ([0.2, 0.3, 0.4], [0.3, 0.2, 0.5], [0.1, 0.2, 0.1], "average"),
+        ([0.2, 0.3, 0.4], [0.3, 0.4, 0.6], [0.1, 0.2, 0.1], "best"),
+        ([0.2, 0.3, 0.4], [0.3, 0.2, 0.5], [0.3, 0.5, 0.6], "start"),
+        ([0.3], [0.9], [0.2], "average"),
+    ],
+)
+def test_trained_weights_are_kept_only_where_they_rank_better(average, best, start, kept):
+    weights, how = ended(average, best, start)
+    assert (weights, how.kept) == (kept[0], kept)
+    assert how.learnt == pytest.approx(
+        (np.mean(start), np.mean({"a": average, "b": best, "s": start}[kept[0]]))
+    )
+
+
+def test_training_ends_with_what_is_best_as_it_will_be_used(tmp_path):
+    def moved(params):
+        return {"kendall_tau": np.full(3, float(np.any(params["w"])))}
+
+    def unmoved(params):
+        return {"kendall_tau": 1 - moved(params)["kendall_tau"]}
+
+    trained = run(tmp_path, quality=moved, as_used=unmoved)
+    assert [trained.history[at]["kendall_tau"] for at in (0, -1)] == [0, 1]
+    assert trained.ending.kept == "start" and not np.any(trained.params["w"])
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7])
+def test_a_killed_run_ends_with_the_same_weights(tmp_path, stop):
+    whole, calls = run(tmp_path / "whole"), []
+
+    def dies(params):
+        calls.append(1)
+        if len(calls) == stop + 1:
+            raise KeyboardInterrupt
+        return closeness(params)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", quality=dies)
+    calls.clear()
+    resumed = run(tmp_path / "cut", quality=lambda params: calls.append(1) or closeness(params))
+    assert np.array_equal(resumed.params["w"], whole.params["w"])
+    assert resumed.history == whole.history
+    # the steps that were left, and at the end the average, the best and the start
+    assert len(calls) == 9 - stop + 3
+
+
+def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch):
+    usage, whole = shutil.disk_usage(tmp_path), run(tmp_path / "whole")
+    # parameters and Adam's two moments, of 6 float32 each
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage._replace(free=3 * 6 * 4))
+    with pytest.raises(UserError, match=r"No space left on device.*run the same command again"):
+        run(tmp_path / "full")
+    monkeypatch.undo()
+    assert np.array_equal(run(tmp_path / "full").params["w"], whole.params["w"])
+
+
+def flipped(content):
+    half = len(content) // 2
+    return content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
+
+
+@pytest.mark.parametrize("harm", [flipped, lambda content: content[: len(content) // 2], lambda content: b""])
+@pytest.mark.parametrize("part", ["tree", "history", "metrics"])
+def test_a_damaged_checkpoint_starts_training_again(tmp_path, caplog, part, harm):
+    """Orbax does not notice a flip in the history, and fails at one in the metrics."""
+    whole = run(tmp_path)
+    last = max(int(folder.name) for folder in (tmp_path / "checkpoints").glob("[0-9]*"))
+    files = (one for one in (tmp_path / "checkpoints" / str(last) / part).rglob("*") if one.is_file())
+    file = max(files, key=lambda one: (not one.name.startswith("commit"), one.stat().st_size))
+    file.write_bytes(harm(file.read_bytes()))
+    again = run(tmp_path)
+    assert "training again from the start" in caplog.text
+    assert np.array_equal(again.params["w"], whole.params["w"]) and again.history == whole.history
+
+
+def test_killed_before_the_sum_of_a_checkpoint_was_kept_goes_on_from_it(tmp_path):
+    whole, measured = run(tmp_path), []
+    (tmp_path / "checkpoints.json").write_text("{}")
+    again = run(tmp_path, quality=lambda params: measured.append(1) or closeness(params))
+    assert len(measured) == 3 and np.array_equal(again.params["w"], whole.params["w"])
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):
+    def bad(params, batch, key):
+        return jnp.sum(params["w"]) / 0.0 + jnp.nan
+
+    with pytest.raises(UserError, match="the loss is nan at step 0; lower the learning rate"):
+        run(tmp_path, loss=bad)
+
+
+def test_every_instance_comes_once_an_epoch():
+    rows = np.concatenate([_rows(step, 10, 4, seed=0) for step in range(5)])
+    assert sorted(rows[:10]) == sorted(rows[10:]) == list(range(10))
+    assert list(rows[:10]) != list(rows[10:])
+
+
+def test_held_out_instances_are_apart():
+    training, held_out = split_held_out(30, seed=0)
+    assert len(held_out) == 7
+    assert sorted([*training, *held_out]) == list(range(30))
+    counts = {2: 1, 4: 1, 200: 50, 390: 97, 900: 100, 5000: 500, 44_000: 1000}
+    assert {count: len(split_held_out(count, 0)[1]) for count in counts} == counts
+    with pytest.raises(UserError, match="at least 2 scored instances"):
+        split_held_out(1, seed=0)
+
+
+def test_what_the_starting_weights_saw_is_not_held_out():
+    first, first_out = split_held_out(40, seed=3)
+    seen = np.isin(np.arange(20), first)  # the later stage has half of the earlier one's queries
+    training, held_out = split_held_out(20, seed=3, seen=seen)
+    assert len(held_out) and set(held_out) <= set(first_out)
+    assert sorted([*training, *held_out]) == list(range(20))
+    # the same queries: the same split
+    assert [list(part) for part in split_held_out(40, 3, np.isin(np.arange(40), first))] == [
+        list(first),
+        list(first_out),
+    ]
+    assert len(split_held_out(20, 3, np.ones(20, bool))[1]) == 5
