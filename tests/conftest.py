@@ -59,10 +59,12 @@ def registrations_undone():
     from ceil_jax.encoders.registry import _FACTORIES
     from ceil_jax.lm.prompts import ORDERS
     from ceil_jax.metrics import METRICS
+    from ceil_jax.pipeline.methods import _ROWS, TRAININGS, load_own
     from ceil_jax.retrieval.registry import retrievers
     from ceil_jax.training.losses import LOSSES
 
-    registries = (retrievers(), _FACTORIES, METRICS, ORDERS, LOSSES)
+    load_own()
+    registries = (retrievers(), _FACTORIES, METRICS, ORDERS, LOSSES, _ROWS, TRAININGS)
     before = [(registry, dict(registry)) for registry in registries]
     yield
     for registry, values in before:

@@ -1,0 +1,76 @@
+"""A trained method from outside the package: the code of docs/extending.md in every place that a user meets."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from films import SMALL, TASK
+
+from ceil_jax import CeilSelector, UserError
+from ceil_jax.pipeline.evaluate import choose
+from ceil_jax.pipeline.export import export
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.plan import plan
+from ceil_jax.report.compare import compare
+from ceil_jax.report.write import report, write_report
+from ceil_jax.tuning.candidates import methods, plain, prepared
+from ceil_jax.tuning.options import Space
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+[PLUGIN] = [
+    code
+    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+    if "register_method(" in code
+]
+FEW = replace(TASK, validation=TASK.validation[:4])
+
+
+@pytest.fixture
+def registered(registrations_undone):
+    exec(compile(PLUGIN, "my_method", "exec"), {"__name__": "my_method"})
+
+
+def test_it_is_one_file_under_sixty_lines():
+    assert len(PLUGIN.splitlines()) < 60
+
+
+def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_trained):
+    config = replace(SMALL, out=tmp_path / "runs", epr=replace(SMALL.epr, instances=12))
+    run, graph = open_run(config, FEW)
+
+    planned = plan(run, [graph.metric("relative")])
+    [training] = [step for step in planned.missing if step.stage.what == "training relative EPR"]
+    # 60 of the 100 queries are there, a quarter is held out: 6 epochs of 45 in batches of 16
+    assert training.work.steps == 17 and training.work.trained > 0 and planned.tokens > 0
+
+    table = compare(run, graph, ["topk", "relative"])
+    assert [row.label for row in table.rows] == ["dense top-k", "relative EPR"]
+    assert [(one.better, one.worse) for one in table.differences] == [("relative EPR", "dense top-k")]
+    assert table.rows[1].record.preparing.tokens > 0 and table.rows[1].record.seed == 0
+    assert "relative EPR" in write_report(tmp_path / "report", run, graph, table).page.read_text()
+    assert "relative EPR" in report([config.out], tmp_path / "all.html").read_text()
+    assert run.missing([graph.metric("relative")]) == []
+
+    assert "relative EPR on films" in export(run, graph, "relative", tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    assert "relative EPR: 60 queries × 10 examples" in selector.card.training_data
+    for query, picks in zip(FEW.validation, choose(run, graph, "relative", FEW.validation), strict=True):
+        assert [pick.example.id for pick in selector.select(query, k=3).picks] == [one.id for one in picks][
+            ::-1
+        ]
+
+    space = Space(methods=("topk", "relative"))
+    assert methods(space, config, FEW) == ["topk", "relative"]
+    [candidate] = prepared(space, config, FEW, plain(config, FEW))
+    assert candidate.method == "relative" and candidate.trains
+
+
+def test_a_name_is_given_once_and_forgotten_after_a_test(registered):
+    with pytest.raises(UserError, match="'relative' is registered already"):
+        exec(compile(PLUGIN, "my_method", "exec"), {"__name__": "my_method"})
+
+
+def test_nothing_is_left_of_it():
+    assert "relative" not in METHODS

@@ -1,0 +1,151 @@
+"""Skill-KNN's rows and `--text skill` end to end, on the test LM and the test encoder."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm import TinyLM
+from ceil_jax.pipeline.config import RunConfig, SkillConfig
+from ceil_jax.pipeline.evaluate import choose, evaluate
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.views import failures
+from ceil_jax.report.compare import compare
+from ceil_jax.tasks.example import Example, Task, Template
+from ceil_jax.training.config import CEILConfig, EPRConfig
+
+ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")
+ANSWER = ("SELECT count(*) FROM NOUN", "SELECT * FROM NOUN", "SELECT max(size) FROM NOUN")
+SHOWN = [
+    {"input": "how many trees", "skill": "counting rows"},
+    {"input": "list every bird", "skill": "all rows"},
+    {"input": "the largest fish", "skill": "maximum of a column"},
+    {"input": "how many stones", "skill": "counting rows"},
+]
+
+
+def question(split, i):
+    return Example(
+        f"{split}-{i}", ASK[i % 3].replace("NOUN", f"thing{i}"), ANSWER[i % 3].replace("NOUN", f"thing{i}")
+    )
+
+
+TASK = Task(
+    "questions",
+    [question("train", i) for i in range(30)],
+    [question("validation", i) for i in range(30, 36)],
+    Template("{input}\t{output}"),
+    "exact_match",
+    max_new_tokens=8,
+    language="sql",
+)
+SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct", "skill_joined"]
+
+
+@pytest.fixture
+def config(tmp_path):
+    shown = tmp_path / "shown.json"
+    shown.write_text(json.dumps(SHOWN))
+    return RunConfig(
+        encoder="tiny",
+        lm="tiny",
+        shots=2,
+        shortlist=12,
+        out=tmp_path / "runs",
+        skills=SkillConfig(demonstrations=str(shown), orders=2),
+        epr=EPRConfig(instances=8, candidates=4, positives=2, epochs=1, batch_size=4),
+        ceil=CEILConfig(instances=8, subsets=3, size=2, shortlist=6, epochs=1, batch_size=4),
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Rewriting prompts that the LM is given. It answers as a good rewriter would: by the input's verb."""
+    prompts = []
+    skills = {"how": " counting rows", "list": " all rows", "the": " maximum of a column"}
+    answer = TinyLM.generate
+
+    def generate(self, some, max_new_tokens, stop=(), **options):
+        if max_new_tokens != 200:
+            return answer(self, some, max_new_tokens, stop, **options)
+        prompts.extend(some)
+        self.tokens_read += int(self.count_tokens(some).sum())
+        return [skills[prompt.rpartition("Input: ")[2].split()[0]] for prompt in some]
+
+    monkeypatch.setattr(TinyLM, "generate", generate)
+    return prompts
+
+
+def kinds(picks):
+    return {pick.position % 3 for pick in picks}
+
+
+def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
+    run, graph = open_run(config, TASK)
+    for method in [*SKILL_METHODS, "target_sketch"]:
+        for i, picks in enumerate(choose(run, graph, method, TASK.validation)):
+            assert kinds(picks) == {i % 3}, method
+    # 30 + 6 inputs, two orders, which the rows share
+    assert len(asked) == 2 * 36
+    table = compare(run, graph, ["topk", *SKILL_METHODS, "target_sketch"])
+    assert len(asked) == 2 * 36
+    tokens = {row.method: row.record.preparing.tokens for row in table.rows}
+    assert tokens["topk"] == tokens["target_sketch"] == 0
+    assert tokens["skill_consistency"] == tokens["skill_distinct"] > tokens["skill_base"] > 0
+    said = (
+        "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a demonstration's skill"
+    )
+    assert said in table.text()
+    assert said in failures(run, [graph.metric("skill_consistency")])
+    assert failures(run, [graph.metric("topk")]) == ""
+
+
+def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
+    run, graph = open_run(replace(config, text="skill"), TASK)
+    for method in ("bm25", "topk", "epr", "ceil_topk"):
+        for i, picks in enumerate(choose(run, graph, method, TASK.validation)):
+            assert i % 3 in kinds(picks[:1]), method
+    assert len(asked) == 36  # one order, all methods
+    # prompts hold inputs, not skills
+    stage = graph.metric("topk").predictions
+    prompts = stage.prompts(run, TASK.validation, run.get(stage.chosen))
+    for query, prompt in zip(TASK.validation, prompts, strict=True):
+        assert prompt.text.endswith(f"{query.input}\t") and "counting rows" not in prompt.text
+    assert [row["gold"] for row in evaluate(run, graph, "topk").rows] == [
+        one.output for one in TASK.validation
+    ]
+    assert graph.encoders("epr") != open_run(config, TASK).graph.encoders("epr")
+
+
+def test_a_bank_that_changed_asks_for_what_is_new(config, asked):
+    choose(*open_run(config, TASK), "skill_base", TASK.validation)
+    asked.clear()
+    # train-0 now asks for a list and train-30 is new
+    changed = [replace(TASK.train[0], input="list every thing0"), *TASK.train[1:], question("train", 30)]
+    opened = open_run(replace(config, shots=11), replace(TASK, train=changed))
+    counting, listing, *_ = choose(*opened, "skill_base", TASK.validation)
+    assert [prompt.rpartition("Input: ")[2] for prompt in asked] == ["list every thing0\nSkill:"]
+    # eleven of the bank ask for a list now, and ten count
+    assert {pick.id for pick in listing} == {"train-0", *(f"train-{i}" for i in range(1, 30, 3))}
+    assert {pick.id for pick in counting[:10]} == {f"train-{i}" for i in (*range(3, 30, 3), 30)}
+
+
+def test_what_a_user_can_mend(config, monkeypatch):
+    plain, without = replace(TASK, language=""), replace(config, skills=SkillConfig())
+    with pytest.raises(UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"):
+        open_run(without, plain).graph.metric("skill_base")
+    with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
+        choose(*open_run(config, plain), "target_sketch", TASK.validation)
+    outside = replace(config, skills=replace(config.skills, order=2))
+    with pytest.raises(UserError, match=r"--skills\.order 2: expected a number from 0 to below .*\(2\)"):
+        open_run(outside, TASK).graph.metric("skill_base")
+    monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", partial(TinyLM, context_length=512))
+    with pytest.raises(UserError, match=r"16 demonstrations take .* tiny reads 512"):
+        choose(*open_run(without, TASK), "skill_base", TASK.validation)
+
+
+def test_another_lm_may_rewrite(config, asked):
+    changed = replace(config, skills=replace(config.skills, lm="tiny"), lm="absent")
+    assert len(choose(*open_run(changed, TASK), "skill_base", TASK.validation)) == 6
