@@ -40,7 +40,7 @@ class TrainingState:
 
     def _opened(self) -> tuple[Any, list[dict[str, float]], Any]:
         """Orbax's manager, the history so far, and the last tree; None where there is no checkpoint."""
-        manager = None
+        manager: Any = None
         try:
             with disk_errors(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
