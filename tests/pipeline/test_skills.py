@@ -41,7 +41,7 @@ TASK = Task(
     max_new_tokens=8,
     language="sql",
 )
-SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct", "skill_joined"]
+SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
 
 
 @pytest.fixture
