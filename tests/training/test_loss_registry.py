@@ -18,7 +18,7 @@ class ListwiseOptions:
     normalised: bool = False
 
 
-def listwise(scores: SetScores, options: ListwiseOptions) -> jax.Array:
+def listnet(scores: SetScores, options: ListwiseOptions) -> jax.Array:
     """Cross-entropy between softmax(LM scores / temperature) and softmax(log P) (ListNet)."""
     target = jax.nn.softmax(scores.lm_scores / options.temperature, where=scores.mask)
     logits = jnp.where(scores.mask, scores.log_probs, -jnp.inf)
@@ -26,7 +26,7 @@ def listwise(scores: SetScores, options: ListwiseOptions) -> jax.Array:
     return loss / scores.mask.sum() if options.normalised else loss
 
 
-register_loss("listwise", listwise, ListwiseOptions)
+register_loss("listnet", listnet, ListwiseOptions)
 
 SCORES = SetScores(jnp.array([0.0, 2.0, 1.0]), jnp.array([-1.0, -3.0, -2.0]), jnp.array([True, True, True]))
 
@@ -34,7 +34,7 @@ SCORES = SetScores(jnp.array([0.0, 2.0, 1.0]), jnp.array([-1.0, -3.0, -2.0]), jn
 def test_a_loss_from_outside_trains_ceil(tmp_path):
     config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="base", learning_rate=3e-3))
     losses = {}
-    for name, options in (("listwise", ()), ("listwise", ("temperature=0.1",))):
+    for name, options in (("listnet", ()), ("listnet", ("temperature=0.1",))):
         run, graph = open_run(
             replace(config, ceil=replace(config.ceil, loss=name, loss_options=options)), TASK
         )
@@ -48,7 +48,7 @@ def test_a_loss_from_outside_trains_ceil(tmp_path):
 def test_options_are_read_by_the_types_of_their_fields():
     target = jax.nn.softmax(SCORES.lm_scores / 0.5)
     expected = jax.nn.logsumexp(SCORES.log_probs) - target @ SCORES.log_probs
-    found = ceil_loss("listwise", ("temperature=0.5", "normalised=true"))(SCORES)
+    found = ceil_loss("listnet", ("temperature=0.5", "normalised=true"))(SCORES)
     assert found == pytest.approx(float(expected) / 3, rel=1e-6)
 
 
@@ -64,12 +64,12 @@ def test_the_packages_own_losses_are_registered_like_any_other():
     [
         (("pairwize",), "unknown loss 'pairwize'; did you mean 'pairwise'"),
         (
-            ("listwise", ("temprature=1",)),
-            "unknown option of loss listwise 'temprature'; did you mean 'temperature'",
+            ("listnet", ("temprature=1",)),
+            "unknown option of loss listnet 'temprature'; did you mean 'temperature'",
         ),
-        (("listwise", ("temperature=warm",)), "--ceil.loss-options temperature=warm: expected float"),
+        (("listnet", ("temperature=warm",)), "--ceil.loss-options temperature=warm: expected float"),
         (
-            ("listwise", ("normalised=yes",)),
+            ("listnet", ("normalised=yes",)),
             "--ceil.loss-options normalised=yes: expected one of true, false",
         ),
     ],
