@@ -76,7 +76,10 @@ def as_config(settings):
     known = {field.name for field in fields(RunConfig)} & set(settings)
     values = {name: settings[name] for name in known}
     for part in ("tst", "epr", "ceil", "skills"):
-        values[part] = replace(getattr(RunConfig(), part), **settings.get(part, {}))
+        given = {
+            name: tuple(one) if isinstance(one, list) else one for name, one in settings.get(part, {}).items()
+        }
+        values[part] = replace(getattr(RunConfig(), part), **given)
     return RunConfig(**values | {"out": Path("runs")})
 
 

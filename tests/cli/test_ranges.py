@@ -26,6 +26,7 @@ WRONG = [
         for part in ("epr", "tst", "ceil")
         for number in ("-1.0", "0.0", "nan", "inf")
     ],
+    *[(f"--{part}.clip", "0.0", "above 0") for part in ("epr", "tst", "ceil")],
     ("--epr.temperature", "0.0", "above 0"),
     ("--temperature", "0.0", "above 0"),
     ("--answers", "0", "at least 1"),
@@ -54,7 +55,6 @@ WRONG = [
         for name in ("max-requests", "max-tokens", "context-length")
     ],
     ("--endpoint.timeout", "0.0", "above 0"),
-    ("--endpoint.back-off", "-0.5", "at least 0"),
 ]
 
 

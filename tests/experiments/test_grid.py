@@ -298,6 +298,8 @@ def experiment(runs, monkeypatch):
                 monkeypatch.setattr(module, constant, value)
         if hasattr(module, "task_spec"):
             monkeypatch.setattr(module, "task_spec", lambda name: TASKS["movie_reviews"])
+        if hasattr(module, "load_task"):
+            monkeypatch.setattr(module, "load_task", lambda *name, **settings: TASK)
         return module.EXPERIMENT
 
     return loaded
