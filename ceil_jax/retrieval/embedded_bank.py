@@ -137,7 +137,8 @@ def nearest_drawn(scores: np.ndarray, n: int, generator: np.random.Generator) ->
     least = np.partition(scores, len(scores) - n)[len(scores) - n]
     near = np.flatnonzero(scores >= least - EQUAL)
     near = near[np.argsort(-scores[near], kind="stable")]
-    groups = np.cumsum(np.diff(scores[near], prepend=scores[near[0]]) < -EQUAL)
+    ordered = scores[near]  # -inf for what must not be chosen
+    groups = np.cumsum(np.append(False, ordered[1:] < ordered[:-1] - EQUAL))
     return near[np.lexsort((generator.permutation(len(near)), groups))][:n]
 
 

@@ -40,7 +40,7 @@ def ask():
             **options,
         )
         assert isinstance(retriever, DiverseSkills)
-        queries = [Example(f"q{i}", "", "", fields={"skill": "count"}) for i in range(20)]
+        queries = [Example(f"q{i}", f"a question {i}", "", fields={"skill": "count"}) for i in range(20)]
         return retriever.retrieve(queries, k)
 
     return asked
