@@ -17,21 +17,3 @@ def test_orders_differ_and_begin_as_they_are():
     # there are six orders of three places, and one of none
     assert len(set(different_orders(3, 10, np.random.default_rng(0)))) == 6
     assert different_orders(0, 4, np.random.default_rng(0)) == [()]
-
-
-def test_greedy_answers_have_the_keys_they_had():
-    assert Voting(1, "orders", 0.3, 5).key() == {}
-    keys = [Voting(3, by, temperature, seed).key() for by, temperature, seed in KINDS]
-    # samples do not depend on the seed of the orders, nor orders on the temperature
-    assert keys[0] == keys[1] and keys[3] == keys[4]
-    assert len({str(key) for key in keys}) == 4
-
-
-KINDS = [
-    ("samples", 0.7, 0),
-    ("samples", 0.7, 1),
-    ("samples", 0.5, 0),
-    ("orders", 0.7, 0),
-    ("orders", 0.5, 0),
-    ("orders", 0.7, 1),
-]
