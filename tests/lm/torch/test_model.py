@@ -222,6 +222,7 @@ def test_nothing_asked_is_nothing_answered(lm):
     assert lm.generate([], 5) == []
 
 
+@pytest.mark.slow
 @pytest.mark.packages
 def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     lm = load_lm("gemma-3-270m", dtype="float32")
