@@ -60,7 +60,6 @@ class Assumed:
     bandwidth: float = 3.35e12
     host_link: float = 50e9
     """Bytes a second between a GPU and its host's memory."""
-    """Bytes a second between hosts (400 Gb/s)."""
     disk: float = 2e9
     """Bytes a second that a host reads weights at."""
     price: float = 2.5
