@@ -1,6 +1,6 @@
 import numpy as np
 
-from ceil_jax.lm.voting import Voting, different_orders, most_frequent
+from ceil_jax.lm.voting import different_orders, most_frequent
 
 
 def test_the_most_frequent_and_of_equals_the_first():
