@@ -122,14 +122,15 @@ def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
 def test_a_bank_that_changed_asks_for_what_is_new(config, asked):
     choose(*open_run(config, TASK), "skill_base", TASK.validation)
     asked.clear()
-    # train-0 now asks for a list and train-30 is new
-    changed = [replace(TASK.train[0], input="list every thing0"), *TASK.train[1:], question("train", 30)]
+    # train-0 now asks for a list and train-36 is new
+    changed = [replace(TASK.train[0], input="list every thing0"), *TASK.train[1:], question("train", 36)]
     opened = open_run(replace(config, shots=11), replace(TASK, train=changed))
     counting, listing, *_ = choose(*opened, "skill_base", TASK.validation)
-    assert [prompt.rpartition("Input: ")[2] for prompt in asked] == ["list every thing0\nSkill:"]
+    new = ["list every thing0\nSkill:", "how many thing36\nSkill:"]
+    assert [prompt.rpartition("Input: ")[2] for prompt in asked] == new
     # eleven of the bank ask for a list now, and ten count
     assert {pick.id for pick in listing} == {"train-0", *(f"train-{i}" for i in range(1, 30, 3))}
-    assert {pick.id for pick in counting[:10]} == {f"train-{i}" for i in (*range(3, 30, 3), 30)}
+    assert {pick.id for pick in counting[:10]} == {f"train-{i}" for i in (*range(3, 30, 3), 36)}
 
 
 def test_what_a_user_can_mend(config, monkeypatch):
