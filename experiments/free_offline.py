@@ -187,13 +187,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tasks", nargs="+", default=TASKS)
-    parser.add_argument("--vectors", type=Path, default=Path("/tmp/free_vectors"))
+    parser.add_argument("--vectors", type=Path, default=Path("runs/vectors"))
     parser.add_argument("--k", type=int, default=4)
     parser.add_argument("--methods", nargs="+", default=[], help="lines of the table; all by default")
     parser.add_argument("--bank", type=int, help="examples of the bank at most; all by default")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
-    given.vectors.mkdir(exist_ok=True)
+    given.vectors.mkdir(parents=True, exist_ok=True)
     for name in given.tasks:
         table(name, given.data, given.vectors, given.k, given.bank, given.methods)
 

@@ -256,7 +256,7 @@ class Graph:
 
     def asks(self, source: str) -> bool:
         """Whether a training learns from some of the bank's queries and holds others out, rather than from all
-        outputs, with a choice by cross-validation of its own (`training.free.rule`)."""
+        outputs, with a choice by cross-validation of its own (`training.free.choice`)."""
         return hasattr(self.settings(source), "instances")
 
     def _positions(self, source: str) -> np.ndarray:
