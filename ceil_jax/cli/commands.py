@@ -67,7 +67,7 @@ On your own file (a column with the text, a column with the answer), with the ro
   ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20
 
 Without --input and --output, both look at the file, propose the columns and ask."""
-"""What a newcomer does next."""
+"""The next commands for a newcomer."""
 
 
 def compare(

@@ -31,9 +31,9 @@ class OwnData:
     metric: str = "exact_match"
     """A name in METRICS; with "accuracy" the LM chooses among the distinct outputs of the file."""
     stop: tuple[str, ...] = (r"\n",)
-    """What ends a generated answer, and stands between examples; answers of several lines need another end."""
+    """The end of a generated answer, also between examples; answers of several lines need another one."""
     delimiter: str | None = None
-    """What separates the values of a text file, such as ';' or '\\t'; by default a comma, a tab in .tsv."""
+    """Between the values of a text file, such as ';' or '\\t'; by default a comma, a tab in .tsv."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
     yes: bool = False

@@ -18,7 +18,7 @@ _LABELS = 50
 
 
 class Column(NamedTuple):
-    """What a column holds."""
+    """The kind of a column's values."""
 
     name: str
     rows: int

@@ -1,4 +1,4 @@
-"""What language models have read, by content: each prompt is read once, whoever asks.
+"""Readings of language models, by content: each prompt is read once, whoever asks.
 
 One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request: (LM, prompt,
 choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens and seconds that it took. Each

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 By = Literal["samples", "orders"]
-"""What differs between the answers: the draw, or the order of the examples in the prompt."""
+"""The difference between the answers: the draw, or the order of the examples in the prompt."""
 
 
 class Voting(NamedTuple):

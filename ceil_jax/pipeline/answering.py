@@ -283,7 +283,7 @@ def read_measured(folder: Path, summary: Mapping[str, Any], metric: str) -> Meas
 
 @dataclass(frozen=True)
 class MetricSample(Stage[Sample]):
-    """What a metric is computed from in all, for comparisons."""
+    """The statistics of all queries that a metric is computed from, for comparisons."""
 
     in_memory: ClassVar[bool] = True
     metric: Metric

@@ -1,4 +1,4 @@
-"""What is chosen for queries: a retriever's examples, and the candidate sets that training learns from."""
+"""Stages of choosing: a retriever's examples, and the candidate sets that training learns from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
     k: int
     encoders: Stage[Encoders] | None = None
     vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
-    """What it compares, so that encoding is a stage of its own."""
+    """The vectors that it compares, so that encoding is a stage of its own."""
     trade_off: float | Stage[float] | None = None
     shortlist: int | None = None
     seed: int | None = None
@@ -160,7 +160,7 @@ class Sets(KeptSets):
 
     nearest: Chosen
     vectors: tuple[Stage[np.ndarray], Stage[np.ndarray]]
-    """Of the queries and of the bank, by the starting encoder."""
+    """The vectors of queries and bank, by the starting encoder."""
     subsets: int
     size: int
     sampler: str = "random"

@@ -71,7 +71,7 @@ class RunConfig:
     """Answers to each query, of which the most frequent is taken (self-consistency; Wang et al. 2022); of equally
     frequent ones, the first. 1: the greedy answer."""
     answers_by: By = "samples"
-    """What differs between these answers: samples at --temperature, or greedy answers with other orders of the
+    """The difference between these answers: samples at --temperature, or greedy answers with other orders of the
     examples, the first as it would be without."""
     temperature: Annotated[float, Range(above=0)] = 0.7
     """Sampling temperature of several answers."""

@@ -159,7 +159,7 @@ def text_facts(
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a training is given."""
+    """The input of a training."""
 
     folder: Path
     """Where it leaves what `Training.load` reads; its scratch folder is for checkpoints."""
@@ -219,7 +219,7 @@ class Training:
 
     @property
     def key(self) -> list[Any]:
-        """What names the training in keys."""
+        """The training's name and version, as keys have them."""
         return [self.name, self.version]
 
 

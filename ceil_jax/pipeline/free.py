@@ -47,7 +47,7 @@ _JUDGED_BY = 4
 
 @dataclass(frozen=True)
 class FreeSettings:
-    """What a task says of its outputs."""
+    """The kind of a task's outputs."""
 
     labels: tuple[str, ...] = ()
     """The choices, where all examples have the same ones."""
@@ -83,7 +83,7 @@ def _rows(lesson: Lesson, settings: FreeSettings) -> Rows:
 
 
 def _seen(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Rows:
-    """What free methods see of the bank."""
+    """The bank as free methods see it."""
     parser = PARSERS[settings.parser] if settings.parser else None
     return observe(encoder, bank, parser=parser, output_vectors=not settings.labels)
 

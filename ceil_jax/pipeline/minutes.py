@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
     opened: Opened
     methods: tuple[str, ...]
     said: str
-    """What was cut, and how many minutes all of it would take."""
+    """The cuts, and how many minutes all of it would take."""
 
 
 def fitted(
@@ -168,7 +168,7 @@ def _said(
     whole: float,
     seconds: float,
 ) -> str:
-    """What was cut, in one line."""
+    """The cuts, in one line."""
     graph = opened.graph
     counting = opened.run.models.counting(graph.lm)
     speed = machine.lm / counting.parameters

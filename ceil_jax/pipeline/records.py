@@ -78,7 +78,7 @@ class Record:
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     kept: str = ""
-    """What became of training, such as "training kept EPR's encoder" or "the guard took EPR's encoder"; else ""."""
+    """The outcome of training, such as "training kept EPR's encoder" or "the guard took EPR's encoder"; else ""."""
 
     experiment: str = ""
     """The published table. This and the following are what only a results file tells."""

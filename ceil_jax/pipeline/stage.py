@@ -33,7 +33,7 @@ _IN_MEMORY = 64
 
 
 class Work(NamedTuple):
-    """What a stage takes, as far as it can be known beforehand."""
+    """The work of a stage, as far as it can be known beforehand."""
 
     read: float = 0.0
     """LM tokens to read."""
@@ -79,7 +79,7 @@ class Stage(Generic[T_co]):
 
     @property
     def what(self) -> str:
-        """What it does, in words, for progress and tables."""
+        """Its work in words, for progress and tables."""
         return self.kind
 
     @cached_property
@@ -89,7 +89,7 @@ class Stage(Generic[T_co]):
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """What the key is a digest of, readable."""
+        """The settings and keys whose digest the key is, readable."""
         found = {"version": self.version} if self.version != 1 else {}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)

@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def certainty(self) -> str:
-        """What is certain of the differences, and how many queries would decide the others."""
+        """The certain differences, and how many queries would decide the others."""
         return certainty(self.differences, self.queries)
 
     def table(self) -> Table:

@@ -49,7 +49,7 @@ class Tuned:
     """The finalists: the winner of the race, the cheapest within noise of it, the selector as it was with k = 8, and
     no examples; equal ones once."""
     verdict: Verdict
-    """What the final rows say of them."""
+    """The verdict of the final rows on them."""
     tokens: int
     """LM tokens that were read."""
     rows: int

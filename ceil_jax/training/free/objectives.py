@@ -1,4 +1,4 @@
-"""What an adapter learns from: similarities of all outputs, or an LM's scores of single examples or of sets.
+"""Objectives of an adapter: similarities of all outputs, or an LM's scores of single examples or of sets.
 
 An objective draws, on the host, which examples of the bank a step sees, and gives the loss of a batch of B queries
 over the mapped vectors. Anything with these three attributes is an objective.
@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 
 class Objective(Protocol):
-    """What an adapter learns."""
+    """An objective of an adapter."""
 
     @property
     def positions(self) -> Int[np.ndarray, " q"]:
