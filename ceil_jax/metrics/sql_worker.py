@@ -1,8 +1,7 @@
 """The child process in which SQL written by a language model runs: the standard library alone.
 
-It says `"ready"`, reads one job a line (JSON) and answers each with two lines: one once the gold query has run, then
-the outcome; a gold query that fails has the outcome alone. What it may do: read one database file. The file is
-opened read-only and immutable, an authorizer allows SELECT, reading columns and a list of harmless functions, a
+It reads one job a line (JSON) and answers each with a line, its outcome. It may read one database file, which is
+opened read-only and immutable: an authorizer allows SELECT, reading columns and a list of harmless functions, a
 progress handler watches the clock, and the process may neither write a file nor grow without bound. An alarm ends
 the process `GRACE` seconds after a query's time is up, where a single slow operation gets past all that.
 """
@@ -34,6 +33,16 @@ timediff total total_changes trim trunc typeof unhex unicode unistr unistr_quote
 """
 FUNCTIONS = frozenset(HARMLESS.split())
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+SECONDS = 1.5
+"""Time limit of a predicted query; or twice what the gold query took, where that is more."""
+GOLD_SECONDS = 30.0
+"""Time limit of the gold query, which may be slow but not endless."""
+ROWS = 100_000
+"""Maximum number of rows of a result."""
+SQL_BYTES = 20_000
+"""Maximum length of a predicted query; the gold query may have ten times as many."""
+MEMORY = 2**30
+"""Address space of this process, in bytes."""
 VALUE_BYTES = 1_000_000
 HEAP_BYTES = 256 * 2**20
 OPS_PER_CHECK = 2_000
@@ -71,14 +80,14 @@ def connect(path, sql_bytes):
     for table in (
         "json_each",
         "json_tree",
-    ):  # made here, because the authorizer forbids what makes a virtual table
+    ):  # made here, because the authorizer forbids making a virtual table
         with suppress(sqlite3.OperationalError):
             connection.execute(f"SELECT * FROM {table}('[]')")
     connection.set_authorizer(authorize)
     return connection
 
 
-def run(path, sql, seconds, max_rows, sql_bytes):
+def rows_of(path, sql, seconds, sql_bytes):
     """All rows, as tuples, or an exception that says what stopped the query."""
     deadline = time.monotonic() + seconds
     connection = connect(path, sql_bytes)
@@ -87,7 +96,7 @@ def run(path, sql, seconds, max_rows, sql_bytes):
         cursor = connection.execute(sql)
         if cursor.description is None:  # nothing, or only a comment
             raise sqlite3.ProgrammingError("not a query")
-        rows = cursor.fetchmany(max_rows + 1)
+        rows = cursor.fetchmany(ROWS + 1)
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
             raise TooMuch(f"over {seconds:g} seconds") from None
@@ -95,8 +104,8 @@ def run(path, sql, seconds, max_rows, sql_bytes):
     finally:
         connection.set_progress_handler(None, 0)
         connection.close()
-    if len(rows) > max_rows:
-        raise TooMuch(f"over {max_rows} rows")
+    if len(rows) > ROWS:
+        raise TooMuch(f"over {ROWS} rows")
     return rows
 
 
@@ -147,26 +156,21 @@ def has_order(sql):
     return re.search(r"\border\s+by\b", bare, re.IGNORECASE) is not None
 
 
-def say(value):
-    print(json.dumps(value), flush=True)
-
-
-def answer(job):
-    """(outcome, detail) of one job; prints a line when the prediction's turn has come."""
-    path, max_rows = job["database"], job["rows"]
+def judge(job):
+    """(outcome, detail) of one job."""
+    path = job["database"]
     started = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, job["gold_seconds"] + GRACE)
+    signal.setitimer(signal.ITIMER_REAL, GOLD_SECONDS + GRACE)
     try:
-        gold = run(path, as_spider(job["gold"]), job["gold_seconds"], max_rows, 10 * job["sql_bytes"])
+        gold = rows_of(path, as_spider(job["gold"]), GOLD_SECONDS, 10 * SQL_BYTES)
     except (sqlite3.Error, sqlite3.Warning, TooMuch, MemoryError, ValueError) as error:
         return "gold failed", str(error)
-    seconds = max(job["seconds"], 2 * (time.monotonic() - started))
-    signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
-    say("gold query done")
     if job["predicted"] == job["gold"]:
         return "equal", ""
+    seconds = max(SECONDS, 2 * (time.monotonic() - started))
+    signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
     try:
-        predicted = run(path, as_spider(job["predicted"]), seconds, max_rows, job["sql_bytes"])
+        predicted = rows_of(path, as_spider(job["predicted"]), seconds, SQL_BYTES)
         equal = same_result(gold, predicted, has_order(job["gold"]))
     except TooMuch as error:
         return "cut", str(error)
@@ -177,19 +181,17 @@ def answer(job):
     return ("equal" if equal else "different"), ""
 
 
-def main():
+def answer_jobs():
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    memory = int(sys.argv[1])
     if sys.platform == "linux":  # macOS refuses this limit; SQLite's own on its heap remains
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    say("ready")
     for line in sys.stdin:
-        found = answer(json.loads(line))
+        found = judge(json.loads(line))
         signal.setitimer(signal.ITIMER_REAL, 0)
-        say(found)
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answer_jobs()

@@ -1,7 +1,6 @@
 """Execution accuracy, and what SQL written by a language model may not do."""
 
 import hashlib
-import os
 import signal
 import sqlite3
 import subprocess
@@ -11,8 +10,8 @@ import time
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics import METRICS
-from ceil_jax.metrics.sql import SqlLimits, SqlSandbox
+from ceil_jax.metrics import METRICS, sql_worker
+from ceil_jax.metrics.sql import SqlSandbox
 from ceil_jax.metrics.sql_worker import same_result
 from ceil_jax.pipeline.answering import Majority, Metric
 from ceil_jax.pipeline.models import Models
@@ -41,7 +40,7 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sandbox():
-    with SqlSandbox(SqlLimits(seconds=1.0, rows=5_000)) as sandbox:
+    with SqlSandbox() as sandbox:
         yield sandbox
 
 
@@ -131,7 +130,7 @@ def test_attack_is_refused_or_cut(sandbox, database, attack):
     files = {path.name for path in database.parent.iterdir()}
     started = time.monotonic()
     outcome = sandbox.compare(database, "SELECT count(*) FROM cat", ATTACKS[attack])
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 3
     assert outcome.outcome in ("error", "cut"), outcome
     assert not outcome.right
     assert hashlib.sha256(database.read_bytes()).hexdigest() == before
@@ -146,49 +145,18 @@ def test_nothing_was_written_elsewhere(tmp_path, database):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_prediction_may_take_twice_the_gold_querys_time(database):
+def test_a_prediction_may_take_twice_the_gold_querys_time(database, monkeypatch):
+    monkeypatch.setattr(sql_worker, "SECONDS", 1e-6)
+    monkeypatch.setattr(signal, "setitimer", lambda *alarm: None)
     slow = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
-    with SqlSandbox(SqlLimits(seconds=1e-6)) as sandbox:
-        assert sandbox.compare(database, slow, "SELECT sum(n > 0) * 1999 / 2 FROM big").outcome == "equal"
-        assert sandbox.compare(database, slow, " UNION ALL ".join([slow] * 10)).outcome == "cut"
+    job = {"database": str(database), "gold": slow, "predicted": "SELECT sum(n > 0) * 1999 / 2 FROM big"}
+    assert sql_worker.judge(job) == ("equal", "")
+    assert sql_worker.judge(job | {"predicted": " UNION ALL ".join([slow] * 10)})[0] == "cut"
 
 
 def test_a_gold_query_that_does_not_run_is_told_apart(sandbox, database):
     outcome = sandbox.compare(database, "SELECT missing FROM cat", "SELECT 1")
     assert (outcome.outcome, outcome.detail) == ("gold failed", "no such column: missing")
-
-
-def kill_child(sandbox, times, monkeypatch):
-    """The system kills the child in the middle of a query, so many times."""
-    send, killed = sandbox._send, []
-
-    def sending(line):
-        send(line)
-        if len(killed) < times:
-            killed.append(sandbox._child.pid)
-            os.kill(sandbox._child.pid, signal.SIGKILL)
-
-    monkeypatch.setattr(sandbox, "_send", sending)
-
-
-SLOW = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
-
-
-def test_a_child_killed_from_outside_is_started_again(database, monkeypatch, caplog):
-    with SqlSandbox() as sandbox:
-        kill_child(sandbox, 1, monkeypatch)
-        assert sandbox.compare(database, SLOW, "SELECT sum(n > 0) * 1999 / 2 FROM big").outcome == "equal"
-    assert not caplog.text
-
-
-def test_killed_twice_it_says_what_happened(database, monkeypatch, caplog):
-    with SqlSandbox() as sandbox:
-        kill_child(sandbox, 2, monkeypatch)
-        outcome = sandbox.compare(database, SLOW, "SELECT 1")
-        assert (outcome.outcome, outcome.detail) == ("killed from outside", "signal SIGKILL")
-        assert not outcome.right
-        assert sandbox.compare(database, "SELECT 1", "SELECT 1").right
-    assert "was killed from outside, twice (signal SIGKILL)" in caplog.text
 
 
 def question(id: str, database, query: str) -> Example:
