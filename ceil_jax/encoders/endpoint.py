@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,8 +13,7 @@ from jaxtyping import Float
 from ceil_jax.encoders.text_encoder import check_texts
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
-from ceil_jax.lm.openai.answers import Embeddings, in_order
-from ceil_jax.lm.openai.client import Client
+from ceil_jax.lm.openai.client import Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
 
 
@@ -76,14 +76,13 @@ class EndpointEncoder:
 
     def _embedded(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors that the server gives for one request, float32 [N, D]."""
-        where = f"{self._client.base}/embeddings"
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
-        answer = self._client.post("/embeddings", body, Embeddings)
-        entries = [entry.embedding for entry in in_order(answer.data, "data", len(texts), where)]
-        if len({len(entry) for entry in entries}) != 1 or not entries[0]:
-            raise UserError(f"{where}: expected vectors of finite numbers, all of one length")
-        with np.errstate(over="ignore"):
-            vectors = np.array(entries, dtype=np.float32)
-        if not np.isfinite(vectors).all():
-            raise UserError(f"{where}: expected vectors of numbers that float32 holds")
-        return vectors
+
+        def read(answer: Any) -> np.ndarray:
+            entries = in_order(answer["data"], len(texts))
+            vectors = np.array([entry["embedding"] for entry in entries], np.float64)
+            if vectors.ndim != 2 or not (np.abs(vectors) <= np.finfo(np.float32).max).all():
+                raise ValueError("expected vectors of finite numbers, all of one length")
+            return vectors.astype(np.float32)
+
+        return self._client.post("/embeddings", body, read)

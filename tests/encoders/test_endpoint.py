@@ -66,12 +66,18 @@ def test_vectors_over_http(remote, address, encoder):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data[:-1], "2 data with indices [0, 1] for 3"),
-        (lambda data: [{**entry, "embedding": [1.0] * (entry["index"] + 1)} for entry in data], "one length"),
-        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "data.0.embedding.0 is"),
-        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "embedding is 'AAAA'"),
-        (lambda data: [{"index": entry["index"]} for entry in data], "embedding is missing"),
-        (lambda data: [{**entry, "embedding": [1e300]} for entry in data], "that float32 holds"),
+        (lambda data: data[:-1], "2 answers with indices [0, 1] for 3 texts"),
+        (
+            lambda data: [{**entry, "embedding": [1.0] * (entry["index"] + 1)} for entry in data],
+            "does not keep",
+        ),
+        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "does not keep"),
+        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "does not keep"),
+        (lambda data: [{"index": entry["index"]} for entry in data], "no 'embedding'"),
+        (
+            lambda data: [{**entry, "embedding": [1e300]} for entry in data],
+            "finite numbers, all of one length",
+        ),
     ],
 )
 def test_wrong_vectors(server, remote, change, said):

@@ -8,7 +8,6 @@ care of the key, a probe before the first score, and the answer of a chat withou
 - `address`: `http://host:8000/v1#model-name`
 - `client`: requests to one server, and the models that it lists
 - `http`: one attempt at a request, and the budget
-- `answers`: the fields of a server's answers, checked
 - `chat`: the answer in a chat message, without reasoning, code fences and role prefixes
 - `alignment`: the tokens of an answer that belong to a continuation
 - `probe`: a check of a server's log-probabilities

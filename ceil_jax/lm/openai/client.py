@@ -10,15 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.lm.openai.answers import (
-    AnyAnswer,
-    Model,
-    Models,
-    Refused,
-    checked,
-    one_line,
-    tokens_stated,
-)
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
 from ceil_jax.store.progress import bar as progress_bar
 
@@ -26,7 +17,7 @@ try:
     import httpx2
     import openai
 
-    from ceil_jax.lm.openai.http import PAID, RETRIES, Http, RequestBudget
+    from ceil_jax.lm.openai.http import PAID, Http, RequestBudget
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
@@ -34,7 +25,16 @@ log = logging.getLogger(__name__)
 
 _OTHERWISE = {"max_tokens": "max_completion_tokens", "temperature": "", "seed": "", "stop": ""}
 """Fields that some servers refuse, and the field to send in place of each; "" for none."""
-_KEPT = "Finished work is kept: run the same command again"
+_LENGTHS = ("max_model_len", "context_length", "context_window")
+"""Names that servers give to a model's context length."""
+
+
+class Refused(UserError):
+    """A refusal of the server with its HTTP status, or (status 200) an answer that is not of the interface."""
+
+    def __init__(self, message: str, status: int = 200) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Served(NamedTuple):
@@ -53,16 +53,12 @@ Out = TypeVar("Out")
 
 
 class Client:
-    """Asks the server at `base`. Any thread may use it.
+    """Asks the server at `base`, an address without a slash at its end. Any thread may use it.
 
     The openai package repeats what fails in passing: 408, 409, 429 and 5xx, time-outs, lost connections and
     answers that are not whole JSON. It waits as long as the server's Retry-After says, and gives up where that is
     more than two minutes. Everything else fails at once: other statuses of 4xx, redirects, HTML, and a server that
     cannot be reached the first time.
-
-    Args:
-        base: the address, without a slash at its end.
-        config: the settings of requests.
 
     Raises:
         UserError: by every method, with the server's own message, from which the key is removed; here, for a key
@@ -71,11 +67,12 @@ class Client:
 
     def __init__(self, base: str, config: EndpointConfig) -> None:
         self.base = base
-        self.budget = RequestBudget(base, config.max_requests, config.max_tokens)
+        self.budget = RequestBudget(base, config)
         self._config = config
         self._key = read_key(config.api_key_env)
         self._http = Http(self.budget, config, self._key)
-        self._refused: set[str] = set()
+        self._spelt: dict[str, str] = {}
+        """The fields that the server has refused, with what is sent in place of each."""
         self._openai = openai.OpenAI(
             base_url=base,
             # `Http` sends the key; without an argument, the package would look for one
@@ -85,36 +82,44 @@ class Client:
             http_client=self._http,
         )
 
-    def post(self, path: str, body: dict[str, Any], kind: type[AnyAnswer]) -> AnyAnswer:
-        """Return the answer to a POST, checked, and count the tokens that it states.
+    def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
+        """Return what `read` takes from the JSON that answers a POST, and count the tokens that it states.
 
         Where the server refuses a field of `_OTHERWISE`, this and every later request is sent without it.
+
+        Args:
+            path: the path behind `base`.
+            body: JSON values.
+            read: may raise what Python raises where something is missing or odd; that is a refusal of the answer.
         """
-        sent = {
-            _OTHERWISE[name] if name in self._refused else name: value
-            for name, value in body.items()
-            if name not in self._refused or _OTHERWISE[name]
-        }
+        sent = {self._spelt.get(name, name): value for name, value in body.items()}
+        sent.pop("", None)
         try:
-            found = self._asked(path, sent)
+            answer = self._asked(path, sent)
         except Refused as refusal:
             name = next((n for n in _OTHERWISE if n in sent and re.search(rf"\b{n}\b", str(refusal))), None)
             if refusal.status not in (400, 422) or name is None:
                 raise
-            if name not in self._refused:
-                self._refused.add(name)
+            if name not in self._spelt:
+                self._spelt[name] = _OTHERWISE[name]
                 log.warning("%s; from now on %s is sent in its place", refusal, _OTHERWISE[name] or "nothing")
-            return self.post(path, body, kind)
-        answer = checked(kind, found, self.base + path)
+            return self.post(path, body, read)
         if path.endswith(PAID):
-            tokens = tokens_stated(found)
+            tokens = self._read(path, answer, _tokens)
             if not tokens and self._config.max_tokens is not None:
                 raise UserError(
                     f"{self.base}{path} does not state its usage, so tokens cannot be counted; "
                     "use --endpoint.max-requests in place of --endpoint.max-tokens"
                 )
             self.budget.add(tokens)
-        return answer
+        return self._read(path, answer, read)
+
+    def _read(self, path: str, answer: Any, read: Callable[[Any], Out]) -> Out:
+        try:
+            return read(answer)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as odd:
+            said = f"no {odd}" if isinstance(odd, KeyError) else one_line(odd)
+            raise Refused(f"{self.base}{path}: {said}; the server does not keep to the interface") from None
 
     def served(self, model: str | None) -> Served:
         """Return the model of that name; without a name, the only one that the server lists.
@@ -123,26 +128,23 @@ class Client:
             UserError: the server lists models, but not this one; none is named, and there are several or no list.
         """
         try:
-            listed = checked(Models, self._asked("/models"), f"{self.base}/models").data
+            known = self._read("/models", self._asked("/models"), _models)
         except Refused as refusal:
             if refusal.status not in (403, 404, 405):
                 raise
-            if model is None:
-                raise UserError(f"{refusal}; name the model, as in {self.base}#model-name") from None
-            listed = [Model.model_validate({"id": model})]
-        known = {entry.id: entry for entry in listed}
-        if model is None and len(known) != 1:
-            names = ", ".join(one_line(name, 60) for name in sorted(known)[:8]) or "none"
-            raise UserError(f"{self.base} serves {names}; name one, as in {self.base}#model-name")
-        model = model or next(iter(known))
+            known = {model: {}} if model else {}
+        if model is None:
+            if len(known) != 1:
+                names = ", ".join(one_line(name, 60) for name in sorted(known)[:8]) or "no models"
+                raise UserError(f"{self.base} lists {names}; name one, as in {self.base}#model-name")
+            [model] = known
         if model not in known:
             raise unknown_name(f"model of {self.base}", model, known)
-        entry, length = known[model], known[model].max_model_len
-        owner = one_line(entry.owned_by or "endpoint", 60)
-        digits = hashlib.sha256(f"{model} {owner} {entry.root} {length}".encode()).hexdigest()[:8]
-        return Served(
-            model, f"{model}@{owner}-{digits}", length if type(length) is int and length > 0 else None
-        )
+        entry = known[model]
+        length = next((entry[name] for name in _LENGTHS if name in entry), None)
+        owner = one_line(entry.get("owned_by") or "endpoint", 60)
+        digits = hashlib.sha256(f"{model} {owner} {entry.get('root')} {length}".encode()).hexdigest()[:8]
+        return Served(model, f"{model}@{owner}-{digits}", length if isinstance(length, int) else None)
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
         """Return `work` of each item, in order, as many at a time as the configuration allows.
@@ -173,59 +175,74 @@ class Client:
     def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON that the server answers to a POST of the body, or to a GET."""
         url = self.base + path if path != "/tokenize" else self.base.removesuffix("/v1") + path
+        given_up = "Given up; finished work is kept: run the same command again once the server answers"
         try:
             if body is None:
                 response = self._openai.get(url, cast_to=httpx2.Response)
             else:
                 response = self._openai.post(url, cast_to=httpx2.Response, body=body)
         except openai.APIStatusError as error:
-            raise self._refusal(url, error.response) from None
+            response = error.response
+            failure = f"{url}: HTTP {response.status_code}: {self._clean(_said(response)) or 'no message'}"
+            for header, meaning in (("location", "redirects to"), ("retry-after", "asks to come back after")):
+                if header in response.headers:
+                    failure += f"; it {meaning} {self._clean(response.headers[header])}"
+            if response.status_code in (408, 409, 429) or response.status_code >= 500:
+                raise UserError(f"{failure}. {given_up}") from None
+            raise Refused(failure, response.status_code) from None
+        except openai.APITimeoutError:
+            failure = f"no whole answer within {self._config.timeout:g} s"
+            raise UserError(f"{url}: {failure}. {given_up}") from None
         except openai.APIConnectionError as error:
-            failure = f"the connection failed ({self._clean(error.__cause__ or type(error).__name__)})"
-            if isinstance(error, openai.APITimeoutError):
-                failure = f"no whole answer within {self._config.timeout:g} s"
-            raise UserError(self._given_up(url, failure, self._config.attempts)) from None
+            failure = f"the connection failed ({self._clean(error.__cause__)})"
+            raise UserError(f"{url}: {failure}. {given_up}") from None
         answer = response.extensions["json"]
         if isinstance(answer, dict) and answer.get("error"):
-            raise Refused(f"{url}: {self._clean(_said(answer))}")
+            raise Refused(f"{url}: {self._clean(_said(response))}")
         return answer
-
-    def _refusal(self, url: str, response: httpx2.Response) -> UserError:
-        """The error for the last answer to a request, whose status is no success."""
-        status, later = response.status_code, response.headers.get("retry-after")
-        attempts = 1 + int(response.request.headers.get(RETRIES, 0))
-        if 300 <= status < 400:
-            place = self._clean(response.headers.get("location"))
-            return UserError(f"{url} redirects to {place}; give that address instead")
-        try:
-            said = _said(response.json())
-        except (ValueError, RecursionError):
-            said = response.text
-        failure = f"HTTP {status}: {self._clean(said) or 'no message'}"
-        if status not in (408, 409, 429) and status < 500:
-            refused = Refused(f"{url}: {failure}")
-            refused.status = status
-            return refused
-        if later is not None and attempts < self._config.attempts:
-            asked = f"it asks to come back later (Retry-After: {self._clean(later)})"
-            return UserError(f"{url}: {failure}; {asked}. {_KEPT} then")
-        return UserError(self._given_up(url, failure, attempts))
-
-    def _given_up(self, url: str, failure: str, attempts: int) -> str:
-        return f"{url}: {failure}; given up after {attempts} attempts. {_KEPT} once the server answers"
 
     def _clean(self, said: Any) -> str:
         # the key goes first: half a key could not be found
         return one_line(str(said).replace(self._key, "***") if self._key else said)
 
 
-def _said(content: Any) -> Any:
-    """The message in the content of an error, behind the code and the field that it names."""
-    if not isinstance(content, dict):
-        return content
-    error = content.get("error")
-    if isinstance(error, dict) and error.get("message"):
-        message = str(error["message"])
-        more = [str(error[name]) for name in ("code", "param") if error.get(name)]
-        return message + "".join(f" ({one})" for one in more if one not in message)
-    return error or content.get("message") or content.get("detail") or content
+def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return the `count` entries of an answer in the order of their indices.
+
+    Raises:
+        ValueError: there is another number of entries, or an index is there twice or too high.
+    """
+    by_index = {entry.get("index", place): entry for place, entry in enumerate(entries)}
+    if len(entries) != count or set(by_index) != set(range(count)):
+        raise ValueError(f"{len(entries)} answers with indices {sorted(by_index)[:9]} for {count} texts")
+    return [by_index[place] for place in range(count)]
+
+
+def one_line(value: Any, limit: int = 200) -> str:
+    """Return a value of a server's as one printable line of at most `limit` characters."""
+    text = " ".join(str(value).split())[:limit]
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def _models(answer: Any) -> dict[str, dict[str, Any]]:
+    listed = answer if isinstance(answer, list) else answer["data"]
+    return {entry["id"]: entry for entry in listed}
+
+
+def _tokens(answer: Any) -> int:
+    usage = answer.get("usage") or {}
+    return usage.get("total_tokens") or usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
+
+
+def _said(response: httpx2.Response) -> Any:
+    """The message of an error, behind the code and the field that it names."""
+    try:
+        content = response.json()
+    except ValueError:
+        return response.text
+    error = content.get("error", content) if isinstance(content, dict) else content
+    if not isinstance(error, dict):
+        return error
+    message = error.get("message") or error.get("detail") or ""
+    more = [f" ({error[name]})" for name in ("code", "param") if error.get(name)]
+    return f"{message}{''.join(more)}"

@@ -39,10 +39,7 @@ class EndpointConfig:
 
 
 def read_key(variable: str | None) -> str | None:
-    """Return the key in an environment variable.
-
-    Args:
-        variable: the variable's name; None for no key.
+    """Return the key in an environment variable; None without one.
 
     Raises:
         UserError: the variable is not set, or holds characters that cannot stand in a header.

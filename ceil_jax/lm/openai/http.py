@@ -16,22 +16,20 @@ except ModuleNotFoundError as missing:
 
 PAID = ("/completions", "/embeddings")
 """The ends of paths behind which a model works; other requests are not counted."""
-RETRIES = "x-stainless-retry-count"
-"""The header in which the openai package numbers its attempts, from 0."""
 _SENT = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
 """The headers that are sent, with the key's. The openai package adds others, some from environment variables that
 are meant for another server."""
 
 
 class RequestBudget:
-    """A running total of requests and tokens, with an optional limit. Any thread may use it.
+    """Running totals of requests and tokens, with optional limits. Any thread may use it.
 
     Requests that are under way when the tokens run out are still answered, so the total may pass the limit.
     """
 
-    def __init__(self, where: str, max_requests: int | None, max_tokens: int | None) -> None:
+    def __init__(self, where: str, config: EndpointConfig) -> None:
         self.requests = self.tokens = 0
-        self._where, self._limits = where, {"requests": max_requests, "tokens": max_tokens}
+        self._where, self._limits = where, {"requests": config.max_requests, "tokens": config.max_tokens}
         self._lock = threading.Lock()
 
     def ask(self) -> None:
@@ -74,7 +72,7 @@ class Http(httpx2.Client):
         """Return the whole response to a request, and the JSON of a success as an extension of it."""
         if self.stopped.is_set():
             raise UserError(f"{request.url}: not asked, because another request has failed")
-        for name in {name.lower() for name in request.headers} - _SENT - {RETRIES}:
+        for name in {name.lower() for name in request.headers} - _SENT:
             del request.headers[name]
         if self._key is not None:
             request.headers["authorization"] = f"Bearer {self._key}"
@@ -102,19 +100,20 @@ class Http(httpx2.Client):
         kept = {name: response.headers[name] for name in names if name in response.headers}
         whole = httpx2.Response(response.status_code, headers=kept, content=b"".join(pieces), request=request)
         if whole.is_success:
-            whole.extensions["json"] = self._json(whole)
+            whole.extensions["json"] = _json(whole)
         return whole
 
-    def _json(self, response: httpx2.Response) -> Any:
+
+def _json(response: httpx2.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
         if response.content.lstrip().startswith(b"<"):
             raise UserError(
                 f"{response.url} answers with a web page, not JSON; give the address of the interface, "
                 "which often ends in /v1"
-            )
-        try:
-            return response.json()
-        except (ValueError, RecursionError):
-            size = len(response.content)
-            raise httpx2.RemoteProtocolError(
-                f"an answer of {size} bytes that is not whole JSON", request=response.request
             ) from None
+        size = len(response.content)
+        raise httpx2.RemoteProtocolError(
+            f"an answer of {size} bytes that is not whole JSON", request=response.request
+        ) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,14 +15,15 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.base import BaseLM, Continuations
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
-from ceil_jax.lm.openai.answers import Chat, Choice, Completions, Refused, Tokenized, TokenScores, in_order
-from ceil_jax.lm.openai.chat import Read, after_reasoning, chat_answer, note_on
-from ceil_jax.lm.openai.client import Client
+from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
+from ceil_jax.lm.openai.client import Client, Refused, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.probe import probe
+from ceil_jax.lm.openai.probe import TokenScores, probe
 from ceil_jax.lm.stopping import cut
 
 log = logging.getLogger(__name__)
+
+Out = TypeVar("Out")
 
 
 class EndpointLM(BaseLM):
@@ -30,10 +32,6 @@ class EndpointLM(BaseLM):
     Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM and SGLang
     give them; the server is probed before the first score (`probe`). `tokens_read` is the number of tokens that
     the server states. Tokens are counted by the server's /tokenize, one text at a time, or by a local tokenizer.
-
-    Args:
-        spec: the address of the server and its model; see `parse_address`.
-        config: how the server is asked.
 
     Raises:
         UserError: see `Client`; the server has no such model or does not state its context length; an answer has
@@ -55,9 +53,7 @@ class EndpointLM(BaseLM):
         self.context_length = length - 1
         self.can_score = not config.chat
         self._counts: dict[str, int] = {}
-        self._probed = False
-        self._answers = 0
-        self._found: Counter[str] = Counter()
+        self._probed = self._noted = False
 
     @property
     def tokens_read(self) -> int:
@@ -78,36 +74,29 @@ class EndpointLM(BaseLM):
         """Generate as the protocol says, as far as the server honours greedy decoding and seeds.
 
         A chat is not sent the stop strings, which would end it within its reasoning or its first code fence: its
-        answer is cut here. The first answers that had something removed, or were empty, are logged; see `note`.
+        answer is cut here. The first answers that had something removed, or were empty, are logged.
         """
-        written = [""] * len(prompts)
+        written = [ChatText("")] * len(prompts)
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
         if stop and not self._config.chat:
             body["stop"] = list(stop)
         asked: dict[int | None, list[int]] = {}  # a request has one seed
         for row, seed in enumerate(seeds if limit > 0 else ()):
             asked.setdefault(seed if temperature else None, []).append(row)
-        logged = self.note
         for one, rows in asked.items():
             request = body if one is None else {**body, "seed": one}
-            read = self._written([prompts[row] for row in rows], request)
+            texts = [prompts[row] for row in rows]
+            if self._config.chat:
+                read = self._client.map(partial(self._chat, request), texts, "generating")
+            else:
+                read = self._completions(texts, request, "generating", completed_text)
             for row, answer in zip(rows, read, strict=True):
-                written[row] = cut(answer.text, stop)
-                self._found.update(answer.found)
-            self._answers += len(rows)
-        if self.note and not logged:
-            log.warning("%s: %s", self.name, self.note)
-        return written
-
-    @property
-    def note(self) -> str:
-        """One line on what was removed around the answers so far, and how many were empty; "" for nothing."""
-        return note_on(self._found, self._answers)
-
-    def _written(self, prompts: Sequence[str], body: dict[str, Any]) -> list[Read]:
-        if self._config.chat:
-            return self._client.map(partial(self._chat, body), prompts, "generating")
-        return [self._completed(choice) for choice in self._completions(prompts, body, "generating")]
+                written[row] = answer
+        note = note_on(Counter(name for answer in written for name in answer.found), len(written))
+        if note and not self._noted:
+            self._noted = True
+            log.warning("%s: %s", self.name, note)
+        return [cut(answer.text, stop) for answer in written]
 
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
@@ -133,52 +122,45 @@ class EndpointLM(BaseLM):
             raise UserError(
                 f"{self._client.base}: cannot tell which tokens belong to {continuation[:40]!r}: {problem}"
             ) from None
-        found = []
-        for place in places:
-            log_prob = scores.log_probs[place]
-            if log_prob is None:
-                raise UserError(
-                    f"{self._client.base} gives the first token of a text no log-probability; "
-                    "give every prompt at least one character"
-                )
-            found.append(log_prob)
-        return found
+        found = [scores.log_probs[place] for place in places]
+        if None in found:
+            raise UserError(
+                f"{self._client.base} gives the first token of a text no log-probability; "
+                "give every prompt at least one character"
+            )
+        return [log_prob for log_prob in found if log_prob is not None]
 
     def _read(self, texts: Sequence[str], what: str) -> list[TokenScores]:
-        """The tokens of each text with their log-probabilities."""
         # SGLang takes logprobs=0 for none; one alternative costs little
         body = {"echo": True, "logprobs": 1, "max_tokens": 0, "temperature": 0.0}
-        answers = self._completions(texts, body, what)
-        pairs = zip(answers, texts, strict=True)
-        return [choice.scores(text, self._client.base) for choice, text in pairs]
+        return self._completions(texts, body, what, _token_scores)
 
-    def _completions(self, prompts: Sequence[str], body: dict[str, Any], what: str) -> list[Choice]:
-        """The server's choice for each prompt."""
-        where = f"{self._client.base}/completions"
+    def _completions(
+        self, prompts: Sequence[str], body: dict[str, Any], what: str, read: Callable[[Any, str], Out]
+    ) -> list[Out]:
+        """What `read` takes from the server's choice for each prompt."""
 
-        def ask(some: Sequence[str]) -> list[Choice]:
-            request = {"model": self._model, "prompt": list(some), **body}
-            answer = self._client.post("/completions", request, Completions)
-            return in_order(answer.choices, "choices", len(some), where)
+        def ask(some: Sequence[str]) -> list[Out]:
+            return self._client.post(
+                "/completions",
+                {"model": self._model, "prompt": list(some), **body},
+                lambda answer: list(map(read, in_order(answer["choices"], len(some)), some)),
+            )
 
         size = self._config.batch
         batches = [prompts[start : start + size] for start in range(0, len(prompts), size)]
-        return [choice for batch in self._client.map(ask, batches, what) for choice in batch]
+        return [found for batch in self._client.map(ask, batches, what) for found in batch]
 
-    def _completed(self, choice: Choice) -> Read:
-        text, reasoned = after_reasoning(choice.text or "")
-        found = {"reasoning": reasoned, "empty": not choice.text or (reasoned and not text)}
-        return Read(text, tuple(name for name, there in found.items() if there))
-
-    def _chat(self, body: dict[str, Any], prompt: str) -> Read:
+    def _chat(self, body: dict[str, Any], prompt: str) -> ChatText:
         request = {"model": self._model, "messages": [{"role": "user", "content": prompt}], **body}
         try:
-            answer = self._client.post("/chat/completions", request, Chat)
+            return self._client.post(
+                "/chat/completions", request, lambda answer: chat_text(answer["choices"], prompt)
+            )
         except Refused as refusal:
             if "content_filter" not in str(refusal):
                 raise
-            return Read("", ("refused", "empty"))
-        return chat_answer(answer.choices[0] if answer.choices else None, prompt)
+            return ChatText("", ("empty",))
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -198,9 +180,25 @@ class EndpointLM(BaseLM):
     def _count(self, text: str) -> int:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
         try:
-            return self._client.post("/tokenize", body, Tokenized).count
+            return self._client.post("/tokenize", body, lambda answer: int(answer["count"]))
         except Refused as refusal:
             raise UserError(
                 f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or hub id with the "
                 "model's tokenizer"
             ) from None
+
+
+def _token_scores(choice: Any, sent: str) -> TokenScores:
+    """The log-probabilities of the tokens of a text that was sent with `echo`; empty if there are none."""
+    found = choice.get("logprobs") or {}
+    tokens, log_probs = found.get("tokens") or [], found.get("token_logprobs") or []
+    if len(tokens) != len(log_probs):
+        raise ValueError(f"{len(tokens)} tokens with {len(log_probs)} log-probabilities")
+    # rounding may lift one a little above 0
+    for one in log_probs:
+        if one is not None and not -math.inf < one <= 1e-3:
+            raise ValueError(f"{one} is no log-probability")
+    # a server may write a token although it was asked for none
+    if choice.get("text") not in (sent, "", None) and len(tokens) > 1:
+        tokens, log_probs = tokens[:-1], log_probs[:-1]
+    return TokenScores(tokens, log_probs)

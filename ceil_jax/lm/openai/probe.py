@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
-from ceil_jax.lm.openai.answers import TokenScores
 
 DRIFT = 0.3
 """The most nats by which a token's log-probability may differ between two readings: bfloat16 logits of 16 to 32
@@ -15,10 +15,17 @@ are 0.125 apart."""
 SURPRISE = 1.0
 """The fewest nats by which an expected word must be more likely than a word that is new to the text."""
 
-Score = Callable[[str], TokenScores]
+
+class TokenScores(NamedTuple):
+    """The tokens of a text, in order; a server may put special tokens before them."""
+
+    tokens: list[str]
+    """The spelling of each token."""
+    log_probs: list[float | None]
+    """The log-probability of each token given its prefix, in nats; None for a token without a prefix."""
 
 
-def probe(score: Score, where: str) -> None:
+def probe(score: Callable[[str], TokenScores], where: str) -> None:
     """Score a known prompt with two endings, in two orders, twice.
 
     The prompt repeats two colours in turn. It begins with random digits, so that nothing of it is in a server's
@@ -63,23 +70,20 @@ def probe(score: Score, where: str) -> None:
 
 
 def _continuation(scores: TokenScores, text: str, start: int, where: str) -> range:
-    """The places of the last word's tokens, once every token of the text has a log-probability."""
-    if sum(log_prob is not None for log_prob in scores.log_probs) < 2:
+    """The places of the last word's tokens, once every token of the text but the first has a log-probability."""
+    remedy = "so it can generate but not score; serve the model with vLLM or SGLang"
+    if not scores.tokens[1:]:
         raise UserError(
-            f"{where} returns no log-probabilities of the prompt (asked with echo and logprobs), so it can "
-            "generate but not score; serve the model with vLLM or SGLang"
+            f"{where} returns no log-probabilities of the prompt (asked with echo and logprobs), {remedy}"
         )
     try:
         places = continuation_tokens(scores.tokens, text, start)
     except Misaligned as problem:
         raise UserError(
-            f"{where}: its tokens do not spell the text that was sent ({problem}), so it can generate but not "
-            "score; serve the model with vLLM or SGLang"
+            f"{where}: its tokens do not spell the text that was sent ({problem}), {remedy}"
         ) from None
-    if any(scores.log_probs[place] is None for place in range(1, places.stop)):
-        raise UserError(
-            f"{where} returns log-probabilities of some of the prompt's tokens only; update the server"
-        )
+    if None in scores.log_probs[1 : places.stop]:
+        raise UserError(f"{where} returns log-probabilities of some of the prompt's tokens only, {remedy}")
     return places
 
 

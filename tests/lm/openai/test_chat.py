@@ -9,13 +9,9 @@ from lm_server import QUICK
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.openai import chat
-from ceil_jax.lm.openai.chat import chat_answer
+from ceil_jax.lm.openai.chat import chat_text
 
 PROMPT = "A dull film. It is bad\n\nA warm film. It is"
-HARMONY = (
-    "<|channel|>analysis<|message|>It is warm.<|end|>"
-    "<|start|>assistant<|channel|>final<|message|>good<|return|>"
-)
 
 
 def test_the_example_in_the_documentation():
@@ -37,7 +33,6 @@ def message(content, **fields):
         ("[THINK]It is warm.[/THINK]good", "good"),
         ("◁think▷It is warm.◁/think▷good", "good"),
         ("<reasoning>It is warm.</reasoning>\ngood", "good"),
-        (HARMONY, "good"),
         ("<think>\nIt is warm, and", ""),
         ([{"type": "reasoning", "text": "It is warm."}, {"type": "text", "text": "good"}], "good"),
         (
@@ -51,7 +46,7 @@ def message(content, **fields):
     ids=str,
 )
 def test_reasoning_is_removed_and_counted(content, answer):
-    read = chat_answer(message(content), PROMPT)
+    read = chat_text([message(content)], PROMPT)
     assert read.text == answer and "reasoning" in read.found
     assert ("empty" in read.found) == (not answer)
 
@@ -68,15 +63,10 @@ def test_reasoning_is_removed_and_counted(content, answer):
         "**Answer:** good",
         "The final answer is: good",
         "assistant: good",
-        "<|im_start|>assistant\ngood<|im_end|>\n<|im_start|>user\nmore",
-        "good</s>",
-        "good<end_of_turn>",
-        "It is warm. <answer>good</answer>",
-        "So it is \\boxed{good}.",
     ],
 )
 def test_wrappers_are_removed_and_counted(content):
-    assert chat_answer(message(content), PROMPT) == ("good", ("wrapper",))
+    assert chat_text([message(content)], PROMPT) == ("good", ("wrapper",))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +74,6 @@ def test_wrappers_are_removed_and_counted(content):
     [
         ("good", "good"),
         (" \n\ngood \n", "good"),
-        (["good"], "good"),
         ([{"type": "text", "text": "go"}, {"type": "text", "text": "od"}], "good"),
         ("SELECT `a`, `b` FROM t", "SELECT `a`, `b` FROM t"),
         ("a: b", "a: b"),
@@ -92,7 +81,7 @@ def test_wrappers_are_removed_and_counted(content):
     ],
 )
 def test_plain_answers_stay(content, answer):
-    assert chat_answer(message(content), PROMPT) == (answer, ())
+    assert chat_text([message(content)], PROMPT) == (answer, ())
 
 
 @pytest.mark.parametrize(
@@ -108,35 +97,21 @@ def test_plain_answers_stay(content, answer):
     ],
 )
 def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):
-    assert chat_answer(message(content), prompt).text == answer
+    assert chat_text([message(content)], prompt).text == answer
 
 
 @pytest.mark.parametrize(
-    "choice",
-    [
-        None,
-        {},
-        {"message": None},
-        7,
-        message(None),
-        message(""),
-        message([]),
-        message({"odd": 1}),
-        message(None, refusal="I cannot help"),
-        message(None, tool_calls=[{"id": "x"}]),
-    ],
-    ids=str,
+    "choices",
+    [[], None, [message(None)], [message("")], [message([])], [message(None, refusal="I cannot help")]],
 )
-def test_no_answer_is_an_empty_one(choice):
-    assert chat_answer(choice, PROMPT) == ("", ("empty",))
+def test_no_answer_is_an_empty_one(choices):
+    assert chat_text(choices, PROMPT) == ("", ("empty",))
 
 
-def test_reasoning_in_a_field_of_its_own_and_texts_of_older_interfaces():
-    for field in ("reasoning_content", "reasoning", "thinking"):
-        assert chat_answer(message("good", **{field: "It is warm."}), PROMPT) == ("good", ("reasoning",))
-    cut = message(None, reasoning_content="It is") | {"finish_reason": "length"}
-    assert chat_answer(cut, PROMPT) == ("", ("reasoning", "empty", "length"))
-    assert chat_answer({"text": "good"}, PROMPT) == ("good", ())
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_in_a_field_of_its_own(field):
+    assert chat_text([message("good", **{field: "It is warm."})], PROMPT) == ("good", ("reasoning",))
+    assert chat_text([message(None, **{field: "It is"})], PROMPT) == ("", ("reasoning", "empty"))
 
 
 def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
@@ -153,30 +128,28 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
         prompt = request["messages"][0]["content"]
         if prompt == "3":
             return 400, {"error": {"message": "filtered", "code": "content_filter"}}
-        return {"choices": [answers[prompt]] if prompt in answers else [], "usage": "odd"}
+        return {"choices": [answers[prompt]] if prompt in answers else [], "usage": None}
 
     server.change = change
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
-    assert lm.note == ""
     assert lm.generate(list("01234"), 8, ["\n"]) == ["good", "", "good", "", ""]
-    assert lm.note == (
-        "Of 5 answers of the LM, 2 had reasoning, which was removed, 1 were refused by the server's content filter, "
-        "3 were empty."
+    assert (
+        "Of 5 answers of the LM, 2 had reasoning, which was removed, 3 were empty (refused, or cut by the token "
+        "limit while reasoning)." in caplog.text
     )
-    assert lm.note in caplog.text
-    lm.generate(["2"], 8)
-    assert lm.note.startswith("Of 6 answers") and caplog.text.count("had reasoning") == 1
+    lm.generate(["0"], 8)
+    assert caplog.text.count("had reasoning") == 1
     # no list of choices is no interface of chats
     server.change = lambda path, request, answer: {"output": "good"}
-    with pytest.raises(UserError, match="choices is missing"):
+    with pytest.raises(UserError, match="no 'choices'; the server does not keep to the interface"):
         lm.generate(["2"], 8)
 
 
-def test_completions_without_a_text_and_with_reasoning(server, address):
+def test_completions_without_a_text_and_with_reasoning(server, address, caplog):
     texts = [None, "<think>\nwarm\n</think> good", "<think>", " good"]
     server.change = lambda path, request, answer: (
         {"choices": [{"text": text} for text in texts]} if path == "/v1/completions" else answer
     )
     lm = load_lm(f"{address}#tiny", endpoint=QUICK)
     assert lm.generate(list("abcd"), 8) == ["", " good", "", " good"]
-    assert lm.note == "Of 4 answers of the LM, 2 had reasoning, which was removed, 2 were empty."
+    assert "Of 4 answers of the LM, 2 had reasoning, which was removed, 2 were empty" in caplog.text

@@ -1,17 +1,13 @@
 """A server that fails in every way we know of: what is tried again, what is said, what is never said."""
 
-import json
 import socket
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import pytest
 from lm_server import QUICK
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.openai.answers import Completions, Models
 from ceil_jax.lm.openai.client import Client
 
 KEY = "sk-sesame-0123456789"
@@ -27,9 +23,16 @@ def waits(monkeypatch):
     return waited
 
 
-def message(client, path="/completions"):
+def post(client, **changes):
+    """The texts of an answer."""
+    return client.post(
+        "/completions", BODY | changes, lambda answer: [choice["text"] for choice in answer["choices"]]
+    )
+
+
+def message(client):
     with pytest.raises(UserError) as refusal:
-        client.post(path, BODY, Completions)
+        post(client)
     text = str(refusal.value)
     assert "\n" not in text
     return text
@@ -52,43 +55,34 @@ def message(client, path="/completions"):
 )
 def test_what_passes_is_tried_again(server, address, fault):
     server.faults = [fault, fault]
-    answer = Client(address, QUICK).post("/completions", BODY, Completions)
-    assert answer.choices[0].text == " b a"
+    assert post(Client(address, QUICK)) == [" b a"]
     assert len(server.requests) == 3
 
 
 def test_a_slow_body_ends_at_the_deadline(server, address):
     server.faults = ["slow"]
     client = Client(address, replace(QUICK, timeout=0.2))
-    assert client.post("/completions", BODY, Completions).choices[0].text == " b a"
+    assert post(client) == [" b a"]
     server.faults = ["slow"]
-    assert "no whole answer within 0.2 s; given up after 1 attempts" in message(
+    assert "no whole answer within 0.2 s. Given up" in message(
         Client(address, replace(QUICK, timeout=0.2, attempts=1))
     )
 
 
 def test_waits_grow_and_retry_after_goes_first(server, address, waits):
     server.faults = [BUSY, BUSY, (429, {"retry-after": "7"}, b""), "drop"]
-    Client(address, QUICK).post("/completions", BODY, Completions)
+    post(Client(address, QUICK))
     # the openai package's: 0.5 s doubled, less up to a quarter of it
     longest = [0.5, 1, 7, 4]
     assert len(waits) == 4 and waits[2] == 7
     assert all(0.75 * most <= wait <= most for wait, most in zip(waits, longest, strict=True))
 
 
-def test_a_date_in_retry_after_is_waited_for_and_one_that_has_passed_is_not(server, address, waits):
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    server.faults = [(429, {"retry-after": date}, b"") for date in ("Wed, 21 Oct 2015 07:28:00 GMT", later)]
-    Client(address, QUICK).post("/completions", BODY, Completions)
-    assert waits[0] <= 0.5
-    assert 50 < waits[1] <= 60
-
-
 def test_giving_up_says_why_and_what_is_kept(server, address):
     server.faults = [BUSY] * 6
     assert message(Client(address, QUICK)) == (
-        f"{address}/completions: HTTP 503: loading; given up after 6 attempts. Finished work is kept: run the "
-        "same command again once the server answers"
+        f"{address}/completions: HTTP 503: loading. Given up; finished work is kept: run the same command again "
+        "once the server answers"
     )
     assert len(server.requests) == 6
 
@@ -102,10 +96,10 @@ def test_giving_up_says_why_and_what_is_kept(server, address):
         ((422, {}, b"two\nlines"), "HTTP 422: two lines"),
         ((307, {"location": "https://elsewhere/v1"}, b""), "redirects to https://elsewhere/v1"),
         ((200, {}, b"<!doctype html><title>Welcome</title>"), "a web page, not JSON"),
-        ((200, {}, b"[]"), "expected a JSON object"),
+        ((200, {}, b"[]"), "does not keep to the interface"),
         ((200, {}, b'{"error": "no such engine"}'), "no such engine"),
-        ((429, {"retry-after": "86400"}, b""), "asks to come back later (Retry-After: 86400)"),
-        ((503, {"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, b""), "come back later (Retry-After: Wed"),
+        ((429, {"retry-after": "86400"}, b""), "it asks to come back after 86400"),
+        ((503, {"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, b""), "come back after Wed"),
     ],
     ids=str,
 )
@@ -113,30 +107,6 @@ def test_what_does_not_pass_is_said_at_once(server, address, fault, said):
     server.faults = [fault]
     assert said in message(Client(address, QUICK))
     assert len(server.requests) == 1
-
-
-def test_connections_dropped_before_an_answer():
-    """The first three are closed unread; the fourth is answered."""
-    answer = json.dumps({"choices": [], "usage": {"total_tokens": 3}}).encode()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            for turn in range(5):
-                connection, _ = listener.accept()
-                with connection:
-                    if turn in (0, 4):
-                        connection.recv(2**16)
-                        head = (
-                            f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
-                        )
-                        connection.sendall(head.encode() + answer)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", QUICK)
-        client.post("/models", {}, Models)
-        assert client.post("/completions", {}, Completions).choices == []
-        thread.join()
 
 
 def test_nobody_there_is_said_at_once(waits):
@@ -160,9 +130,9 @@ def test_a_server_that_was_there_is_tried_again_when_it_cannot_be_reached(waits)
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", QUICK)
-        client.post("/models", {}, Models)
+        client.post("/models", {}, str)
         thread.join()
-    assert "the connection failed" in (said := message(client)) and "given up after 6 attempts" in said
+    assert "the connection failed" in (said := message(client)) and "Given up" in said
     assert len(waits) == 5
 
 
@@ -171,7 +141,7 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, server, a
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     server.faults = [(200, {}, b'{"choices": []}')]
-    assert Client("http://llm.invalid/v1", QUICK).post("/completions", BODY, Completions).choices == []
+    assert post(Client("http://llm.invalid/v1", QUICK)) == []
     assert server.headers[-1]["host"] == "llm.invalid"
 
 
@@ -179,31 +149,23 @@ def test_after_a_failure_nothing_more_is_sent_and_the_client_can_be_used_again(s
     client = Client(address, replace(QUICK, concurrency=2, attempts=1))
     server.faults = [(400, {}, b"no")]
     with pytest.raises(UserError, match="HTTP 400: no"):
-        client.map(lambda _: client.post("/completions", BODY, Completions), range(200), "x")
+        client.map(lambda _: post(client), range(200), "x")
     assert len(server.requests) < 200
-    assert len(client.map(lambda _: client.post("/completions", BODY, Completions), range(3), "x")) == 3
-
-
-@pytest.mark.parametrize("name", ["concurrency", "batch", "attempts"])
-def test_settings_below_one_are_refused(name):
-    with pytest.raises(UserError, match=rf"--endpoint.{name} 0: expected a number at least 1"):
-        replace(QUICK, **{name: 0})
+    assert len(client.map(lambda _: post(client), range(3), "x")) == 3
 
 
 def test_no_more_at_once_than_the_limit(server, address):
     client = Client(address, replace(QUICK, concurrency=3))
-    answers = client.map(
-        lambda i: client.post("/completions", BODY | {"prompt": [f" {i} {i}"]}, Completions), range(20), "x"
-    )
-    assert [answer.choices[0].text for answer in answers] == [f" {i}" * 2 for i in range(20)]
+    answers = client.map(lambda i: post(client, prompt=[f" {i} {i}"]), range(20), "x")
+    assert answers == [[f" {i}" * 2] for i in range(20)]
     assert server.most_at_once <= 3
 
 
 def test_budget_of_requests_counts_retries(server, address):
     client = Client(address, replace(QUICK, max_requests=3))
     server.faults = [BUSY]
-    client.post("/completions", BODY, Completions)
-    client.post("/completions", BODY, Completions)
+    post(client)
+    post(client)
     assert "the budget of requests is spent (3 of 3 requests, 10 tokens)" in message(client)
     assert "--endpoint.max-requests" in message(client)
     assert len(server.requests) == 3
@@ -213,14 +175,14 @@ def test_budget_of_tokens_stops_what_has_not_begun(server, address):
     client = Client(address, replace(QUICK, concurrency=1, max_tokens=12))
     # three tokens read and two written a request
     with pytest.raises(UserError, match=r"the budget of tokens is spent \(3 requests, 15 of 12 tokens\)"):
-        client.map(lambda _: client.post("/completions", BODY, Completions), range(50), "x")
+        client.map(lambda _: post(client), range(50), "x")
     assert len(server.requests) == 3
 
 
 def test_a_budget_of_tokens_needs_their_count(server, address):
     server.change = lambda path, request, answer: {k: v for k, v in answer.items() if k != "usage"}
     assert "does not state its usage" in message(Client(address, replace(QUICK, max_tokens=10)))
-    Client(address, QUICK).post("/completions", BODY, Completions)
+    post(Client(address, QUICK))
 
 
 def test_the_key_goes_to_the_server_and_nowhere_else(monkeypatch, server, address, caplog):
@@ -242,9 +204,9 @@ def test_what_the_environment_says_of_another_server_is_not_sent(monkeypatch, se
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "others-secret")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: others-secret\nX-Team: others-secret")
-    Client(address, QUICK).post("/completions", BODY, Completions)
+    post(Client(address, QUICK))
     assert "authorization" not in server.headers[-1]
-    Client(address, replace(QUICK, api_key_env="SERVER_KEY")).post("/completions", BODY, Completions)
+    post(Client(address, replace(QUICK, api_key_env="SERVER_KEY")))
     assert server.headers[-1]["authorization"] == f"Bearer {KEY}"
     assert "others-secret" not in str(server.headers)
 
@@ -269,8 +231,7 @@ def test_fields_that_a_server_refuses_are_left_out_from_then_on(server, address,
     server.change = picky
     client = Client(address, QUICK)
     for _ in range(2):
-        answer = client.post("/completions", BODY | {"stop": ["x"]}, Completions)
-        assert answer.choices[0].text == "['max_completion_tokens', 'model', 'prompt', 'temperature']"
+        assert post(client, stop=["x"]) == ["['max_completion_tokens', 'model', 'prompt', 'temperature']"]
     assert len(server.requests) == 3 + 1
     assert "max_completion_tokens is sent" in caplog.text and "nothing is sent" in caplog.text
 
@@ -286,9 +247,8 @@ def test_a_field_that_is_refused_in_either_spelling_ends_the_run(server, address
     ("models", "length"),
     [
         ([{"id": "m", "object": "model"}], None),
-        (["m", "n"], None),
         ({"data": [{"id": "m", "max_model_len": 9}]}, 9),
-        ({"models": [{"name": "m", "context_length": 9}], "error": None}, 9),
+        ({"data": [{"id": "m", "context_length": 9}], "error": None}, 9),
         ({"data": [{"id": "m", "max_model_len": "9"}]}, None),
         ((404, {"detail": "Not Found"}), None),
         ((403, {"error": {"message": "missing scope"}}), None),
@@ -302,7 +262,7 @@ def test_lists_of_models(server, address, models, length):
 
 def test_without_a_list_of_models_one_is_named(server, address):
     server.change = lambda path, request, answer: (404, {})
-    with pytest.raises(UserError, match=r"name the model, as in http.*/v1#model-name"):
+    with pytest.raises(UserError, match=r"no models; name one, as in http.*/v1#model-name"):
         Client(address, QUICK).served(None)
     server.change = lambda path, request, answer: (401, {})
     with pytest.raises(UserError, match="HTTP 401"):

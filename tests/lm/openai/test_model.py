@@ -194,8 +194,8 @@ def stale_once_cached(tokens, log_probs, count):
         (scores_changed(stale_from_the_third_on), "--no-enable-prefix-caching"),
         (scores_changed(stale_once_cached), "--disable-radix-cache"),
         (scores_changed(lambda t, p, n: (t, [x - n for x in p])), "depend on what was asked before"),
-        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "token_logprobs.0 is '2.0'"),
-        (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "token_logprobs.0 is 'nan'"),
+        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "2.0 is no log-probability"),
+        (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "nan is no log-probability"),
         (scores_changed(lambda t, p, _: (t[1:], p)), "log-probabilities"),
     ],
 )
@@ -234,13 +234,12 @@ def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
         lambda choices: [{**choice, "index": 0} for choice in choices],
         lambda choices: [{**choice, "index": choice["index"] + 1} for choice in choices],
         lambda choices: [],
-        lambda choices: None,
     ],
 )
 def test_a_wrong_number_of_choices(server, lm, change):
     lm._probed = True
     server.change = lambda path, request, answer: {**answer, "choices": change(answer["choices"])}
-    assert "for 4 that were asked for" in refused(lm.generate, PROMPTS, 3)
+    assert "for 4 texts" in refused(lm.generate, PROMPTS, 3)
     assert len([path for path, _ in server.requests if path == "/v1/completions"]) == 1
 
 
