@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache
 
 from ceil_jax.lm.stopping import cut, first_stop
-from ceil_jax.lm.torch.padded import padded
+from ceil_jax.lm.torch.padded import padded_ids
 
 
 class Session:
@@ -26,12 +26,12 @@ class Session:
         self._model = model
         self._cache = DynamicCache(config=model.config)
         distinct = {ids: place for place, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
-        self._mask = padded([[1] * len(prompt) for prompt in distinct], model.device, left=True)
+        self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, left=True)
         self.read = sum(map(len, distinct))
         """Tokens read so far."""
         self.predicted = torch.empty(0)
         """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
-        ids = padded(list(distinct), model.device, left=True)
+        ids = padded_ids(list(distinct), model.device, left=True)
         self._forward(ids, (self._mask.cumsum(1) - 1).clamp(min=0))
         self.keep([distinct[tuple(prompt)] for prompt in prompts])
 
@@ -61,15 +61,7 @@ class Session:
 
 
 class Writer:
-    """One prompt's continuation, which takes tokens until its limit, the model's end of text or a stop string.
-
-    Args:
-        tokenizer: decodes tokens.
-        prompt: token ids, at least one.
-        limit: the most tokens to take.
-        draw: the random generator for sampled tokens.
-        stop: strings that end the text.
-    """
+    """One prompt's continuation, which takes tokens until its limit, the model's end of text or a stop string."""
 
     def __init__(
         self, tokenizer: Any, prompt: list[int], limit: int, draw: np.random.Generator, stop: Sequence[str]
@@ -107,14 +99,7 @@ class Writer:
 
 
 def write_all(session: Session, writers: Sequence[Writer], ends: Collection[int], temperature: float) -> None:
-    """Continue a session until each of its texts is done. A text that is done leaves the session at once.
-
-    Args:
-        session: a row for each writer, with its prompt read.
-        writers: none of them done.
-        ends: the tokens that end a text.
-        temperature: 0 takes the most likely token; above 0, tokens are sampled.
-    """
+    """Continue a session, which has a row for each writer, until each text is done and has left the session."""
     alive = list(writers)
     while True:
         if temperature:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,6 @@ log = logging.getLogger(__name__)
 PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 """The language models that need no hub: names in `tasks.assets` whose packages hold one GGUF file."""
 
-SMALL = 2_000_000_000
-"""Bytes of weights from which loading takes long enough for a progress bar."""
-
 
 def converted(name: str) -> Path:
     """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged model.
@@ -27,29 +22,6 @@ def converted(name: str) -> Path:
         UserError: the packages that read GGUF are not installed, or the weights cannot be fetched.
     """
     return assets.once(f"lm/{name}", lambda folder: _convert(name, assets.fetch(name), folder))
-
-
-@contextmanager
-def quiet_if_small(source: str | Path) -> Iterator[None]:
-    """Hide transformers' progress bar while a small model loads: it would be gone before it is read.
-
-    Args:
-        source: a folder with less than `SMALL` bytes of weights is small; a hub id is not, because it downloads.
-    """
-    from transformers.utils import logging as bars
-
-    folder = Path(source)
-    weights = sum(
-        file.stat().st_size for kind in ("safetensors", "gguf") for file in folder.glob(f"*.{kind}")
-    )
-    if not 0 < weights < SMALL or not bars.is_progress_bar_enabled():
-        yield
-        return
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        bars.enable_progress_bar()
 
 
 def _convert(name: str, source: Path, folder: Path) -> None:
@@ -70,8 +42,7 @@ def _convert(name: str, source: Path, folder: Path) -> None:
     if name.startswith("SmolLM2"):
         _split_digits(tokenizer)
     tokenizer.save_pretrained(folder)
-    with quiet_if_small(source):
-        read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
+    read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
     settings = read.config.to_dict()
     settings.pop("quantization_config", None)
     config: PreTrainedConfig = type(read.config).from_dict(settings)

@@ -12,7 +12,6 @@ import torch
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tokens import PairTokenizer
-from ceil_jax.lm.torch.gguf import quiet_if_small
 from ceil_jax.lm.torch.model import TorchLM, context_length
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
@@ -22,15 +21,9 @@ _SHAPE = 1024, 576, 1536
 """A pass of 1,024 tokens through a layer of SmolLM2-135M."""
 
 
-def load(source: str, name: str, dtype: str, device: str, device_map: str | None = None) -> TorchLM:
-    """Return the LM of a folder or hub id; safetensors only, and no code of the repository is run.
-
-    Args:
-        source: the folder or hub id.
-        name: the LM's name without its dtype.
-        dtype: "auto", "float32", "bfloat16" or "float16".
-        device: "auto" or torch's name of a device.
-        device_map: in place of `device`, says how transformers spreads the weights.
+def load_torch(source: str, name: str, dtype: str, device: str, device_map: str | None = None) -> TorchLM:
+    """Return the LM of a folder or hub id, with the arguments of `load_lm`; safetensors only, and no code of the
+    repository is run. `name` is the LM's without its dtype.
 
     Raises:
         UserError: the dtype or device is unknown; there is no such model.
@@ -41,10 +34,9 @@ def load(source: str, name: str, dtype: str, device: str, device_map: str | None
     precision = dtype_of(dtype, place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        with quiet_if_small(source):
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                source, dtype=precision, device_map=device_map, use_safetensors=True
-            )
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=precision, device_map=device_map, use_safetensors=True
+        )
     except (OSError, ValueError) as error:
         raise UserError(f"cannot load the language model {source}: {_reason(error)}") from None
     if device_map is None:
@@ -60,16 +52,7 @@ def _reason(error: Exception) -> str:
 def outline(
     source: str, name: str, dtype: str
 ) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
-    """Return what is known of an LM without its weights.
-
-    Args:
-        source: as `load`, like the others.
-        name: the LM's name without its dtype.
-        dtype: as `load`, for the device that "auto" takes.
-
-    Returns:
-        The name that `load` would give it; its context length; its number of parameters; and a function that
-        counts the tokens of texts.
+    """Return an LM's name, context length, number of parameters and function that counts tokens, without its weights.
 
     Raises:
         UserError: the dtype is unknown; there is no such tokenizer or configuration.
@@ -119,11 +102,7 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def reading_speed(dtype: str = "auto") -> float:
-    """Return parameters × tokens a second that an LM would read here. Takes about a second.
-
-    Args:
-        dtype: the LM's dtype, as `load_lm` takes it.
-    """
+    """Return parameters × tokens a second that an LM of this dtype would read here. Takes about a second."""
     device = device_of("auto")
     precision = dtype_of(dtype, device)
     rows, inner, columns = _SHAPE

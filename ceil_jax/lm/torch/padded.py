@@ -37,7 +37,7 @@ class PaddedReader:
         distinct = list(texts)
         for batch in by_token_budget([len(text) for text in distinct], self.budget):
             # padding stands after a row's own tokens, where a causal LM cannot see it
-            inputs = padded([distinct[place] for place in batch], self.model.device)
+            inputs = padded_ids([distinct[place] for place in batch], self.model.device)
             first = min(rows[row].start for place in batch for row in texts[distinct[place]]) - 1
             logits = self.model(
                 input_ids=inputs, use_cache=False, logits_to_keep=inputs.shape[1] - first
@@ -52,16 +52,13 @@ class PaddedReader:
 
 
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Return which rows to read together: near equal lengths, so that little is padding.
+    """Return batches of rows of near equal lengths, by the rows' numbers.
+
+    The longest rows come first, so that a batch that does not fit in memory fails at once and not after an hour.
 
     Args:
-        lengths: the number of tokens of each row; 0 counts as 1.
-        budget: the most tokens of a batch, counted as its number of rows × its longest row. A row longer than
-            the budget is a batch of its own.
-
-    Returns:
-        The numbers of the rows of each batch. The longest rows come first, so that a batch that does not fit in
-        memory fails at once and not after an hour; rows of equal length keep their order.
+        lengths: the number of tokens of each row.
+        budget: the most tokens of a batch, rows × longest row. A row longer than that is a batch of its own.
     """
     batches: list[list[int]] = []
     longest = 0
@@ -73,7 +70,7 @@ def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def padded(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool = False) -> torch.Tensor:
+def padded_ids(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool = False) -> torch.Tensor:
     """Return int64 [rows, longest row], with zeros on the right, or on the left with `left`."""
     width = max(map(len, rows))
     filled = np.zeros((len(rows), width), dtype=np.int64)

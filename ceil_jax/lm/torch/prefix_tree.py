@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +18,6 @@ class Trie:
     """
 
     def __init__(self, rows: Sequence[list[int]]):
-        order = sorted(range(len(rows)), key=rows.__getitem__)
         self.paths: list[np.ndarray] = [np.zeros(0, np.int64)] * len(rows)
         """For each row, int [its length]: the numbers of its tokens in the trie, ascending."""
         ids: list[int] = []
@@ -26,7 +25,7 @@ class Trie:
         owners: list[int] = []
         before: list[int] = []
         path = np.zeros(0, np.int64)
-        for row in order:
+        for row in sorted(range(len(rows)), key=rows.__getitem__):
             tokens = rows[row]
             shared = _common_prefix(before, tokens)
             path = np.concatenate([path[:shared], np.arange(len(ids), len(ids) + len(tokens) - shared)])
@@ -48,89 +47,39 @@ class Trie:
             return np.zeros(0, np.int64)
         return self.paths[self._owners[token]][: self.depths[token]]
 
-    def runs(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Yield the tokens start … stop − 1 as runs (first, end, path).
+    def keys(self, first: int, end: int, window: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens that at least one of the tokens first … end − 1 sees, and which sees which.
 
-        Each run goes down the path of one row, which holds the tokens first … end − 1 and all their ancestors.
-        """
-        owners = self._owners[start:stop]
-        edges = np.flatnonzero(np.diff(owners)) + 1 + start
-        for first, end in zip([start, *edges], [*edges, stop], strict=True):
-            yield int(first), int(end), self.paths[self._owners[first]]
-
-
-class Pass(NamedTuple):
-    """The tokens start … stop − 1 of a trie, read at once behind the keys of the first one's ancestors."""
-
-    trie: Trie
-    start: int
-    stop: int
-
-    def column(self, tokens: np.ndarray) -> np.ndarray:
-        """Return int [n], the columns of the tokens' keys: first the carried ancestors by depth, then the pass's
-        own tokens."""
-        carried = int(self.trie.depths[self.start])
-        return np.where(tokens < self.start, self.trie.depths[tokens], carried + tokens - self.start)
-
-    def kept(self) -> np.ndarray:
-        """Return the columns that the next pass needs: the path to its first token."""
-        return self.column(self.trie.path(self.stop))
-
-    def blocks(self, size: int) -> list[Block]:
-        """Return the tokens of the pass in blocks of `size` queries."""
-        return [
-            Block.of(self, first, min(first + size, self.stop))
-            for first in range(self.start, self.stop, size)
-        ]
-
-
-class Block(NamedTuple):
-    """The queries of neighbouring tokens, and the keys that at least one of them sees."""
-
-    queries: slice
-    """The places of the queries within the pass."""
-    columns: np.ndarray
-    """int [n]: the columns of the keys; see `Pass.column`."""
-    visible: np.ndarray
-    """bool [queries, n]: which query sees which key."""
-    distance: np.ndarray
-    """int [queries, n]: how many tokens back a visible key lies."""
-
-    @classmethod
-    def of(cls, read: Pass, first: int, end: int) -> Block:
-        """Return the block of the tokens first … end − 1, with the keys of the first one's path and their own.
-
-        These are all the keys that are seen: any other key that a query sees lies in front of the block, so it is
-        an ancestor of the first query too and belongs to the path.
-        """
-        trie = read.trie
-        path = trie.path(first)
-        tokens = np.concatenate([path, np.arange(first, end)])
-        visible = np.zeros((end - first, len(tokens)), bool)
-        for start, stop, whole in trie.runs(first, end):
-            queries = np.arange(start, stop)
-            before, own = np.searchsorted(whole, [first, stop])
-            visible[start - first : stop - first, :before] = True
-            seen = whole[before:own]
-            visible[np.ix_(queries - first, len(path) + seen - first)] = seen <= queries[:, None]
-        distance = trie.depths[first:end, None] - trie.depths[tokens]
-        return cls(slice(first - read.start, end - read.start), read.column(tokens), visible, distance)
-
-    def within(self, window: int | None) -> Block:
-        """Return the block for a sliding window, without the keys that no query sees.
+        All of them are on the path of `first` or lie between it and `end`: any other token that is seen lies before
+        `first`, so it is an ancestor of `first` too.
 
         Args:
-            window: a token sees the last `window` tokens only, itself included; None for all.
+            first: the first token that looks back.
+            end: the last one + 1.
+            window: a token sees the last `window` tokens of its row only, itself included.
+
+        Returns:
+            int [n], ascending, and bool [end − first, n].
         """
-        if window is None or self.distance[self.visible].max() < window:
-            return self
-        visible = self.visible & (self.distance < window)
-        used = visible.any(axis=0)
-        return Block(self.queries, self.columns[used], visible[:, used], self.distance[:, used])
+        path, owners = self.path(first), self._owners[first:end]
+        tokens = np.concatenate([path, np.arange(first, end)])
+        visible = np.zeros((end - first, len(tokens)), bool)
+        # tokens of one owner go down its path
+        for start, stop in pairwise([0, *np.flatnonzero(np.diff(owners)) + 1, end - first]):
+            whole = self.paths[owners[start]]
+            before, own = np.searchsorted(whole, [first, end])
+            visible[start:stop, :before] = True
+            seen = whole[before:own]
+            here = np.arange(first + start, first + stop)
+            visible[start:stop, len(path) + seen - first] = seen <= here[:, None]
+        if window is not None:
+            visible &= self.depths[first:end, None] - self.depths[tokens] < window
+            used = visible.any(axis=0)
+            tokens, visible = tokens[used], visible[:, used]
+        return tokens, visible
 
 
 def _common_prefix(first: list[int], second: list[int]) -> int:
-    """Return how many leading tokens two rows share."""
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit

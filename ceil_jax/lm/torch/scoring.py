@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ceil_jax.lm.tokens import PairTokens
-from ceil_jax.lm.torch.prefix_tree import Pass, Trie
+from ceil_jax.lm.torch.prefix_tree import Trie
 from ceil_jax.lm.torch.tree_attention import Layers, PassAttention, attending
 
 LOGITS_AT_ONCE = 2**25
@@ -53,11 +53,7 @@ class TreeReader:
 
     @torch.inference_mode()
     def _passes(self, trie: Trie, places: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Read a trie, pass by pass.
-
-        Args:
-            trie: the tokens.
-            places: int [n], the tokens after which a prediction is wanted, ascending.
+        """Read a trie, pass by pass, and predict what stands after each of some places, ascending.
 
         Yields:
             For each pass: the range of the `places` that lie in it, as first and last + 1; float32
@@ -65,27 +61,22 @@ class TreeReader:
         """
         device = self.model.device
         carried: Layers = {}
-        stop = 0
-        while stop < len(trie):
-            first = int(np.searchsorted(places, stop))
+        start = 0
+        while start < len(trie):
+            first = int(np.searchsorted(places, start))
             beyond = first + self._rows_at_once
             limit = int(places[beyond]) if beyond < len(places) else len(trie)
-            read = Pass(trie, stop, min(stop + self.budget, limit, len(trie)))
-            stop = read.stop
+            stop = min(start + self.budget, limit, len(trie))
             last = int(np.searchsorted(places, stop))
             ids, depths, wanted = (
                 torch.from_numpy(values).to(device)
-                for values in (
-                    trie.ids[read.start : stop],
-                    trie.depths[read.start : stop],
-                    places[first:last] - read.start,
-                )
+                for values in (trie.ids[start:stop], trie.depths[start:stop], places[first:last] - start)
             )
-            attention = PassAttention(read, carried, device)
+            attention = PassAttention(trie, start, stop, carried, device)
             with attending(attention):
                 logits = self.model(
                     input_ids=ids[None], position_ids=depths[None], use_cache=False, logits_to_keep=wanted
                 ).logits[0]
             logits = logits.float()
             yield first, last, logits.sub_(logits.logsumexp(-1, keepdim=True))
-            carried = attention.carry()
+            carried, start = attention.carry(), stop

@@ -9,15 +9,15 @@ of transformers.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
 import torch
 
-from ceil_jax.lm.torch.prefix_tree import Block, Pass
+from ceil_jax.lm.torch.prefix_tree import Trie
 
 NAME = "ceil_jax_tree"
 QUERIES = {"cpu": 64, "cuda": 1024}
@@ -26,30 +26,27 @@ On a GPU, starting a product costs more than the masked scores."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
+Columns = slice | torch.Tensor
+
+_active: ContextVar[PassAttention | None] = ContextVar("attention", default=None)
 
 
 class PassAttention:
-    """The attention of one pass.
+    """The attention of one pass: the tokens start … stop − 1 of a trie, behind the ancestors of the first one, whose
+    keys and values are `carried`, by depth."""
 
-    Args:
-        read: the pass.
-        carried: keys and values of the ancestors of its first token, by depth; empty for the first pass.
-        device: where the model is.
-    """
-
-    def __init__(self, read: Pass, carried: Layers, device: torch.device):
-        self._carried = carried
-        self._kept = _index(read.kept(), device)
-        self._device = device
-        self._blocks = read.blocks(QUERIES.get(device.type, QUERIES["cuda"]))
-        self._keys: dict[int | None, list[_Keys]] = {}
+    def __init__(self, trie: Trie, start: int, stop: int, carried: Layers, device: torch.device):
+        self._trie, self._start, self._stop = trie, start, stop
+        self._carried, self._device = carried, device
+        self._blocks: dict[int | None, list[tuple[slice, Columns, int, torch.Tensor]]] = {}
         # each layer's keys and values, the carried ones first
         self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def carry(self) -> Layers:
         """Return the keys and values that the next pass needs: one path, so never more tokens than one row."""
+        kept = self._columns(self._trie.path(self._stop))
         return {
-            layer: (_columns(keys, self._kept).clone(), _columns(values, self._kept).clone())
+            layer: (_taken(keys, kept).clone(), _taken(values, kept).clone())
             for layer, (keys, values) in self._seen.items()
         }
 
@@ -67,10 +64,10 @@ class PassAttention:
         Args:
             layer: the number of the layer.
             query: [heads, tokens, width], already scaled.
-            key: [key heads, tokens, width].
-            value: [key heads, tokens, width].
-            window: the layer's sliding window in tokens; None for none.
-            softcap: scores s become softcap · tanh(s / softcap); None for none.
+            key: [key heads, tokens, width], as value.
+            value: see key.
+            window: the layer's sliding window in tokens, if any.
+            softcap: scores s become softcap · tanh(s / softcap).
         """
         before = self._carried.get(layer)
         if before is not None:
@@ -79,57 +76,54 @@ class PassAttention:
         self._seen[layer] = key, value
         heads, length, width = query.shape
         mixed = query.new_empty(length, heads, value.shape[2])
-        for block in self._within(window):
-            part = query[:, block.queries]
-            keys, values = _columns(key, block.columns), _columns(value, block.columns)
+        for queries, columns, first_hidden, hidden in self._within(window):
+            part = query[:, queries]
+            keys, values = _taken(key, columns), _taken(value, columns)
             scores = part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2))
             if softcap is not None:
                 scores = torch.tanh(scores / softcap) * softcap
             by_query = scores.view(heads, part.shape[1], -1)
-            by_query[..., block.first_hidden :].masked_fill_(block.hidden, float("-inf"))
+            by_query[..., first_hidden:].masked_fill_(hidden, float("-inf"))
             out = scores.softmax(-1).bmm(values)
-            mixed[block.queries] = out.view(heads, part.shape[1], -1).transpose(0, 1)
+            mixed[queries] = out.view(heads, part.shape[1], -1).transpose(0, 1)
         return mixed
 
-    def _within(self, window: int | None) -> list[_Keys]:
-        if window not in self._keys:
-            self._keys[window] = [_Keys.of(block.within(window), self._device) for block in self._blocks]
-        return self._keys[window]
+    def _within(self, window: int | None) -> list[tuple[slice, Columns, int, torch.Tensor]]:
+        """For each block of queries: its place in the pass, the columns of its keys, the first column that some query
+        does not see, and bool [queries, columns from that one on]: which query does not see which key."""
+        if window not in self._blocks:
+            self._blocks[window] = blocks = []
+            size = QUERIES.get(self._device.type, QUERIES["cuda"])
+            for first in range(self._start, self._stop, size):
+                end = min(first + size, self._stop)
+                tokens, visible = self._trie.keys(first, end, window)
+                by_all = np.append(visible.all(axis=0), False)
+                hidden = torch.from_numpy(~visible[:, by_all.argmin() :]).to(self._device)
+                queries = slice(first - self._start, end - self._start)
+                blocks.append((queries, self._columns(tokens), int(by_all.argmin()), hidden))
+        return self._blocks[window]
+
+    def _columns(self, tokens: np.ndarray) -> Columns:
+        """The places of tokens among the keys: first the carried ancestors by depth, then the pass's own."""
+        depths, start = self._trie.depths, self._start
+        columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)
+        if len(columns) and (np.diff(columns) == 1).all():
+            return slice(int(columns[0]), int(columns[-1]) + 1)
+        return torch.from_numpy(columns).to(self._device)
 
 
-class _Keys(NamedTuple):
-    """A block's indices and mask as tensors."""
-
-    queries: slice
-    columns: slice | torch.Tensor
-    first_hidden: int
-    """The first column that some query does not see."""
-    hidden: torch.Tensor
-    """bool [queries, columns from first_hidden on]: which query does not see which key."""
-
-    @classmethod
-    def of(cls, block: Block, device: torch.device) -> _Keys:
-        by_all = np.asarray(block.visible.all(axis=0))
-        first = len(by_all) if by_all.all() else int(by_all.argmin())
-        hidden = torch.from_numpy(~block.visible[:, first:]).to(device)
-        return cls(block.queries, _index(block.columns, device), first, hidden)
-
-
-class _Active(threading.local):
-    attention: PassAttention | None = None
-
-
-_active = _Active()
+def _taken(layer: torch.Tensor, columns: Columns) -> torch.Tensor:
+    return layer[:, columns] if isinstance(columns, slice) else layer.index_select(1, columns)
 
 
 @contextmanager
 def attending(attention: PassAttention) -> Iterator[None]:
-    """Make models that were given to `use` attend this way, in this thread and within the block."""
-    _active.attention = attention
+    """Make models that were given to `use` attend this way within the block."""
+    before = _active.set(attention)
     try:
         yield
     finally:
-        _active.attention = None
+        _active.reset(before)
 
 
 def use(model: Any) -> bool:
@@ -163,12 +157,13 @@ def _attention(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
-    if _active.attention is None:
+    attention = _active.get()
+    if attention is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
     scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    mixed = _active.attention(
+    mixed = attention(
         module.layer_idx, scaled, key[0], value[0], rest.get("sliding_window"), rest.get("softcap")
     )
     return mixed[None], None
@@ -178,14 +173,4 @@ def _mask(*arguments: Any, **settings: Any) -> Any:
     """No mask while an attention is active, which knows what is seen; else the mask of sdpa."""
     from transformers.masking_utils import sdpa_mask
 
-    return sdpa_mask(*arguments, **settings) if _active.attention is None else None
-
-
-def _index(columns: np.ndarray, device: torch.device) -> slice | torch.Tensor:
-    if len(columns) and (np.diff(columns) == 1).all():
-        return slice(int(columns[0]), int(columns[-1]) + 1)
-    return torch.from_numpy(columns).to(device)
-
-
-def _columns(layer: torch.Tensor, columns: slice | torch.Tensor) -> torch.Tensor:
-    return layer[:, columns] if isinstance(columns, slice) else layer.index_select(1, columns)
+    return sdpa_mask(*arguments, **settings) if _active.get() is None else None

@@ -1,4 +1,4 @@
-"""Packaged weights, and the progress bar while they load."""
+"""Packaged weights."""
 
 import numpy as np
 import pytest
@@ -19,24 +19,3 @@ def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
     assert lm.generate(prompts[:1], 8, ["."]) == [" Paris"]
     # digits stand alone, and so does the white space before them
     assert lm.count_tokens(["x  12"]).tolist() == [4]
-
-
-def test_small_folders_load_without_a_bar(tmp_path, monkeypatch):
-    from transformers.utils import logging
-
-    from ceil_jax.lm.torch import gguf
-
-    (tmp_path / "model.safetensors").write_bytes(bytes(10))
-    was = logging.is_progress_bar_enabled()
-    logging.enable_progress_bar()
-    try:
-        with gguf.quiet_if_small(tmp_path):
-            assert not logging.is_progress_bar_enabled()
-        assert logging.is_progress_bar_enabled()
-        # a hub id downloads, a large folder takes long: both keep their bars
-        for source, small in (("owner/name", 20), (tmp_path, 10)):
-            monkeypatch.setattr(gguf, "SMALL", small)
-            with gguf.quiet_if_small(source):
-                assert logging.is_progress_bar_enabled()
-    finally:
-        (logging.enable_progress_bar if was else logging.disable_progress_bar)()

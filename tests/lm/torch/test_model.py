@@ -210,12 +210,6 @@ def test_a_prompt_too_long_names_itself(network, kind):
     assert lm.tokens_read - before <= 94 + 1  # two tokens fill the context; the second is not read
 
 
-@pytest.mark.parametrize("choices", [[[]], ["ab"]])
-def test_choices_must_be_a_list_of_strings(lm, choices):
-    with pytest.raises(UserError, match="prompt 0 has choices"):
-        lm.choose(["a"], choices)
-
-
 def test_nothing_asked_is_nothing_answered(lm):
     assert lm.log_likelihood([], []).shape == (0,)
     assert lm.choice_log_likelihood([], []) == []
