@@ -25,7 +25,7 @@ ROWS = (
     "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to "
     "prepare: free free_map head head_map structures cover adapter tst tst_map; from the LM's scores: epr epr_map "
     "ceil_topk ceil epr_adapter ceil_adapter; "
-    "skill_base skill_consistency skill_distinct target_knn target_skill target_sketch, or a retriever "
+    "skill_base skill_consistency skill_distinct target_knn target_sketch, or a retriever "
     "that --plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
@@ -132,7 +132,7 @@ def score(
 
     Args:
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
-        shard: i/n with i from 1 to n, or slurm for the task's place in a SLURM array.
+        shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
     """
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.store.shards import parse_shard

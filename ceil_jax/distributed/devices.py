@@ -44,11 +44,10 @@ def filled_up(rows: int, mesh: Mesh) -> int:
 def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Split the rows of a function over all devices, for use inside a jitted step.
 
-    The step is written as for one device, and XLA partitions it: each device computes its share of the rows, then all
-    devices receive all results. What follows (in-batch negatives, a mean over the batch) sees the whole batch, so the
-    loss does not depend on the number of devices. If the devices do not divide B, the batch is padded with copies
-    of its first row, whose results are dropped and so have no gradient. The padding comes last, and JAX's random
-    bits depend only on a row's place, so the dropout of the other rows is the same on any number of devices.
+    Each device computes its share of the rows, then all devices receive all results: what follows (in-batch
+    negatives, a mean over the batch) sees the whole batch, so the loss does not depend on the number of devices. If
+    they do not divide B, the batch is padded with copies of its first row, whose results are dropped and have no
+    gradient. The padding comes last, and JAX's random bits depend only on a row's place, so dropout does not change.
 
     Args:
         function: `function(params, rows, **others)` → [B, …]. `rows` is a pytree of arrays [B, …], and each row's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -41,7 +40,7 @@ class LanguageModel(Protocol):
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C choices. The prompt is
+        """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C ≥ 1 choices. The prompt is
         read once.
 
         Args:
@@ -54,13 +53,7 @@ class LanguageModel(Protocol):
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
-        """Return int [N], the index of each prompt's most likely choice; the lowest index wins a tie.
-
-        Args:
-            prompts: N prompts.
-            choices: at least one choice for each prompt.
-            per_token: compare the mean log-probability of a choice's tokens, not their sum.
-        """
+        """Return int [N], the index of the highest `choice_log_likelihood` of each prompt; the lowest wins a tie."""
         ...
 
     def generate(
@@ -86,17 +79,14 @@ class LanguageModel(Protocol):
 
 
 class Continuations(NamedTuple):
-    """The choices of several prompts in one list."""
+    """The choices of several prompts: for each choice the number of its prompt, the prompt, and the choice."""
 
     rows: list[int]
-    """For each choice, the number of its prompt."""
     prompts: list[str]
-    """For each choice, its prompt."""
     texts: list[str]
-    """The choices."""
 
     def distinct_prompts(self) -> list[str]:
-        """Return the prompt of each row, once however many choices it has."""
+        """Return each prompt once, however many choices it has."""
         return list(dict(zip(self.rows, self.prompts, strict=True)).values())
 
 
@@ -105,23 +95,42 @@ def can_score(lm: LanguageModel) -> bool:
     return getattr(lm, "can_score", True)
 
 
-class DerivedLM(ABC):
-    """The methods of `LanguageModel` that follow from `choice_log_likelihood` and `write`."""
+class BaseLM:
+    """The methods of `LanguageModel` that follow from `scores` and `write`, which a subclass gives."""
 
     can_score = True
     """Whether the LM gives log-probabilities; one that does not can only generate."""
 
-    @abstractmethod
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        """Return the log-likelihood of each prompt's choices, as the protocol says."""
+    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
+        """Return the log-likelihood of each continuation in nats, and the number of its tokens."""
+        raise NotImplementedError
 
-    @abstractmethod
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
         """Return what `generate` does, of checked arguments and a seed for each prompt."""
+        raise NotImplementedError
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        """Return the log-likelihood of each prompt's choices, as the protocol says.
+
+        Raises:
+            UserError: a prompt has no choices, or one string in place of a list of them.
+        """
+        asked = Continuations([], [], [])
+        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
+            if isinstance(options, str) or not options:
+                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
+            asked.rows.extend([row] * len(options))
+            asked.prompts.extend([prompt] * len(options))
+            asked.texts.extend(options)
+        scores, lengths = self.scores(asked)
+        flat = np.asarray(scores, np.float64)
+        if per_token:
+            flat = flat / np.maximum(lengths, 1)
+        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
         scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
@@ -156,45 +165,11 @@ class DerivedLM(ABC):
         return self.write(prompts, max_new_tokens, stop, temperature, seeds)
 
 
-class BaseLM(DerivedLM):
-    """The methods of `LanguageModel` that follow from `scores` and `write`."""
-
-    @abstractmethod
-    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
-        """Return the log-likelihood of each continuation in nats, and the number of its tokens."""
-
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        """Return the log-likelihood of each prompt's choices, as the protocol says.
-
-        Raises:
-            UserError: a prompt has no choices, or one string in place of a list of them.
-        """
-        asked = Continuations([], [], [])
-        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if isinstance(options, str) or not options:
-                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
-            asked.rows.extend([row] * len(options))
-            asked.prompts.extend([prompt] * len(options))
-            asked.texts.extend(options)
-        scores, lengths = self.scores(asked)
-        flat = np.asarray(scores, np.float64)
-        if per_token:
-            flat = flat / np.maximum(lengths, 1)
-        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
-
-
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:
-    """Check that texts fit in an LM's context.
-
-    Args:
-        lm: its `context_length` is the limit.
-        lengths: tokens of each text, prompt and continuation together.
-        prompts: for each text, the number of its prompt in the call, which the message names.
+    """Check that texts of these lengths fit in an LM's context.
 
     Raises:
-        UserError: a text is longer.
+        UserError: a text is longer; the message names the number of its prompt.
     """
     for row, length in zip(prompts, lengths, strict=True):
         if length > lm.context_length:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ceil_jax.lm.base import BaseLM, Continuations
-from ceil_jax.lm.readings import Request, answer
+from ceil_jax.lm.readings import LMRequest, ask_lm
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
@@ -18,8 +18,8 @@ class CountingLM(BaseLM):
 
     Args:
         name: the name of the real LM, so that its results are found under the same keys.
-        context_length: the context length of the real LM, in tokens.
-        parameters: the number of parameters of the real LM; 1 where it is not known.
+        context_length: the real LM's, in tokens.
+        parameters: the real LM's number; 1 where it is not known.
         count: texts → int [N], the number of tokens of each.
         exact: whether these are the real LM's tokens.
     """
@@ -39,17 +39,12 @@ class CountingLM(BaseLM):
         self.answer_tokens = 32.0
         """The assumed length of a generated answer, in tokens."""
 
-    def count(self, requests: Sequence[Request], answers: Sequence[str]) -> tuple[float, float]:
-        """Return the tokens that answering requests of one kind reads and writes.
-
-        Args:
-            requests: at least one.
-            answers: answers as long as those that are generated; 32 tokens each without them.
-        """
+    def count(self, requests: Sequence[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
+        """Return the tokens that answering requests of one kind reads and writes, by answers of the usual length."""
         if answers:
             self.answer_tokens = float(self._count(answers).mean()) + 1
         before = self.tokens_read, self.tokens_written
-        answer(self, requests)
+        ask_lm(self, requests)
         return self.tokens_read - before[0], self.tokens_written - before[1]
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -74,15 +69,8 @@ def by_characters(texts: Sequence[str]) -> np.ndarray:
 
 
 def counting_lm(spec: str, dtype: str) -> CountingLM:
-    """Return a counting LM with the tokenizer and the configuration of the LM called `spec`.
-
-    Args:
-        spec: as `load_lm`, servers excepted.
-        dtype: as `load_lm`; part of the name.
-
-    Raises:
-        UserError: as `load_lm`.
-    """
+    """Return a counting LM with the tokenizer and the configuration of the LM that `load_lm` would load, which is no
+    server."""
     if spec == "tiny":
         lm = TinyLM()
         return CountingLM(lm.name, lm.context_length, 1, lm.count_tokens)

@@ -1,14 +1,9 @@
-"""Prompts: in-context examples and a query as one text, under a token budget.
-
-Every prompt of the package is put together here: what stands in it (`examples_text`, `prompt_text`), in which
-order (`ORDERS`) and how much fits (`context_budget`, `PromptBuilder`).
-"""
+"""Prompts: in-context examples and a query as one text, in an order, under a token budget."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -28,14 +23,7 @@ def examples_text(template: Template, examples: Sequence[Example]) -> str:
 
 
 def prompt_text(template: Template, examples: Sequence[Example], query: Example, opening: str = "") -> str:
-    """Return a whole prompt, up to where the answer begins.
-
-    Args:
-        template: how an example stands in a prompt.
-        examples: in prompt order, the one next to the query last.
-        query: its output is not shown.
-        opening: the text before the examples, such as an instruction, with its own separator.
-    """
+    """Return a whole prompt, up to where the answer begins: `opening`, the examples in prompt order, the query."""
     return opening + examples_text(template, examples) + template.query(query)
 
 
@@ -45,13 +33,8 @@ def most_relevant_first(relevance: Sequence[float]) -> list[int]:
 
 
 def prompt_order(relevance: Sequence[float]) -> list[int]:
-    """Return the positions of chosen examples in the order in which they stand in a prompt.
-
-    The most relevant example stands last, next to the query (CEIL, section 4.3; Skill-KNN, section 3); of equally
-    relevant ones, the first chosen is nearer.
-
-    Args:
-        relevance: float [k], the relevance of each to the query, in the order in which they were chosen.
+    """Return the positions of chosen examples by ascending relevance, so that the most relevant one stands last, next
+    to the query (CEIL, section 4.3; Skill-KNN, section 3); of equally relevant ones, the first chosen is nearer.
     """
     return most_relevant_first(relevance)[::-1]
 
@@ -91,8 +74,7 @@ def context_budget(lm: LanguageModel, reserve: int) -> int:
     return lm.context_length - reserve - 1
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(NamedTuple):
     """A prompt and the chosen examples that stand in it, in prompt order (indices into the choice)."""
 
     text: str
@@ -163,12 +145,7 @@ class PromptBuilder:
         return self.budget - length
 
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
-        """Return the tokens of each example as it stands in a prompt, separator included.
-
-        Args:
-            bank: the examples.
-            positions: int, of any shape: which of them.
-        """
+        """Return the tokens of the examples at these positions (int, of any shape), separator included."""
         asked, place = np.unique(positions, return_inverse=True)
         pieces = [self._piece(bank[i]) for i in asked]
         new = list({piece: None for piece in pieces if piece not in self._lengths})
@@ -235,7 +212,7 @@ class PromptBuilder:
             prompt: as `build` made it from the query and the chosen examples.
             query: its output is not shown.
             chosen: the examples, in greedy order.
-            most: number of prompts; fewer where there are fewer orders, or where one of them is too long.
+            most: the number of prompts; fewer where there are fewer orders, or where one of them is too long.
             generator: draws the orders.
         """
         found = [prompt]
@@ -252,12 +229,6 @@ class PromptBuilder:
 
         "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size. "similarity"
         keeps the most similar ones up to the first that does not fit, as the released CEIL code does.
-
-        Args:
-            query: as `build`, like the others.
-            chosen: the examples, in greedy order.
-            relevance: float [k], the relevance of each to the query.
-            fit: which examples to drop.
 
         Raises:
             UserError: as `remaining`.
@@ -290,14 +261,7 @@ class PromptBuilder:
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:
     """Return how many tokens to keep free for the answers to these queries.
 
-    Args:
-        lm: counts tokens.
-        template: says how an answer continues a prompt.
-        queries: their choices and outputs are counted.
-        longest: the most tokens that may be generated, for queries without choices.
-
-    Returns:
-        The tokens of the longest choice; where a query has no choices, at least `longest`.
+    These are the tokens of the longest choice; where a query has no choices, at least `longest`.
     """
     texts = {template.continuation(query, text) for query in queries for text in query.choices or ()}
     texts |= {template.continuation(query, query.output) for query in queries}

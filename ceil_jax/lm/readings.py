@@ -3,7 +3,7 @@
 One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request: (LM, prompt,
 choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens and seconds that it took. Each
 chunk of prompts is one transaction, so that a kill loses at most a chunk. Shards fill files of their own beside it
-(`readings-3-of-16.sqlite`), which are taken in when the file is next opened.
+(`readings-3-of-16.sqlite`), which are copied into it when it is next opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import DerivedLM, LanguageModel, can_score
+from ceil_jax.lm.base import BaseLM, LanguageModel, can_score
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -38,9 +38,14 @@ _CHUNKS = {"score": 64, "write": 32}
 _AT_ONCE = 500
 """Keys in one query of the database."""
 
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens INTEGER NOT NULL,"
+    " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
+)
 
-class Request(NamedTuple):
-    """One prompt, and what is asked about it."""
+
+class LMRequest(NamedTuple):
+    """One prompt, and what an LM is asked about it."""
 
     prompt: str
     choices: tuple[str, ...] = ()
@@ -64,7 +69,7 @@ class Reading(NamedTuple):
     cost: Cost
 
 
-def answer(lm: LanguageModel, requests: Sequence[Request]) -> list[Any]:
+def ask_lm(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Any]:
     """Return an LM's answers to requests of one kind: lists of log-probabilities, or texts.
 
     Args:
@@ -83,19 +88,19 @@ def answer(lm: LanguageModel, requests: Sequence[Request]) -> list[Any]:
     return lm.generate(prompts, first.limit, first.stop, **drawn)
 
 
-def read_chunk(lm: LanguageModel, requests: Sequence[Request]) -> list[Reading]:
+def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading]:
     """Return the readings of some requests of one kind, with their cost shared out evenly."""
     began, before = time.perf_counter(), lm.tokens_read
-    values = answer(lm, requests)
-    each = (time.perf_counter() - began) / len(requests), (lm.tokens_read - before) / len(requests)
+    values = ask_lm(lm, requests)
+    seconds, tokens = (time.perf_counter() - began) / len(requests), lm.tokens_read - before
     # whole numbers that add up to the tokens read
-    ends = np.round(np.arange(len(values) + 1) * each[1]).astype(int)
+    ends = np.round(np.linspace(0, tokens, len(values) + 1)).astype(int)
     return [
-        Reading(value, Cost(each[0], int(b - a))) for value, a, b in zip(values, ends, ends[1:], strict=False)
+        Reading(value, Cost(seconds, int(share))) for value, share in zip(values, np.diff(ends), strict=True)
     ]
 
 
-Reader = Callable[[Sequence[Sequence[Request]]], Iterable[tuple[int, list[Reading]]]]
+Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
 """Reads chunks of requests elsewhere: yields each chunk's number and its readings, in any order."""
 
 
@@ -105,13 +110,16 @@ class Readings:
     Args:
         folder: a folder of runs; made when the first reading is kept.
         shard: keep new readings in this shard's own file.
+
+    Raises:
+        UserError: by every method, if the disk is full or a file cannot be written. A damaged file is set aside, and
+            the message says so.
     """
 
     def __init__(self, folder: Path, shard: Shard | None = None) -> None:
-        self._folder, self._file = folder, folder / (shard.file if shard else FILE)
-        self._others = [folder / FILE] if shard else []
+        self._folder, self._shard = folder, shard
+        self._file = folder / (shard.file if shard else FILE)
         self._connection: sqlite3.Connection | None = None
-        self._absorbs = shard is None
 
     @property
     def shards(self) -> bool:
@@ -121,12 +129,12 @@ class Readings:
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
         """Return the readings that are there, by their keys."""
         found: dict[bytes, Reading] = {}
-        if not self.shards and not any(file.exists() for file in (self._file, *self._others)):
+        if not (self.shards or (self._folder / FILE).exists()):
             return found
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
             marks = ",".join("?" * len(some))
-            for database in ("main", *(f"other{i}" for i in range(len(self._others)))):
+            for database in ("main", "shared") if self._shard else ("main",):
                 query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"
                 for key, value, tokens, seconds, checksum in self._run(query, some):
                     if _checksum(key, value, tokens, seconds) == checksum:
@@ -136,39 +144,37 @@ class Readings:
         return found
 
     def keep(self, readings: Iterable[tuple[bytes, Reading]]) -> None:
-        """Keep readings; they are on the disk when this returns.
-
-        Raises:
-            UserError: the disk is full, or the file cannot be written.
-        """
+        """Keep readings; they are on the disk when this returns."""
         rows = []
         for key, (value, cost) in readings:
             row = key, json.dumps(value), cost.tokens, float(cost.seconds)
             rows.append((*row, _checksum(*row)))
-        with disk_errors(self._folder), self._mended():
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows)
-            self._database.execute("COMMIT")
+        with disk_errors(self._folder), self._mended(self._file), self._database as database:
+            database.executemany("INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows)
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._mended():
+        with self._mended(self._file):
             return self._database.execute(statement, values).fetchall()
 
     @contextmanager
-    def _mended(self) -> Iterator[None]:
-        """Turn what SQLite meets into one line that says how to mend it."""
+    def _mended(self, file: Path) -> Iterator[None]:
+        """Turn SQLite's error about a file into one line that says how to mend it."""
         try:
             yield
         except sqlite3.OperationalError as error:
-            self.close()  # and nothing of a chunk that was begun is kept
+            self.close()
             raise UserError(
-                f"{self._file}: {error}; make room or see that it can be written, and run the same command again"
+                f"{file}: {error}; make room or see that it can be written, and run the same command again"
             ) from None
         except sqlite3.DatabaseError as error:
             self.close()
-            aside = _set_aside(self._file)
+            aside = file.replace(file.with_suffix(".damaged"))
+            for log_file in file.parent.glob(
+                f"{file.name}-*"
+            ):  # SQLite would add it to the next file of that name
+                log_file.unlink()
             raise UserError(
-                f"{self._file} is damaged ({error}); it lies in {aside.name} now: run the same command again, which "
+                f"{file} is damaged ({error}); it lies in {aside.name} now: run the same command again, which "
                 "reads its prompts anew"
             ) from None
 
@@ -176,31 +182,31 @@ class Readings:
     def _database(self) -> sqlite3.Connection:
         if self._connection is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._connection = _opened(self._file)
-            for i, other in enumerate(self._others):
-                _opened(other).close()
-                self._connection.execute(f"ATTACH ? AS other{i}", (str(other),))
-            if self._absorbs:
-                self._absorb()
+            self._connection = self._opened(self._file)
+            if self._shard:
+                self._opened(self._folder / FILE).close()
+                self._connection.execute("ATTACH ? AS shared", (str(self._folder / FILE),))
+            else:
+                for file in sorted(self._folder.glob("readings-*.sqlite")):
+                    self._opened(file).close()
+                    with self._mended(file):
+                        self._connection.execute("ATTACH ? AS shard", (str(file),))
+                        with self._connection:
+                            self._connection.execute(
+                                "INSERT OR IGNORE INTO main.readings SELECT * FROM shard.readings"
+                            )
+                        self._connection.execute("DETACH shard")
         return self._connection
 
-    def _absorb(self) -> None:
-        """Take in what shards have read, each file once."""
-        assert self._connection is not None
-        for file in sorted(self._folder.glob("readings-*.sqlite")):
-            # what a shard that was killed has read may be in its log alone
-            log_too = [one for one in (file, _beside(file, "-wal")) if one.exists()]
-            name, changed = file.name, max(one.stat().st_mtime_ns for one in log_too)
-            done = self._connection.execute("SELECT changed FROM taken WHERE file = ?", (name,)).fetchone()
-            if done == (changed,):
-                continue
-            _opened(file).close()  # sets it aside if it is damaged
-            self._connection.execute("ATTACH ? AS shard", (str(file),))
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.execute("INSERT OR IGNORE INTO main.readings SELECT * FROM shard.readings")
-            self._connection.execute("INSERT OR REPLACE INTO taken VALUES (?, ?)", (name, changed))
-            self._connection.execute("COMMIT")
-            self._connection.execute("DETACH shard")
+    def _opened(self, file: Path) -> sqlite3.Connection:
+        with self._mended(file):
+            connection = sqlite3.connect(file, timeout=600, check_same_thread=False)
+            # a damaged text is found by its checksum
+            connection.text_factory = lambda text: text.decode(errors="replace")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(_TABLE)
+            return connection
 
     def close(self) -> None:
         """Close the file; it is opened again when it is next asked."""
@@ -209,49 +215,11 @@ class Readings:
             self._connection = None
 
 
-def _opened(file: Path) -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(file, timeout=600, isolation_level=None, check_same_thread=False)
-        # a damaged text is found by its checksum
-        connection.text_factory = lambda text: text.decode(errors="replace")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens INTEGER NOT NULL,"
-            " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
-        )
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS taken (file TEXT PRIMARY KEY, changed INTEGER NOT NULL)"
-        )
-    except sqlite3.OperationalError as error:
-        raise UserError(f"{file}: {error}; make room or name another folder with --out") from None
-    except sqlite3.DatabaseError as error:
-        aside = _set_aside(file)
-        log.warning(
-            "%s is damaged (%s); it lies in %s now, and prompts are read anew", file, error, aside.name
-        )
-        return _opened(file)
-    return connection
-
-
 def _checksum(key: bytes, value: Any, tokens: Any, seconds: Any) -> int:
     return zlib.crc32(repr((key, value, tokens, seconds)).encode())
 
 
-def _beside(file: Path, suffix: str) -> Path:
-    return file.with_name(file.name + suffix)
-
-
-def _set_aside(file: Path) -> Path:
-    """Rename a damaged file, and drop its log, which SQLite would add to the next file of that name."""
-    aside = file.with_suffix(".damaged")
-    file.replace(aside)
-    for suffix in ("-wal", "-shm"):
-        _beside(file, suffix).unlink(missing_ok=True)
-    return aside
-
-
-class Meter:
+class ReadingMeter:
     """The readings that were asked for while it ran, each once, whether they were read now or before."""
 
     def __init__(self) -> None:
@@ -270,7 +238,7 @@ class Meter:
             self.now += cost if now else Cost()
 
 
-class ReadLM(DerivedLM):
+class ReadLM(BaseLM):
     """A language model that reads each prompt once: the `LanguageModel` protocol over an LM and its readings.
 
     Args:
@@ -287,7 +255,7 @@ class ReadLM(DerivedLM):
         self.lm, self.readings = lm, readings
         self.name, self.context_length, self.can_score = lm.name, lm.context_length, can_score(lm)
         self._reader, self._shard = reader or self._here, shard
-        self._meters: list[Meter] = []
+        self._meters: list[ReadingMeter] = []
         self._what = "reading prompts"
 
     @property
@@ -298,13 +266,13 @@ class ReadLM(DerivedLM):
         return self.lm.count_tokens(texts)
 
     @contextmanager
-    def metered(self, what: str = "") -> Iterator[Meter]:
+    def metered(self, what: str = "") -> Iterator[ReadingMeter]:
         """Yield a meter of the readings that are asked for inside the block.
 
         Args:
             what: what they are for, shown with progress.
         """
-        self._meters.append(meter := Meter())
+        self._meters.append(meter := ReadingMeter())
         before, self._what = self._what, what or self._what
         try:
             yield meter
@@ -315,46 +283,42 @@ class ReadLM(DerivedLM):
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        asked = [Request(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)]
+        asked = [LMRequest(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)]
         return [np.array(value, np.float64) for value in self._read(asked)]
 
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        drawn = [one if temperature else 0 for one in seeds]
-        return self._read(
-            [
-                Request(prompt, (), False, limit, tuple(stop), temperature, one)
-                for prompt, one in zip(prompts, drawn, strict=True)
-            ]
-        )
+        asked = [
+            LMRequest(prompt, (), False, limit, tuple(stop), temperature, seed if temperature else 0)
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        return self._read(asked)
 
-    def missing(self, requests: Sequence[Request]) -> int:
+    def missing(self, requests: Sequence[LMRequest]) -> int:
         """Return how many of the requests have not been read."""
         keys = {request.key(self.name) for request in requests}
         return len(keys) - len(self.readings.find(list(keys)))
 
-    def _read(self, requests: Sequence[Request]) -> list[Any]:
+    def _read(self, requests: Sequence[LMRequest]) -> list[Any]:
         keys = [request.key(self.name) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         order = list(distinct)
         found = self.readings.find(order)
         before = set(found)
-        chunks: list[list[bytes]] = []
         size = _CHUNKS["score" if requests and requests[0].choices else "write"]
-        for number, start in enumerate(range(0, len(order), size)):
-            new = [key for key in order[start : start + size] if key not in found]
-            if new and (self._shard is None or self._shard.owns(number)):
-                chunks.append(new)
+        # the same chunks every time, so that shards agree on them
+        chunks = [
+            [key for key in order[start : start + size] if key not in found]
+            for number, start in enumerate(range(0, len(order), size))
+            if self._shard is None or self._shard.owns(number)
+        ]
+        chunks = [chunk for chunk in chunks if chunk]
         if chunks:
             total = sum(map(len, chunks))
             if self._shard is None and self.readings.shards:
-                log.warning(
-                    "%s: %d of %d prompts were read by no shard; reading them here",
-                    self._what,
-                    total,
-                    len(order),
-                )
+                said = "%s: %d of %d prompts were read by no shard; reading them here"
+                log.warning(said, self._what, total, len(order))
             with bar(len(order), self._what, initial=len(order) - total) as shown:
                 for number, readings in self._reader([[distinct[key] for key in new] for new in chunks]):
                     self.readings.keep(zip(chunks[number], readings, strict=True))
@@ -368,6 +332,6 @@ class ReadLM(DerivedLM):
             found = empty | found
         return [found[key].value for key in keys]
 
-    def _here(self, chunks: Sequence[Sequence[Request]]) -> Iterator[tuple[int, list[Reading]]]:
+    def _here(self, chunks: Sequence[Sequence[LMRequest]]) -> Iterator[tuple[int, list[Reading]]]:
         for number, chunk in enumerate(chunks):
             yield number, read_chunk(self.lm, chunk)

@@ -58,7 +58,7 @@ def load_lm(
         from ceil_jax.lm.torch import loading
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
-    return loading.load(source, name, dtype, device, device_map)
+    return loading.load_torch(source, name, dtype, device, device_map)
 
 
 def source_of(spec: str) -> tuple[str, str]:
@@ -83,10 +83,7 @@ def source_of(spec: str) -> tuple[str, str]:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return eight digits of a sha256 over weights, configuration and tokenizer.
-
-    Every file is read whole, because two checkpoints of one run may differ in the bytes of their weights only.
-    """
+    # every file is read whole: two checkpoints of one run may differ in the bytes of their weights only
     files = (file for kind in ("json", "txt", "model", "safetensors") for file in folder.glob(f"*.{kind}"))
     lines = sorted(f"{file.name} {file_sha256(file)}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:8]

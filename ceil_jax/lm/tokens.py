@@ -28,19 +28,15 @@ class PairTokens:
 class PairTokenizer:
     """A fast Hugging Face tokenizer that tells a continuation's tokens from its prompt's.
 
-    Special tokens that the tokenizer puts before a text are kept. Those that it puts after a text (an end of
-    text) are dropped, because the text goes on.
+    Special tokens that it puts before a text are kept; those after a text are dropped, because the text goes on.
 
     The boundary is found by character offsets: a token belongs to the continuation if it ends after the prompt's
     last character, so a token that covers both sides of the boundary is the continuation's. The released CEIL
     code tokenizes the answer alone and masks as many tokens from the right, which is off by one for templates
     that end in a space.
 
-    Args:
-        tokenizer: a tokenizer of transformers.
-
     Raises:
-        UserError: the tokenizer is not a fast one.
+        UserError: the tokenizer, one of transformers, is not a fast one.
     """
 
     def __init__(self, tokenizer: Any):
@@ -79,11 +75,7 @@ class PairTokenizer:
         return tokens
 
     def _with_context(self, ids: list[int], start: int) -> PairTokens:
-        """Put a token before a continuation that begins the text, so that its first token has a prefix.
-
-        This happens where the prompt is empty and the tokenizer adds no BOS token. The BOS token is added, or
-        else the EOS token, as EleutherAI's evaluation harness does.
-        """
+        """Put BOS, or else EOS, before a continuation without a prefix, as EleutherAI's evaluation harness does."""
         if start > 0:
             return PairTokens(ids, start)
         if self._first is None:

@@ -52,13 +52,7 @@ def most_frequent(answers: Sequence[str]) -> str:
 
 
 def different_orders(count: int, most: int, generator: np.random.Generator) -> list[tuple[int, ...]]:
-    """Return different orders of `count` places, the order as it is first.
-
-    Args:
-        count: number of places.
-        most: number of orders; all orders where there are no more.
-        generator: draws them.
-    """
+    """Draw `most` different orders of `count` places, or all if there are no more; the first is 0, 1, …"""
     if math.factorial(count) <= most:
         return list(permutations(range(count)))
     found = {tuple(range(count)): None}

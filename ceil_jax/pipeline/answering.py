@@ -14,7 +14,7 @@ import numpy as np
 
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import Prompt
-from ceil_jax.lm.readings import Request
+from ceil_jax.lm.readings import LMRequest
 from ceil_jax.lm.voting import GREEDY, Voting, most_frequent
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
@@ -164,13 +164,13 @@ class Predictions(_Answers):
             picks = [[Retrieved(bank[p].id, int(p), 0.0, 0.0) for p in row] for row in drawn]
         prompting, voting = self.prompting, self.voting
         requests = [
-            Request(
+            LMRequest(
                 prompt.text,
                 tuple(prompting.template.continuation(q, c) for c in q.choices),
                 prompting.per_token,
             )
             if q.choices
-            else Request(prompt.text, (), False, prompting.max_new_tokens, tuple(self.stop))
+            else LMRequest(prompt.text, (), False, prompting.max_new_tokens, tuple(self.stop))
             for q, prompt in zip(asked, self.prompts(run, asked, picks), strict=True)
         ]
         share = voting.answers * len(self.queries) / max(1, len(asked))

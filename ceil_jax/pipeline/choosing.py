@@ -15,7 +15,6 @@ from ceil_jax.pipeline.encoders import Encoders, vectors
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Skills, View
 from ceil_jax.retrieval.registry import Retrieved, build_retriever
-from ceil_jax.skills.gold import DESCRIPTIONS
 from ceil_jax.skills.sketches import SKETCHES
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
@@ -65,7 +64,6 @@ class Chosen(Stage[list[list[Retrieved]]]):
             embed=lambda encoder, texts: vectors(run, encoder, texts),
             rewrite=lambda examples: [rewritten[_question(one)] for one in examples],
             sketch=SKETCHES.get(self.language),
-            describe=DESCRIPTIONS.get(self.language),
             known_by="id",  # the texts may be skills
         ).retrieve(queries, self.k)
         save_arrays(

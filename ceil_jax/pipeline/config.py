@@ -20,7 +20,7 @@ class SkillConfig:
     lm: str | None = None
     """The rewriter, as in --lm; by default the run's own LM."""
     demonstrations: str | None = None
-    """sql, cogs, or a JSON file of [{"input": …, "skill": …}] (FILE#NAME of several lists); by default the
+    """sql, cogs, or a JSON file of [{"input": …, "skill": …}]; by default the
     task's own."""
     orders: Annotated[int, Range(1)] = 5
     """m: shuffled orders of the demonstrations, each of which gives a skill."""

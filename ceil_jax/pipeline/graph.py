@@ -477,7 +477,7 @@ class Graph:
             config.data_seed,
             config.index,
             tuple(self.skills(rows, orders) for rows in (self.bank, asked.rows)) if orders else (),
-            self.task.language if needs.sketch or needs.description else "",
+            self.task.language if needs.sketch else "",
         )
 
     def _predictions(self, chosen: Chosen, rows: Rows, label: str) -> Predictions:

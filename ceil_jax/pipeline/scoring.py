@@ -12,7 +12,7 @@ import numpy as np
 
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
-from ceil_jax.lm.readings import Meter, Readings, ReadLM, Request
+from ceil_jax.lm.readings import LMRequest, ReadingMeter, Readings, ReadLM
 from ceil_jax.pipeline.encoders import Untrained, vectors
 from ceil_jax.pipeline.models import LM
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
@@ -65,7 +65,7 @@ def random_sets(queries: int, bank: int, sets: int, size: int) -> CandidateSets:
     return CandidateSets(shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n)))
 
 
-def counted(run: Run, lm: LM, requests: Sequence[Request], share: float, answers: Sequence[str]) -> Work:
+def counted(run: Run, lm: LM, requests: Sequence[LMRequest], share: float, answers: Sequence[str]) -> Work:
     """Return the work of reading requests, less what has been read.
 
     Args:
@@ -117,7 +117,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
         save_arrays(folder / "scores.npz", **self._read(run, run.lm(self.prompting.lm)))
         return {}
 
-    def read_shard(self, run: Run, shard: Shard) -> Meter:
+    def read_shard(self, run: Run, shard: Shard) -> ReadingMeter:
         """Read one shard's part of the prompts into its own file, and return how many they are and their cost."""
         reader = None if run.engine is None else run.engine(self.prompting.lm)
         lm = ReadLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
@@ -139,7 +139,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
         owners = [query for query in asked for _ in range(each)]
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
-            Request(prompt, tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token)
+            LMRequest(prompt, tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token)
             for prompt, q in zip(prompts, owners, strict=True)
         ]
         return counted(run, self.prompting.lm, requests, len(self.queries) / max(1, len(asked)), ())

@@ -30,9 +30,6 @@ Rewrite = Callable[[Sequence["Example"]], Sequence[Sequence[str]]]
 Sketch = Callable[[str], frozenset[str]]
 """A formal output to the keywords or roles it is built of."""
 
-Describe = Callable[[str], str]
-"""A formal output to the skill it shows, in words."""
-
 INDEXES = ("exact", "approximate")
 """How the nearest vectors are found: by comparing all, or by `faiss_index.ApproximateIndex`."""
 
@@ -81,8 +78,6 @@ class Needs:
     """The queries' gold outputs, which makes it an oracle."""
     sketch: bool = False
     """A sketch of outputs, which tasks in SQL and COGS have."""
-    description: bool = False
-    """A description of outputs, which tasks in SQL and COGS have."""
     shortlist: bool = False
     """It chooses among the n nearest examples."""
     text: bool = True
@@ -105,7 +100,6 @@ class Given:
     embed: Embed
     rewrite: Rewrite | None
     sketch: Sketch | None
-    describe: Describe | None
     index: str
     known_by: KnownBy
 
@@ -180,7 +174,6 @@ def build_retriever(
     embed: Embed | None = None,
     rewrite: Rewrite | None = None,
     sketch: Sketch | None = None,
-    describe: Describe | None = None,
     index: str = "exact",
     known_by: KnownBy = "words",
 ) -> Retriever:
@@ -188,7 +181,7 @@ def build_retriever(
 
     Args:
         name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency, skill_distinct,
-            the oracles target_knn, target_skill and target_sketch, or one of your own
+            the oracles target_knn and target_sketch, or one of your own
             (`register_retriever`).
         bank: the examples to choose from.
         encoder: embeds the bank, and the queries too unless `query_encoder` is given. Not needed by random, bm25 and
@@ -200,7 +193,6 @@ def build_retriever(
         embed: (encoder, texts) → vectors; `encoder.encode` by default.
         rewrite: gives the skills of examples' inputs, for skill_*.
         sketch: the sketch of an output, for target_sketch.
-        describe: the skill that an output shows, for target_skill.
         index: "exact" or "approximate", how the nearest vectors are found.
         known_by: "words" or "id", by which a query's own examples are left out: those of the same input, or of the
             same id where queries and bank are of one task.
@@ -209,8 +201,8 @@ def build_retriever(
         The retriever.
 
     Raises:
-        UserError: an unknown name or index, λ of 0 or less for dpp, or no encoder, rewrite, sketch or description
-            where one is needed.
+        UserError: an unknown name or index, λ of 0 or less for dpp, or no encoder, rewrite or sketch where one
+            is needed.
 
     Example:
         >>> from ceil_jax import Example, build_retriever
@@ -226,10 +218,6 @@ def build_retriever(
         raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
     if index not in INDEXES:
         raise unknown_name("index", index, INDEXES)
-    if needs.description and describe is None:
-        raise UserError(
-            f"retriever {name!r} puts outputs into words, as SQL and COGS tasks can; try target_knn"
-        )
     if needs.skills != "none" and rewrite is None:
         raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
     if needs.trade_off == "tunable" and not trade_off > 0:
@@ -243,7 +231,6 @@ def build_retriever(
         embed=embed or (lambda encoder, texts: encoder.encode(texts)),
         rewrite=rewrite,
         sketch=sketch,
-        describe=describe,
         index=index,
         known_by=known_by,
     )

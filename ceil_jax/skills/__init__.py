@@ -4,9 +4,8 @@ Nearest-neighbour search is in `retrieval/`, which knows nothing of skills; `pip
 
 - `rewriter`: rewrites inputs as skills with an LM and annotated demonstrations (`demonstrations/`).
 - `similarity`: the similarities of inputs with several skills each.
-- `gold`: skills written from gold outputs, for an oracle.
-- `sketches`: the keywords or roles of a formal output, for another oracle.
+- `sketches`: the keywords or roles of a formal output, for an oracle.
 - `retrievers`: Skill-KNN and the oracles, for the registry of `retrieval/`.
 
-Names for other rooms: `Rewriter`, `load_demonstrations`; `DESCRIPTIONS`; `SKETCHES`.
+Names for other rooms: `Rewriter`, `load_demonstrations`; `SKETCHES`.
 """

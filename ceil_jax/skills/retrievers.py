@@ -30,14 +30,6 @@ def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
     return DenseRetriever("target_knn", bank, given, view)
 
 
-def build_target_skill(bank: Sequence[Example], given: Given) -> Retriever:
-    """Build Skill-KNN on skills written from gold outputs (oracle)."""
-    describe = given.describe
-    assert describe is not None, "declared in Needs"
-    view = View(lambda examples: [(describe(example.output),) for example in examples], shared=True)
-    return DenseRetriever("target_skill", bank, given, view)
-
-
 class TargetSketch:
     """The largest overlap with the sketch of the query's gold output (oracle).
 
@@ -82,11 +74,6 @@ RETRIEVERS = {
     ),
     "target_knn": Registered(
         build_target_knn, Needs(encoder=True, gold_outputs=True, text=False), "target-KNN (oracle)"
-    ),
-    "target_skill": Registered(
-        build_target_skill,
-        Needs(encoder=True, gold_outputs=True, description=True, text=False),
-        "Skill-KNN on gold skills (oracle)",
     ),
     "target_sketch": Registered(
         TargetSketch, Needs(gold_outputs=True, sketch=True, text=False), "target sketch (oracle)"

@@ -48,8 +48,7 @@ class Demonstration:
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
     """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a JSON file.
 
-    A file holds a list of `{"input": …, "skill": …}`, each with a `"schema"` or none of them, other fields
-    ignored; or several such lists by name, of which `FILE#NAME` takes one.
+    A file holds a list of `{"input": …, "skill": …}`, each with a `"schema"` or none. Other fields are ignored.
 
     Raises:
         UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
@@ -59,28 +58,13 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
             resources.files("ceil_jax.skills").joinpath(f"demonstrations/{source}.json").read_text("utf-8")
         )
         return _demonstrations(json.loads(content), str(source))
-    file, hash, name = str(source).rpartition("#")
-    path = Path(file if hash else name).expanduser()
+    path = Path(source).expanduser()
     if not path.is_file():
         raise unknown_name("demonstrations", str(source), PACKAGED, "A JSON file that is there will do too.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return _demonstrations(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path} as JSON: {error}") from None
-    except RecursionError:
-        raise UserError(f"cannot read {path} as JSON: nested too deeply") from None
-    if isinstance(content, dict):
-        lists = [key for key, value in content.items() if isinstance(value, list)]
-        if not lists:
-            raise UserError(f'{path}: expected a list of {{"input": …, "skill": …}}, found an object')
-        if not hash or name not in lists:
-            raise UserError(
-                f"{path} holds several lists of demonstrations; name one of {', '.join(lists)}, as in {path}#NAME"
-            )
-        content = content[name]
-    elif hash:
-        raise UserError(f"{path} holds one list and has no {name!r} in it; leave out #{name}")
-    return _demonstrations(content, str(source))
 
 
 def _demonstrations(content: Any, source: str) -> list[Demonstration]:
@@ -95,7 +79,7 @@ def _demonstrations(content: Any, source: str) -> list[Demonstration]:
 
 
 def _field(entry: Any, name: str, where: str) -> str:
-    """The text of one field, which must be a single line, because a rewrite stops at the end of a line."""
+    """The text of one field: a single line, because a rewrite stops at the end of a line."""
     if not isinstance(entry, dict):
         raise UserError(f'{where}: expected an object {{"input": …, "skill": …}}, found {str(entry)[:60]!r}')
     value = entry.get(name)
@@ -157,12 +141,7 @@ class Rewriter:
             )
 
     def prompts(self, examples: Sequence[Example], order: int) -> list[str]:
-        """Return the prompt that asks for each example's skill.
-
-        Args:
-            examples: their `schema` field is shown where demonstrations have schemas too.
-            order: the number of an order of the demonstrations.
-        """
+        """Return the prompt that asks for each example's skill, with its schema where demonstrations have one."""
         shown = [
             Example("", example.input, "", fields={"schema": example.fields.get("schema", "")})
             for example in examples
@@ -177,9 +156,9 @@ class Rewriter:
             order: the number of an order of the demonstrations.
         """
         prompts = self.prompts(examples, order)
-        asked = dict(zip(prompts, (example.input for example in examples), strict=True))
-        fits = self.lm.count_tokens(list(asked)) <= self._budget
-        fitting = [prompt for prompt, fit in zip(asked, fits, strict=True) if fit]
+        inputs = dict(zip(prompts, (example.input for example in examples), strict=True))
+        fits = self.lm.count_tokens(list(inputs)) <= self._budget
+        fitting = [prompt for prompt, fit in zip(inputs, fits, strict=True) if fit]
         texts = self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",)) if fitting else []
         written = dict(zip(fitting, (text.strip() for text in texts), strict=True))
         lengths = (
@@ -187,20 +166,25 @@ class Rewriter:
         )
         failures: Counter[str] = Counter()
         skills, copies = {}, 0
-        for prompt, question in asked.items():
-            text = written.get(prompt, "")
-            failure = _failure(text, prompt in written, int(lengths.get(prompt, 0)))
-            failure = failure or self._repeated(question, text)
+        for prompt, text in inputs.items():
+            skill = written.get(prompt, "")
+            failure = self._failure(text, skill, prompt in written, int(lengths.get(prompt, 0)))
             failures.update([failure] if failure else [])
-            skills[prompt] = question if failure else text
+            skills[prompt] = text if failure else skill
             copies += skills[prompt] in self._shown_skills
-        return Rewrites([skills[prompt] for prompt in prompts], failures, copies, len(asked))
+        return Rewrites([skills[prompt] for prompt in prompts], failures, copies, len(inputs))
 
-    def _repeated(self, text: str, written: str) -> str:
-        """The kind of input that the LM repeated in place of a skill; "" for none."""
-        if written == text.strip():
+    def _failure(self, text: str, skill: str, fits: bool, tokens: int) -> str:
+        """The kind of failure; "" for none."""
+        if not fits:
+            return "too long"
+        if not skill:
+            return "empty"
+        if tokens >= RUNAWAY * MAX_NEW_TOKENS:
+            return "runaway"
+        if skill == text.strip():
             return "the input itself"
-        return "a demonstration's input" if written in self._shown_inputs else ""
+        return "a demonstration's input" if skill in self._shown_inputs else ""
 
 
 def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
@@ -219,11 +203,3 @@ def _opening(template: Template, demonstrations: Sequence[Demonstration]) -> str
     """The text before the input: the instruction and the demonstrations."""
     pieces = [Example("", one.input, one.skill, fields={"schema": one.schema}) for one in demonstrations]
     return INSTRUCTION + template.separator + examples_text(template, pieces)
-
-
-def _failure(text: str, fits: bool, tokens: int) -> str:
-    if not fits:
-        return "too long"
-    if not text:
-        return "empty"
-    return "runaway" if tokens >= RUNAWAY * MAX_NEW_TOKENS else ""

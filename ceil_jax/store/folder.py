@@ -34,10 +34,7 @@ done.json."""
 def finished(folder: Path) -> dict[str, Any] | None:
     """Return the summary that `finish` was given; None while the folder is unfinished or if a file in it is damaged.
 
-    Files are compared with their checksums when a process first asks.
-
-    Args:
-        folder: it need not exist.
+    Files are compared with their checksums when a process first asks. The folder need not exist.
     """
     done = folder / DONE
     try:
@@ -62,15 +59,12 @@ def _damaged(folder: Path, record: Any) -> Path | None:
         content = [record["name"], record["summary"], record["files"]]
         if record["name"] != folder.name or record["checksum"] != digest(content):
             return folder / DONE
-        files = record["files"].items()
-    except (KeyError, TypeError, AttributeError):
+        for name, sha256 in record["files"].items():
+            if not (folder / name).is_file() or file_sha256(folder / name) != sha256:
+                return folder / name
+    except (KeyError, TypeError):
         return folder / DONE
-    wrong = (name for name, sha256 in files if not _same(folder / name, sha256))
-    return next((folder / name for name in wrong), None)
-
-
-def _same(file: Path, sha256: str) -> bool:
-    return file.is_file() and file_sha256(file) == sha256
+    return None
 
 
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
@@ -79,9 +73,6 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
     Args:
         folder: all of its files are whole.
         summary: JSON values.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be written.
     """
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
@@ -95,26 +86,13 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
 
 
 def write(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Args:
-        file: the place.
-        content: all of it.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be written.
-    """
+    """Write a file whole or not at all; see `appearing`."""
     with appearing(file) as out:
         out.write(content)
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write a JSON value whole or not at all.
-
-    Args:
-        file: the place.
-        value: JSON values; NumPy's numbers are refused.
-    """
+    """Write a JSON value whole or not at all. NumPy's numbers are refused."""
     write(file, json.dumps(value, ensure_ascii=False).encode())
 
 

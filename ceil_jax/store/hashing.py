@@ -39,11 +39,7 @@ def canonical(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return the first 16 hex digits of the sha256 of a value's canonical text.
-
-    Args:
-        value: as for `canonical`.
-    """
+    """Return the first 16 hex digits of the sha256 of a value's canonical text."""
     return text_digest(canonical(value).encode())
 
 

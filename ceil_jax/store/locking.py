@@ -20,15 +20,7 @@ from ceil_jax.errors import UserError
 log = logging.getLogger(__name__)
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_REFUSED = {
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.ENAMETOOLONG,
-}
+_REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
 _SAID_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 """Phrases by which libraries that write from C++ or Rust say so, in exceptions of their own."""
 
@@ -37,9 +29,7 @@ _SAID_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too l
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Make a folder if need be and hold it for this process until the block ends. Others wait, and say so.
 
-    Args:
-        folder: what to hold.
-        name: the lock's file in it. Use different names to lock parts of the folder separately.
+    Use different names of the lock's file to lock parts of the folder separately.
 
     Raises:
         UserError: the disk is full, or the folder cannot be made or written.
@@ -94,16 +84,12 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Check that so much can be written, before a library writes that would meet a full disk with more than one line.
+    """Check that a folder takes so many bytes, before a library writes that would say in many lines that it does not.
 
     Where the system can, the room is taken and given back, so that a quota or a limit of file size is met as well.
 
-    Args:
-        folder: where a file of that size could be written.
-        size: bytes.
-
     Raises:
-        OSError: they cannot be; a stage makes one line of it.
+        OSError: as the system's, of a full disk.
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -116,8 +102,7 @@ def check_room(folder: Path, size: int) -> None:
 def appearing(target: Path) -> Iterator[IO[bytes]]:
     """Yield a file beside its place; flush it to the disk and rename it into place when the block ends.
 
-    Args:
-        target: the place; its folder is made if need be.
+    The folder is made if need be.
 
     Raises:
         UserError: the disk is full, or the folder cannot be written.

@@ -62,11 +62,7 @@ class CommandBar:
             self._stage = ""
 
     def seconds_left(self, share: float) -> float:
-        """Return the seconds that the command still takes, by the estimates and what was measured so far.
-
-        Args:
-            share: the share of the running stage that is done, from 0 to 1.
-        """
+        """Return the seconds that the command still takes, when this share of the running stage is done."""
         passed = time.monotonic() - self._began
         own = self._expected.get(self._stage, 0.0)
         done, spent = self._spent_expected + share * own, self._spent + passed
@@ -77,7 +73,7 @@ class CommandBar:
         return running + pace * rest
 
     def advance(self, share: float) -> None:
-        """Show that so much of the running stage is done."""
+        """Show that this share of the running stage is done."""
         left = self.seconds_left(share)
         minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
         text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
@@ -94,11 +90,7 @@ class CommandBar:
 
 @contextmanager
 def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
-    """Show one bar for all work inside the block.
-
-    Args:
-        expected: the expected seconds of each stage by its name, in order.
-    """
+    """Show one bar for all work inside the block, by the expected seconds of each stage."""
     one = CommandBar(dict(expected))
     token = _running.set(one)
     try:
@@ -113,25 +105,18 @@ def running_bar() -> CommandBar | None:
     return _running.get()
 
 
-class Part:
-    """A piece of work that has no bar of its own.
-
-    Args:
-        total: how many there are to do.
-        initial: how many were done before.
-        advance: called with the share that is done.
-    """
+class _Part:
+    """A piece of work that shows its share of `total` by calling `advance`, and has no bar of its own."""
 
     def __init__(self, total: int, initial: int, advance: Callable[[float], None]) -> None:
         self._total, self._done, self._advance = max(total, 1), initial, advance
 
     def update(self, count: int = 1) -> None:
-        """Say that so many more are done."""
         self._done += count
         self._advance(min(1.0, self._done / self._total))
 
     def set_postfix(self, *_: Any, **__: Any) -> None:
-        """Say nothing: there is no room for it."""
+        pass
 
     set_postfix_str = set_postfix
 
@@ -151,7 +136,7 @@ def _logger(what: str) -> Callable[[float], None]:
 
 @contextmanager
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
-    """Yield a progress bar with `update`, `set_postfix` and `set_postfix_str`.
+    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`.
 
     Args:
         total: how many there are to do.
@@ -159,16 +144,15 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
         initial: how many were done before.
         delay: seconds before a bar of its own is shown.
     """
-    command = _running.get()
     if _inside.get():
-        yield Part(total, initial, lambda share: None)
+        yield _Part(total, initial, lambda share: None)
         return
     token = _inside.set(True)
     try:
-        if command is not None:
-            yield Part(total, initial, command.advance)
+        if command := _running.get():
+            yield _Part(total, initial, command.advance)
         elif not _shown():
-            yield Part(total, initial, _logger(what))
+            yield _Part(total, initial, _logger(what))
         else:
             with tqdm(total=total, initial=initial, desc=what, delay=delay) as own:
                 yield own

@@ -7,6 +7,7 @@ The retrievers themselves live in `ceil_jax.skills`.
 - `analysis`: those measures, recall@N and t-SNE
 - `hardness`: Spider's hardness of a SQL query
 - `recall`: recall@N of sampled answers
+- `gold`: skills written from gold outputs, and the oracle `target_skill` that compares them
 - `diversity`: DPP-MAP over skills
 - `figure`: the spaces of raw inputs and of skills side by side
 """

@@ -190,7 +190,9 @@ def _opened(
     from ceil_jax.pipeline.graph import Graph, open_run
     from ceil_jax.pipeline.methods import METHODS
     from ceil_jax.tasks.load import load_task
+    from skill_knn.gold import register
 
+    register()
     for row in methods:
         method, _, encoder = row.partition("@")
         if method not in METHODS:

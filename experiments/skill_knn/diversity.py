@@ -19,6 +19,7 @@ from ceil_jax.retrieval.registry import Given, Needs, Retrieved, register_retrie
 from ceil_jax.retrieval.retrievers import check_size
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example
+from skill_knn.gold import gold_skills
 
 SkillOf = Callable[[Given, Sequence[Example]], list[str]]
 """The skill of each example."""
@@ -72,12 +73,6 @@ def rewritten(given: Given, examples: Sequence[Example]) -> list[str]:
     return [skill for [skill] in given.rewrite(examples)]
 
 
-def described(given: Given, examples: Sequence[Example]) -> list[str]:
-    """Return the skills that the gold outputs show."""
-    assert given.describe is not None, "declared in Needs"
-    return [given.describe(example.output) for example in examples]
-
-
 _MAP = Needs(encoder=True, trade_off="tunable", shortlist=True, text=False)
 
 
@@ -91,7 +86,7 @@ def register() -> None:
     )
     register_retriever(
         "target_skill_map",
-        partial(DiverseSkills, "target_skill_map", described),
-        replace(_MAP, gold_outputs=True, description=True),
+        partial(DiverseSkills, "target_skill_map", gold_skills),
+        replace(_MAP, gold_outputs=True, sketch=True),
         "gold skills + MAP (oracle)",
     )

@@ -1,6 +1,5 @@
 """Each prompt is read once, whoever asks, whatever is killed or damaged."""
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -11,7 +10,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM, readings
-from ceil_jax.lm.readings import FILE, Readings, ReadLM, Request
+from ceil_jax.lm.readings import FILE, LMRequest, Readings, ReadLM
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.shards import Shard
 
@@ -157,8 +156,8 @@ def test_a_meter_counts_distinct_readings_old_and_new(tmp_path):
     with again.metered() as meter:
         scores(again)
     assert (meter.cost.tokens, meter.now, other.tokens_read) == (lm.tokens_read, Cost(), 0)
-    asked = [Request(prompt, tuple(choices)) for prompt, choices in zip(PROMPTS, CHOICES, strict=True)]
-    assert again.missing(asked) == 0 and again.missing([*asked, Request("new", (" a",))]) == 1
+    asked = [LMRequest(prompt, tuple(choices)) for prompt, choices in zip(PROMPTS, CHOICES, strict=True)]
+    assert again.missing(asked) == 0 and again.missing([*asked, LMRequest("new", (" a",))]) == 1
 
 
 @pytest.mark.parametrize("change", ["value = '[0.0, 0.0]'", "value = CAST(x'ff' AS TEXT)", "tokens = 999"])
@@ -166,7 +165,7 @@ def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     first, _ = opened(tmp_path)
     scores(first)
     first.readings.close()
-    key = Request(PROMPTS[3], CHOICES[3]).key("tiny")
+    key = LMRequest(PROMPTS[3], CHOICES[3]).key("tiny")
     with sqlite3.connect(tmp_path / FILE) as file:
         assert file.execute(f"UPDATE readings SET {change} WHERE key = ?", (key,)).rowcount == 1
     file.close()
@@ -176,15 +175,15 @@ def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     assert (scores(opened(tmp_path)[0]) == plain()).all()
 
 
-def test_a_file_that_is_none_is_set_aside(tmp_path, caplog):
-    first, _ = opened(tmp_path)
-    scores(first)
-    first.readings.close()
-    (tmp_path / FILE).write_bytes(b"not a database" * 1000)
-    (tmp_path / f"{FILE}-wal").write_bytes(b"left behind" * 1000)
+@pytest.mark.parametrize("name", [FILE, "readings-1-of-2.sqlite"])
+def test_a_file_that_is_none_is_set_aside(tmp_path, name):
+    (tmp_path / name).write_bytes(b"not a database" * 1000)
+    (tmp_path / f"{name}-wal").write_bytes(b"left behind" * 1000)
     read, lm = opened(tmp_path)
+    with pytest.raises(UserError, match=rf"{name} is damaged .* run the same command again"):
+        scores(read)
     assert (scores(read) == plain()).all() and lm.asked == PROMPTS
-    assert "is damaged" in caplog.text and (tmp_path / "readings.damaged").exists()
+    assert (tmp_path / name).with_suffix(".damaged").exists()
 
 
 def test_a_file_damaged_inside_is_one_line_and_then_read_anew(tmp_path):
@@ -210,7 +209,7 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path):
     assert (scores(read) == plain()).all() and lm.asked == PROMPTS[4:]
 
 
-def test_shards_read_their_own_chunks_which_are_taken_in_once(tmp_path, monkeypatch):
+def test_shards_read_their_own_chunks_which_are_copied_in(tmp_path):
     for number in (2, 1):
         read, lm = opened(tmp_path, shard=Shard(number, 2))
         found = scores(read)
@@ -223,9 +222,6 @@ def test_shards_read_their_own_chunks_which_are_taken_in_once(tmp_path, monkeypa
     with read.metered() as meter:
         assert (scores(read) == plain()).all() and lm.asked == []
     assert meter.cost.tokens == sum(TinyLM().count_tokens(PROMPTS)) + 10 * 3
-    read.readings.close()
-    before = sqlite3.connect(tmp_path / FILE).execute("SELECT * FROM taken").fetchall()
-    assert [name for name, _ in before] == ["readings-1-of-2.sqlite", "readings-2-of-2.sqlite"]
 
 
 def test_a_shard_that_was_taken_in_half_done_is_taken_in_again(tmp_path):
@@ -240,11 +236,3 @@ def test_a_shard_that_was_taken_in_half_done_is_taken_in_again(tmp_path):
     scores(going_on)
     assert own.asked == PROMPTS[CHUNK:]  # what the shard and the others have read is not read again
     assert (scores(read) == plain()).all() and lm.asked == []
-
-
-def test_a_damaged_file_of_a_shard_is_set_aside(tmp_path, caplog):
-    (tmp_path / "readings-1-of-2.sqlite").write_bytes(b"not a database" * 1000)
-    read, lm = opened(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        assert (scores(read) == plain()).all() and lm.asked == PROMPTS
-    assert "readings-1-of-2.sqlite is damaged" in caplog.text

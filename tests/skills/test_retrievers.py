@@ -105,14 +105,6 @@ def test_target_knn_compares_outputs():
     assert [pick.id for pick in found] == ["train-n", "train-ne", "train-w"]
 
 
-def test_target_skill_compares_outputs_in_words():
-    ways = {"go left": "w", "go right": "e", "go up": "n"}
-    bank = [Example(f"train-{i}", "e", way) for i, way in enumerate(ways)]
-    found = ask("target_skill", bank, Example("q", "w", "go up"), 3, describe=ways.get)
-    assert found[0].id == "train-2"
-    assert [pick.relevance for pick in found] == pytest.approx([1, 0.5, 0.5])
-
-
 SQL = [
     "SELECT a FROM t",
     "SELECT count(*) FROM t",
@@ -145,8 +137,6 @@ def test_what_they_need():
         build_retriever("skill_base", BANK, encoder=Compass())
     with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
         build_retriever("target_sketch", BANK)
-    with pytest.raises(UserError, match="'target_skill' puts outputs into words"):
-        build_retriever("target_skill", BANK, encoder=Compass())
     with pytest.raises(UserError, match="give it an encoder"):
         build_retriever("skill_base", BANK, rewrite=rewrite)
     with pytest.raises(UserError, match="7 examples asked for from a bank of 4"):

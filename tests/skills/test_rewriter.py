@@ -1,7 +1,5 @@
 """Rewriting of inputs as skills: prompts, orders, failed rewrites, and files of demonstrations."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -130,17 +128,9 @@ def test_packaged_demonstrations(name):
     assert np.all((counts > 4) & (counts < 60))
 
 
-def test_a_file_of_one_list_or_of_several(tmp_path):
-    one = [{"input": "a red car", "skill": "colour", "db_id": "cars"}]
-    (tmp_path / "one.json").write_text(json.dumps(one))
-    (tmp_path / "several.json").write_text(json.dumps({"source": "me", "cars": one, "hats": []}))
-    expected = [Demonstration("a red car", "colour")]
-    assert load_demonstrations(tmp_path / "one.json") == expected
-    assert load_demonstrations(f"{tmp_path}/several.json#cars") == expected
-    with pytest.raises(UserError, match=r"several lists of demonstrations; name one of cars, hats, as in"):
-        load_demonstrations(tmp_path / "several.json")
-    with pytest.raises(UserError, match=r"holds one list and has no 'cars' in it; leave out #cars"):
-        load_demonstrations(f"{tmp_path}/one.json#cars")
+def test_a_file_of_ones_own(tmp_path):
+    (tmp_path / "one.json").write_text('[{"input": "a red car", "skill": "colour", "db_id": "cars"}]')
+    assert load_demonstrations(tmp_path / "one.json") == [Demonstration("a red car", "colour")]
 
 
 GOOD = '{"input": "a red car", "skill": "colour"}'
@@ -151,7 +141,7 @@ GOOD = '{"input": "a red car", "skill": "colour"}'
     [
         ("[" + GOOD, r"cannot read .*bad\.json as JSON: .*line 1"),
         ("[]", r'bad\.json: expected a list of \{"input": …, "skill": …\}, at least one'),
-        (GOOD, r"bad\.json: expected a list of .*, found an object"),
+        (GOOD, r"bad\.json: expected a list of "),
         ("[" * 100_000, r"cannot read .*bad\.json as JSON"),
         (f'[{GOOD}, "a"]', r"bad\.json, entry 2: expected an object .*, found 'a'"),
         (f'[{GOOD}, {{"input": "a"}}]', r"entry 2, field 'skill': expected a text of one line, found 'None'"),

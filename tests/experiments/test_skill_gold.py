@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
+from skill_knn.gold import cogs_skill, register, sql_skill
 
-from ceil_jax.skills.gold import cogs_skill, sql_skill
-from ceil_jax.skills.sketches import sql_tables
+from ceil_jax.retrieval.registry import build_retriever
+from ceil_jax.skills.sketches import sql_sketch, sql_tables
+from ceil_jax.tasks.example import Example
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,18 @@ def test_cogs(form, expected):
 )
 def test_tables(query, tables):
     assert sql_tables(query) == tables
+
+
+class Counts:
+    def encode(self, texts):
+        return np.array([(1, 0) if "a count" in text else (0, 1) for text in texts], np.float32)
+
+
+def test_the_nearest_gold_skills(registrations_undone):
+    register()
+    bank = [
+        Example(f"train-{i}", "", f"SELECT {columns} FROM t") for i, columns in enumerate(["a", "count(*)"])
+    ]
+    retriever = build_retriever("target_skill", bank, encoder=Counts(), sketch=sql_sketch)
+    [found] = retriever.retrieve([Example("q", "how many", "SELECT count(b) FROM u")], 2)
+    assert [(pick.id, pick.relevance) for pick in found] == [("train-1", 1), ("train-0", 0.5)]

@@ -7,9 +7,13 @@ demonstrations (`demonstrations/sql.json`, `cogs.json`), as far as an output det
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
-from ceil_jax.retrieval.registry import Describe
-from ceil_jax.skills.sketches import sql_bare, sql_tables
+from ceil_jax.retrieval.embedded_bank import View
+from ceil_jax.retrieval.registry import Given, Needs, Retriever, Sketch, register_retriever
+from ceil_jax.retrieval.retrievers import DenseRetriever
+from ceil_jax.skills.sketches import cogs_sketch, sql_bare, sql_sketch, sql_tables
+from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.families.cogs import Call, parse_call
 
 _SETS = {
@@ -129,5 +133,24 @@ def _places(noun: Call) -> int:
     return max((1 + _places(inner) for role, inner in noun.arguments if role.startswith("nmod")), default=0)
 
 
-DESCRIPTIONS: dict[str, Describe] = {"sql": sql_skill, "cogs": cogs_skill}
-"""The description of outputs by `Task.language`."""
+GOLD_SKILLS: dict[Sketch, Callable[[str], str]] = {sql_sketch: sql_skill, cogs_sketch: cogs_skill}
+"""The skill that an output shows, by the sketch of such outputs."""
+
+
+def gold_skills(given: Given, examples: Sequence[Example]) -> list[str]:
+    """Return the skills that the gold outputs show."""
+    assert given.sketch is not None, "declared in Needs"
+    return [GOLD_SKILLS[given.sketch](example.output) for example in examples]
+
+
+def nearest_gold_skills(bank: Sequence[Example], given: Given) -> Retriever:
+    """Build Skill-KNN on gold skills (oracle)."""
+    view = View(lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True)
+    return DenseRetriever("target_skill", bank, given, view)
+
+
+def register() -> None:
+    """Make `target_skill` known as a retriever."""
+    needs = Needs(encoder=True, gold_outputs=True, sketch=True, text=False)
+    title = "Skill-KNN on gold skills (oracle)"
+    register_retriever("target_skill", nearest_gold_skills, needs, title, replace=True)
