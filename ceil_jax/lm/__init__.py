@@ -1,9 +1,9 @@
-"""Language models (LMs) behind one protocol of strings and numpy, and the prompts they are given.
+"""Language models (LMs) behind one class of strings and numpy, and the prompts they are given.
 
 What is done with their scores and answers is in `training` and `pipeline`. torch is imported in `lm.torch` only,
 the `openai` package in `lm.openai` only.
 
-- `base`: the `LanguageModel` protocol, and `BaseLM`, what ours have in common
+- `base`: `LanguageModel`, the class of all of them
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget
 - `voting`: the most frequent of several answers

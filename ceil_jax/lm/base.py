@@ -1,60 +1,101 @@
-"""The protocol of a language model, the only thing that other rooms know of one, and what ours have in common."""
+"""A language model: what other rooms know of one, and what follows from a few methods of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
 from ceil_jax.errors import UserError
 
 
-@runtime_checkable
-class LanguageModel(Protocol):
-    """A frozen LM. Results depend on each prompt alone, never on the other prompts of a call."""
+class Continuations(NamedTuple):
+    """The choices of several prompts: for each choice the number of its prompt, the prompt, and the choice."""
+
+    rows: list[int]
+    prompts: list[str]
+    texts: list[str]
+
+    def distinct_prompts(self) -> list[str]:
+        """Return each prompt once, however many choices it has."""
+        return list(dict(zip(self.rows, self.prompts, strict=True)).values())
+
+
+class LanguageModel:
+    """A frozen LM. Results depend on each prompt alone, never on the other prompts of a call.
+
+    A subclass has `name`, `context_length` and `tokens_read`, and gives `count_tokens`, `scores` and `write`.
+    """
 
     name: str
     """Names the weights and the dtype; results are cached under it."""
     context_length: int
     """The most tokens that the LM reads, prompt and continuation together."""
+    can_score = True
+    """Whether the LM gives log-probabilities; one that does not can only generate."""
 
     @property
     def tokens_read(self) -> int:
         """Tokens that the model has read since it was loaded; a prefix that several texts share counts once.
         Behind an endpoint: the tokens that the server states."""
-        ...
+        raise NotImplementedError
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         """Return int [N], the number of tokens of each text, special tokens not counted."""
-        ...
+        raise NotImplementedError
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        """Return float64 [N], Σ log P of each continuation's tokens given its prompt, in nats.
+    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
+        """Return the log-likelihood of each continuation in nats, and the number of its tokens.
 
         The text prompt + continuation is tokenized whole; the continuation's tokens are those that end after
         the prompt's last character.
         """
-        ...
+        raise NotImplementedError
+
+    def write(
+        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
+    ) -> list[str]:
+        """Return what `generate` does, of checked arguments and a seed for each prompt."""
+        raise NotImplementedError
+
+    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+        """Return float64 [N], Σ log P of each continuation's tokens given its prompt, in nats; see `scores`."""
+        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
+        return np.array([score[0] for score in scores], dtype=np.float64)
 
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C ≥ 1 choices. The prompt is
-        read once.
+        """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C choices. A prompt is read once.
 
         Args:
             prompts: N prompts.
             choices: at least one choice for each prompt.
             per_token: the mean log-probability of a choice's tokens, not their sum; an empty choice has 0.
+
+        Raises:
+            UserError: a prompt has no choices, or one string in place of a list of them.
         """
-        ...
+        asked = Continuations([], [], [])
+        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
+            if isinstance(options, str) or not options:
+                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
+            asked.rows.extend([row] * len(options))
+            asked.prompts.extend([prompt] * len(options))
+            asked.texts.extend(options)
+        scores, lengths = self.scores(asked)
+        flat = np.asarray(scores, np.float64)
+        if per_token:
+            flat = flat / np.maximum(lengths, 1)
+        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
         """Return int [N], the index of the highest `choice_log_likelihood` of each prompt; the lowest wins a tie."""
-        ...
+        scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
+        return np.array([np.argmax(score) for score in scores], dtype=np.int64)
 
     def generate(
         self,
@@ -74,84 +115,6 @@ class LanguageModel(Protocol):
             temperature: 0 is greedy decoding; above 0, tokens are sampled.
             seed: makes sampling reproducible. One for all prompts, or one for each: a prompt that is given several
                 times, with as many seeds, is sampled several times and read once.
-        """
-        ...
-
-
-class Continuations(NamedTuple):
-    """The choices of several prompts: for each choice the number of its prompt, the prompt, and the choice."""
-
-    rows: list[int]
-    prompts: list[str]
-    texts: list[str]
-
-    def distinct_prompts(self) -> list[str]:
-        """Return each prompt once, however many choices it has."""
-        return list(dict(zip(self.rows, self.prompts, strict=True)).values())
-
-
-def can_score(lm: LanguageModel) -> bool:
-    """Return whether an LM gives log-probabilities: its attribute `can_score`, and True where it has none."""
-    return getattr(lm, "can_score", True)
-
-
-class BaseLM:
-    """The methods of `LanguageModel` that follow from `scores` and `write`, which a subclass gives."""
-
-    can_score = True
-    """Whether the LM gives log-probabilities; one that does not can only generate."""
-
-    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
-        """Return the log-likelihood of each continuation in nats, and the number of its tokens."""
-        raise NotImplementedError
-
-    def write(
-        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
-    ) -> list[str]:
-        """Return what `generate` does, of checked arguments and a seed for each prompt."""
-        raise NotImplementedError
-
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> list[np.ndarray]:
-        """Return the log-likelihood of each prompt's choices, as the protocol says.
-
-        Raises:
-            UserError: a prompt has no choices, or one string in place of a list of them.
-        """
-        asked = Continuations([], [], [])
-        for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if isinstance(options, str) or not options:
-                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
-            asked.rows.extend([row] * len(options))
-            asked.prompts.extend([prompt] * len(options))
-            asked.texts.extend(options)
-        scores, lengths = self.scores(asked)
-        flat = np.asarray(scores, np.float64)
-        if per_token:
-            flat = flat / np.maximum(lengths, 1)
-        return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
-
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
-        return np.array([score[0] for score in scores], dtype=np.float64)
-
-    def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
-    ) -> np.ndarray:
-        scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
-        return np.array([np.argmax(score) for score in scores], dtype=np.int64)
-
-    def generate(
-        self,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        *,
-        temperature: float = 0.0,
-        seed: int | Sequence[int] = 0,
-    ) -> list[str]:
-        """Return the text that the LM writes after each prompt, as the protocol says.
 
         Raises:
             UserError: the temperature is negative; `stop` is a bare string, which would be taken for its letters,

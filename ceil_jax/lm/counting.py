@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import BaseLM, Continuations
+from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.readings import LMRequest, ask_lm
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
 
-class CountingLM(BaseLM):
-    """The `LanguageModel` protocol with a real tokenizer and no weights: answers are empty, scores 0.
+class CountingLM(LanguageModel):
+    """An LM with a real tokenizer and no weights: answers are empty, scores 0.
 
     Args:
         name: the name of the real LM, so that its results are found under the same keys.
@@ -23,6 +23,10 @@ class CountingLM(BaseLM):
         count: texts → int [N], the number of tokens of each.
         exact: whether these are the real LM's tokens.
     """
+
+    tokens_read = tokens_written = 0
+    answer_tokens = 32.0
+    """The assumed length of a generated answer, in tokens."""
 
     def __init__(
         self,
@@ -34,10 +38,6 @@ class CountingLM(BaseLM):
     ) -> None:
         self.name, self.context_length, self.parameters = name, context_length, parameters
         self._count, self.exact = count, exact
-        self.tokens_read = 0
-        self.tokens_written = 0
-        self.answer_tokens = 32.0
-        """The assumed length of a generated answer, in tokens."""
 
     def count(self, requests: Sequence[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
         """Return the tokens that answering requests of one kind reads and writes, by answers of the usual length."""

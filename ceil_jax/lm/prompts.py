@@ -148,18 +148,19 @@ class PromptBuilder:
         """Return the tokens of the examples at these positions (int, of any shape), separator included."""
         asked, place = np.unique(positions, return_inverse=True)
         pieces = [self._piece(bank[i]) for i in asked]
-        new = list({piece: None for piece in pieces if piece not in self._lengths})
-        if new:
-            self._lengths |= zip(new, map(int, self.lm.count_tokens(new)), strict=True)
-        return np.array([self._lengths[piece] for piece in pieces])[place].reshape(positions.shape)
+        return np.array(self._counted(pieces))[place].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
         return examples_text(self.template, [example])
 
+    def _counted(self, pieces: Sequence[str]) -> list[int]:
+        new = [piece for piece in dict.fromkeys(pieces) if piece not in self._lengths]
+        if new:
+            self._lengths |= zip(new, map(int, self.lm.count_tokens(new)), strict=True)
+        return [self._lengths[piece] for piece in pieces]
+
     def _length(self, piece: str) -> int:
-        if piece not in self._lengths:
-            self._lengths[piece] = int(self.lm.count_tokens([piece])[0])
-        return self._lengths[piece]
+        return self._counted([piece])[0]
 
     def build(
         self,

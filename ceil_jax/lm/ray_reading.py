@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
@@ -61,8 +62,9 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
                 raise UserError(
                     f"--actors {actors}: the cluster has {resources[what]:.0f} {what}s; an actor takes one"
                 )
-            kind = ray.remote(**{f"num_{what.lower()}s": 1}, max_restarts=-1, max_task_retries=-1)(Actor)
-            pool = ActorPool([kind.remote(load, name) for _ in range(min(actors, len(chunks)))])
+            kind: Any = ray.remote(Actor)
+            kind = kind.options(**{f"num_{what.lower()}s": 1}, max_restarts=-1, max_task_retries=-1)
+            pool: Any = ActorPool([kind.remote(load, name) for _ in range(min(actors, len(chunks)))])
             yield from pool.map_unordered(lambda actor, chunk: actor.read.remote(*chunk), enumerate(chunks))
         finally:
             if started:

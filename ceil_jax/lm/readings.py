@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import BaseLM, LanguageModel, can_score
+from ceil_jax.lm.base import LanguageModel
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -238,8 +238,8 @@ class ReadingMeter:
             self.now += cost if now else Cost()
 
 
-class ReadLM(BaseLM):
-    """A language model that reads each prompt once: the `LanguageModel` protocol over an LM and its readings.
+class ReadLM(LanguageModel):
+    """A language model that reads each prompt once: an LM over its readings.
 
     Args:
         lm: reads what is not there yet.
@@ -253,7 +253,7 @@ class ReadLM(BaseLM):
         self, lm: LanguageModel, readings: Readings, reader: Reader | None = None, shard: Shard | None = None
     ) -> None:
         self.lm, self.readings = lm, readings
-        self.name, self.context_length, self.can_score = lm.name, lm.context_length, can_score(lm)
+        self.name, self.context_length, self.can_score = lm.name, lm.context_length, lm.can_score
         self._reader, self._shard = reader or self._here, shard
         self._meters: list[ReadingMeter] = []
         self._what = "reading prompts"

@@ -47,8 +47,7 @@ def load_lm(
     if spec == "tiny":
         return TinyLM()
     if is_function(spec):
-        # a protocol with data members, which mypy does not take for a class
-        return made_by(imported("language model", spec), "language model", spec, LanguageModel)  # type: ignore[type-abstract]
+        return made_by(imported("language model", spec), "language model", spec, LanguageModel)
     if is_address(spec):
         from ceil_jax.lm.openai.model import EndpointLM
 

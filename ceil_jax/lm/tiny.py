@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import BaseLM, Continuations, check_lengths
+from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
 from ceil_jax.lm.stopping import cut, first_stop
 from ceil_jax.tasks.draws import text_rng
 
@@ -18,8 +18,8 @@ VOCABULARY = 1000
 _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 
-class TinyLM(BaseLM):
-    """The `LanguageModel` protocol without weights: deterministic, in numpy, for tests.
+class TinyLM(LanguageModel):
+    """A `LanguageModel` without weights: deterministic, in numpy, for tests.
 
     A token is a word or a punctuation mark together with one space before it, or any other white-space
     character. After the tokens h₁ … hₙ, with weights wᵢ = 1 + i/n that favour recent tokens a little,
@@ -41,11 +41,10 @@ class TinyLM(BaseLM):
         context_length: the most tokens that it reads, prompt and continuation together.
     """
 
-    name = "tiny"
+    name, tokens_read = "tiny", 0
 
     def __init__(self, context_length: int = 4096):
         self.context_length = context_length
-        self.tokens_read = 0
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([len(_TOKEN.findall(text)) for text in texts], dtype=np.int64)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.lm.base import LanguageModel, can_score
+from ceil_jax.lm.base import LanguageModel
 from ceil_jax.pipeline.encoders import Training
 from ceil_jax.registry import Registry
 from ceil_jax.retrieval.registry import Needs, Registered, retrievers
@@ -178,7 +178,7 @@ def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserError: none is left.
     """
-    left = tuple(name for name in names if can_score(lm) or not learns_from_lm(name))
+    left = tuple(name for name in names if lm.can_score or not learns_from_lm(name))
     gone = [METHODS[name].label for name in names if name not in left]
     said = (
         f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and free_map learn "

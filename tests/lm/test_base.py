@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import BaseLM
+from ceil_jax.lm.base import LanguageModel
 
 
-class Known(BaseLM):
+class Known(LanguageModel):
     """Scores and lengths of texts by a table; keeps what it was asked."""
 
     def __init__(self, table):

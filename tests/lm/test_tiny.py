@@ -71,22 +71,6 @@ def test_an_example_with_the_answer_makes_it_likelier_and_the_recent_one_weighs_
     assert older[0] > older[1]
 
 
-def test_choices_are_the_log_likelihoods_of_each():
-    prompts, choices = ["a b a", "It is "], [[" b", " b a", ""], ["good", "so bad"]]
-    found = TinyLM().choice_log_likelihood(prompts, choices)
-    for prompt, options, scores in zip(prompts, choices, found, strict=True):
-        assert scores.tolist() == TinyLM().log_likelihood([prompt] * len(options), options).tolist()
-
-
-def test_choose_takes_the_first_of_equals_and_the_mean_if_asked():
-    lm = TinyLM()
-    assert lm.choose(["a b a"], [[" c", " b", " b"]]).tolist() == [1]
-    options = [" c", " b a b a b a b a b a"]  # P about 1e-4 once, or about 0.7 for each of ten
-    assert lm.choose([" a b a"], [options], per_token=True).tolist() == [1]
-    total, many = lm.choice_log_likelihood([" a b a"], [options])[0]
-    assert many / 10 > total
-
-
 def test_tokens_read_counts_a_prompt_once():
     lm = TinyLM()
     lm.choice_log_likelihood(["a b a"], [[" b", " b a"]])

@@ -3,7 +3,7 @@
 Retries, Retry-After, proxies and time-outs are that package's. Added here: a budget, a deadline for whole answers,
 care of the key, a probe before the first score, and the answer of a chat without its wrappers.
 
-- `model`: `EndpointLM`, the `LanguageModel` protocol over a server
+- `model`: `EndpointLM`, an LM on a server
 - `config`: `EndpointConfig`, the settings of requests, and the key
 - `address`: `http://host:8000/v1#model-name`
 - `client`: requests to one server, and the models that it lists

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import BaseLM, Continuations
+from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
 from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 Out = TypeVar("Out")
 
 
-class EndpointLM(BaseLM):
-    """The `LanguageModel` protocol over /completions, or over /chat/completions for generation alone.
+class EndpointLM(LanguageModel):
+    """An LM over /completions, or over /chat/completions for generation alone.
 
     Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM and SGLang
     give them; the server is probed before the first score (`probe`). `tokens_read` is the number of tokens that
@@ -71,7 +71,7 @@ class EndpointLM(BaseLM):
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        """Generate as the protocol says, as far as the server honours greedy decoding and seeds.
+        """Generate, as far as the server honours greedy decoding and seeds.
 
         A chat is not sent the stop strings, which would end it within its reasoning or its first code fence: its
         answer is cut here. The first answers that had something removed, or were empty, are logged.

@@ -1,8 +1,8 @@
-"""Causal LMs of transformers behind the `LanguageModel` protocol; the only room that imports torch.
+"""Causal LMs of transformers as `LanguageModel`; the only room that imports torch.
 
 Nothing here knows of examples or prompts' templates.
 
-- `model`: `TorchLM`, the protocol itself
+- `model`: `TorchLM`, the LM itself
 - `loading`: a folder or hub id to a `TorchLM`; how fast this machine reads with one
 - `gguf`: packaged weights, converted once to a safetensors folder
 - `prefix_tree`: token rows merged where they begin alike, and the passes that read them

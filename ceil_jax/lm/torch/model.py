@@ -1,4 +1,4 @@
-"""A causal LM of transformers behind the `LanguageModel` protocol."""
+"""A causal LM of transformers as a `LanguageModel`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import BaseLM, Continuations, check_lengths
+from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
 from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
 from ceil_jax.lm.torch.generation import Session, Writer, write_all
@@ -21,8 +21,8 @@ CACHED = {"cpu": 16, "cuda": 4}
 token budget. Their prompts are read at once, and their keys and values are kept in memory."""
 
 
-class TorchLM(BaseLM):
-    """The `LanguageModel` protocol by a causal model and a fast tokenizer of transformers.
+class TorchLM(LanguageModel):
+    """A causal model and a fast tokenizer of transformers.
 
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
     bfloat16, another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
@@ -39,10 +39,11 @@ class TorchLM(BaseLM):
         UserError: the tokenizer is not a fast one; the configuration names no context length.
     """
 
+    tokens_read = 0
+
     def __init__(self, model: Any, tokenizer: Any, *, name: str, token_budget: int | None = None):
         self.name = name
         self.context_length = context_length(model.config)
-        self.tokens_read = 0
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._pairs = PairTokenizer(tokenizer)
@@ -65,7 +66,7 @@ class TorchLM(BaseLM):
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        """Generate as the protocol says; a text also ends at the model's end-of-text token, or with the context.
+        """Generate; a text also ends at the model's end-of-text token, or with the context.
 
         Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give equal
         samples, so take another seed for another sample.

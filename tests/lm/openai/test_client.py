@@ -251,7 +251,6 @@ def test_a_field_that_is_refused_in_either_spelling_ends_the_run(server, address
         ({"data": [{"id": "m", "context_length": 9}], "error": None}, 9),
         ({"data": [{"id": "m", "max_model_len": "9"}]}, None),
         ((404, {"detail": "Not Found"}), None),
-        ((403, {"error": {"message": "missing scope"}}), None),
     ],
 )
 def test_lists_of_models(server, address, models, length):

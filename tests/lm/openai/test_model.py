@@ -12,7 +12,6 @@ from lm_server import QUICK, Server, listening
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
-from ceil_jax.lm.base import can_score
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
@@ -99,7 +98,7 @@ def test_chat_generates_and_does_not_score(server, address):
     assert lm.generate(PROMPTS, 6) == expected
     assert lm.generate(PROMPTS, 6, ["it"]) == [text.split("it")[0] for text in expected]
     assert server.requests[-1][0] == "/v1/chat/completions"
-    assert not can_score(lm) and can_score(load_lm(f"{address}#tiny", endpoint=QUICK)) and can_score(TinyLM())
+    assert not lm.can_score and load_lm(f"{address}#tiny", endpoint=QUICK).can_score
     assert "outputs, such as tst" in refused(lm.choose, PROMPTS, CHOICES)
 
 
@@ -232,8 +231,6 @@ def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
         lambda choices: choices[:-1],
         lambda choices: [*choices, choices[0]],
         lambda choices: [{**choice, "index": 0} for choice in choices],
-        lambda choices: [{**choice, "index": choice["index"] + 1} for choice in choices],
-        lambda choices: [],
     ],
 )
 def test_a_wrong_number_of_choices(server, lm, change):

@@ -106,16 +106,6 @@ def test_results_do_not_depend_on_the_batch(lm, network, kind, budget):
     np.testing.assert_allclose(np.concatenate(alone), reference, atol=1e-4)
 
 
-def test_choose_takes_the_best_the_first_of_equals_and_the_mean_if_asked(lm):
-    scores = lm.choice_log_likelihood(PROMPTS, CHOICES)
-    assert lm.choose(PROMPTS, CHOICES).tolist() == [int(score.argmax()) for score in scores]
-    assert lm.choose(["It"], [[" good", " good"]]).tolist() == [0]
-    options = [" x", " is so good film"]
-    [[one, many]] = lm.choice_log_likelihood(["It"], [options])
-    # " x" is two tokens (space, x), the other four
-    assert lm.choose(["It"], [options], per_token=True).tolist() == [int(many / 4 > one / 2)]
-
-
 @pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
 def test_tokens_read_counts_what_options_share_once(network, kind):
     lm = language_model(network, kind)
