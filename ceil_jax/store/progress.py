@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 _LINE_EVERY = 60.0
 """Seconds between two lines in a log, where no terminal shows a bar."""
 
+_STARTING = 60.0
+"""Seconds that say little of a command's pace: models are loaded and programs compiled."""
+
 _running: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
 _inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
 
@@ -66,10 +69,10 @@ class CommandBar:
         passed = time.monotonic() - self._began
         own = self._expected.get(self._stage, 0.0)
         done, spent = self._spent_expected + share * own, self._spent + passed
-        pace = spent / done if done > 1 and spent > 1 else 1.0
+        pace = (spent + _STARTING) / (done + _STARTING)
         rest = sum(self._expected.values()) - own
         # the running stage is its own best measure once a part of it is done
-        running = passed * (1 - share) / share if share > 0.05 else pace * own * (1 - share)
+        running = passed * (1 - share) / share if share > 0.25 else pace * own * (1 - share)
         return running + pace * rest
 
     def advance(self, share: float) -> None:

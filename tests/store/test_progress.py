@@ -25,14 +25,14 @@ def test_the_seconds_left_by_hand(clock):
     assert shown.seconds_left(0.5) == pytest.approx(5 + 90)
     clock[0] = 20
     shown.enter("b", "training")
-    # a took 20 s and not 10, so all that has not begun takes twice as long
-    assert shown.seconds_left(0) == pytest.approx(2 * (30 + 60))
+    # a took 20 s and not 10, beside the 60 s that a start may take
+    assert shown.seconds_left(0) == pytest.approx((60 + 20) / (60 + 10) * (30 + 60))
     clock[0] = 35
     # half of b in 15 s: 15 more by its own measure; spent 35 s on 10 + 15 expected
-    assert shown.seconds_left(0.5) == pytest.approx(15 + 35 / 25 * 60)
+    assert shown.seconds_left(0.5) == pytest.approx(15 + (60 + 35) / (60 + 25) * 60)
     clock[0] = 50
     shown.enter("not planned", "writing")
-    assert shown.seconds_left(0) == pytest.approx(50 / 40 * 60)
+    assert shown.seconds_left(0) == pytest.approx((60 + 50) / (60 + 40) * 60)
 
 
 def test_a_log_has_a_line_a_minute(clock, caplog, monkeypatch):
