@@ -98,6 +98,7 @@ def _section(table: RunTable) -> str:
         f"<section><h2>{html.escape(table.title)}</h2><p>{html.escape(table.lead)}</p>",
         _wide(table.table()),
         _scores_chart(table),
+        '<p class="keys">Squares: methods that learn; circles: the others; lines: 95 % intervals.</p>',
     ]
     if any(row.paper is not None for row in table.rows) or paper:
         others = f" Its other rows are {html.escape(paper)}." if paper else ""
