@@ -13,7 +13,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.tasks.files import read_table
 from ceil_jax.tasks.spec import RowError
 
-_LABELS = 50
+_LABELS = 100
 """Distinct values of a column of labels, at most; and each stands in five rows on average."""
 
 
@@ -37,11 +37,11 @@ class Column(NamedTuple):
 
 
 def columns(rows: Sequence[object]) -> list[Column]:
-    """Return the columns of some rows with values that are texts or numbers, in the order in which they come up."""
+    """Return the columns that have a name, and texts or numbers, in the order in which they come up."""
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items() if isinstance(row, dict) else ():
-            if isinstance(value, str | int | float) and str(value).strip():
+            if name and isinstance(value, str | int | float) and str(value).strip():
                 values.setdefault(name, []).append(str(value))
     return [Column(name, len(own), len(set(own)), _words(own)) for name, own in values.items()]
 

@@ -131,7 +131,7 @@ def _check_header(where: str, header: list[str]) -> None:
 
 
 def parquet_rows(path: Path, delimiter: str | None = None) -> Numbered:
-    """Yield (number, row) of each row of a parquet file; numbers count from 1."""
+    """Yield (number, row) of each row of a parquet file, with the names of its ClassLabels; numbers count from 1."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,6 +139,7 @@ def parquet_rows(path: Path, delimiter: str | None = None) -> Numbered:
         with pq.ParquetFile(path) as file:
             groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
             _check_size(str(path), sum(group.total_byte_size for group in groups))
+            names = _label_names(file.schema_arrow.metadata or {})
             number = size = 0
             # few rows at a time: a dictionary of one long text makes a small file of many large rows
             for batch in file.iter_batches(batch_size=64):
@@ -146,9 +147,20 @@ def parquet_rows(path: Path, delimiter: str | None = None) -> Numbered:
                 _check_size(str(path), size)
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, row
+                    # -1 stands for no label
+                    yield number, {**row, **{name: names[name].get(row[name]) for name in names}}
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
+
+
+def _label_names(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
+    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    labels = {name: kind for name, kind in features.items() if isinstance(kind, dict)}
+    return {
+        name: dict(enumerate(kind["names"]))
+        for name, kind in labels.items()
+        if kind.get("_type") == "ClassLabel"
+    }
 
 
 def _lines(path: Path, content: bytes, *, limited: bool) -> Iterator[tuple[int, str]]:
@@ -193,30 +205,12 @@ def _limit(which: tuple[str, int]) -> int:
 
 
 def _check_size(where: str, size: int) -> None:
-    """Refuse content that is too large.
-
-    Args:
-        where: the file.
-        size: bytes, unpacked; at least so many.
-
-    Raises:
-        UserError: more than the limit; the message says how to raise it.
-    """
     most = _limit(DATA_MB)
     if size > most * 1_000_000:
         raise UserError(f"{where} holds more than {most:,} MB; set {DATA_MB[0]} to read it all the same")
 
 
 def _check_line(where: str, size: int) -> None:
-    """Refuse a line that is too long.
-
-    Args:
-        where: the file and line.
-        size: bytes.
-
-    Raises:
-        UserError: more than the limit; the message says how to raise it.
-    """
     most = LINE_CELLS * _limit(CELL)
     if size > most:
         raise UserError(

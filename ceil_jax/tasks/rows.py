@@ -41,9 +41,8 @@ class Columns:
         """
         if self.left_out:
             names = ", ".join(f"{name!r} ({count:,} rows)" for name, count in self.left_out.items())
-            log.warning(
-                "%s: values that are no text, number or date were left out: columns %s", source, names
-            )
+            what = "values that are no text, number or date, or whose column has no name,"
+            log.warning("%s: %s were left out: columns %s", source, what, names)
 
 
 def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -> Example:
@@ -116,7 +115,9 @@ def _is_array(value: Any) -> bool:
 
 
 def _needed(row: Row, name: str) -> str:
-    text = as_text(row.get(name))
+    value = row.get(name)
+    # annotation tools write the label of a text as a list
+    text = as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
     if text is None or not text.strip():
         raise FieldError(name, "a text that is not empty", row.get(name))
     return check_text(name, text)

@@ -21,7 +21,7 @@ def reviews(tmp_path, monkeypatch):
 
 
 def test_columns_by_hand():
-    rows = [{"no": i, "text": f"one two {i}", "label": "ab"[i % 2], "empty": None} for i in range(10)]
+    rows = [{"no": i, "text": f"one two {i}", "label": "ab"[i % 2], "empty": None, "": i} for i in range(10)]
     no, text, label = columns(rows)
     assert (no.words, no.distinct, no.labels) == (0, 10, False)
     assert (text.words, text.distinct, text.labels) == (3, 10, False)

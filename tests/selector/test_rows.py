@@ -79,10 +79,8 @@ def test_metadata_come_along_if_they_can(caplog):
     assert selector.examples[0].output == "3"
     assert selector.examples[0].fields == {"year": "2020", "good": "True", "choices": "a or b"}
     [note] = caplog.messages
-    assert (
-        "examples: values that are no text, number or date were left out: columns 'references' (1 rows)"
-        in note
-    )
+    assert "examples: values that are no text, number or date, or whose column has no name, " in note
+    assert "were left out: columns 'references' (1 rows)" in note
     assert "'tags' (2 rows)" in note and "'empty'" not in note
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import datasets
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,6 +45,29 @@ def test_a_pair_of_columns_is_one_input_of_two_texts(tmp_path):
     first = rows_of(task)[0]
     assert (first.input, first.texts) == ("p 0 h 0", ("p 0", "h 0"))
     assert task.template.example(first) == "p 0\th 0\ty"
+
+
+def test_an_annotation_tools_list_of_one_label(tmp_path):
+    rows = [{"text": f"t {i}", "label": ["bad", "good"][i % 2 :][:1]} for i in range(9)]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    task = load_file(path, input="text", output="label", metric="accuracy")
+    assert task.train[0].choices == ("bad", "good")
+    write(path, path.read_text().replace('["good"]', '["good", "bad"]'))
+    with pytest.raises(UserError, match="line 2, field 'label': expected a text"):
+        load_file(path, input="text", output="label")
+
+
+def test_class_labels_of_parquet_have_their_names(tmp_path):
+    names = datasets.ClassLabel(names=["card lost", "card late"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": names})
+    rows = {"text": [f"t {i}" for i in range(9)], "label": [0, 1] * 4 + [-1]}
+    datasets.Dataset.from_dict(rows, features).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(
+        UserError, match="row 9, field 'label': expected a text that is not empty, found None"
+    ):
+        load_file(tmp_path / "a.parquet", input="text", output="label")
+    task = load_file(tmp_path / "a.parquet", input="text", output="label", skip_bad_rows=True)
+    assert [row.output for row in rows_of(task)] == ["card lost", "card late"] * 4
 
 
 @pytest.mark.parametrize(
