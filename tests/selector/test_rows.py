@@ -20,7 +20,7 @@ def make(rows):
         ([{"input": "a"}], "examples, row 1: no field 'output'; it has 'input'"),
         ([ROWS[0], {"input": " ", "output": "b"}], "row 2, field 'input': expected a text that is not empty"),
         ([{"input": "a", "output": ""}], "row 1, field 'output': expected a text that is not empty"),
-        ([{"input": "a", "output": ["b"]}], "row 1, field 'output': expected a text"),
+        ([{"input": "a", "output": ["b", "c"]}], "row 1, field 'output': expected a text"),
         (["a"], "row 1: expected an Example or .*, found str"),
         ([Example("1", "a", "b", choices=(0, 1))], "row 1, field 'choices': expected a text, found 0"),
         ({"input": "a", "output": "b"}, "expected a list of examples, found one"),
