@@ -104,6 +104,7 @@ def unescaped(text: str) -> str:
 
 def _logged(task: Task, config: RunConfig) -> Task:
     limited = " (--limit)" if len(task.validation) < task.available else ""
-    bank = f"{len(task.train):,} examples in the bank"
+    cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
+    bank = f"{len(task.train):,} examples in the bank{cut}"
     log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
     return task
