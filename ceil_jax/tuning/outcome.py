@@ -154,7 +154,7 @@ class Outcome:
         if self.alone is not None:
             sure = "certain" if max(self.alone.minus.low, -self.alone.minus.high) > 0 else "not certain"
             said.append(
-                "A classifier of the bank's labels alone, without an LM, less the recommended prompt: "
+                "A classifier of the bank's labels alone, without an LM, against the recommended prompt: "
                 f"{signed(self.alone.minus.percent())} points, {sure}."
             )
         return said

@@ -101,7 +101,7 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
     assert outcome.alone.minus.mean == pytest.approx(np.mean(right) - prompt)
     assert outcome.table().lines()[-1][:2] == ["classifier alone", "asks no LM"]
-    assert "without an LM, less the recommended prompt" in outcome.advice()[-1]
+    assert "without an LM, against the recommended prompt" in outcome.advice()[-1]
     assert made.field.base.predictions("classifier").lms == []
 
 
