@@ -13,13 +13,13 @@ from ceil_jax.errors import UserError
 class Continuations(NamedTuple):
     """The choices of several prompts: for each choice the number of its prompt, the prompt, and the choice."""
 
-    rows: list[int]
+    numbers: list[int]
     prompts: list[str]
     texts: list[str]
 
     def distinct_prompts(self) -> list[str]:
         """Return each prompt once, however many choices it has."""
-        return list(dict(zip(self.rows, self.prompts, strict=True)).values())
+        return list(dict(zip(self.numbers, self.prompts, strict=True)).values())
 
 
 class LanguageModel:
@@ -81,7 +81,7 @@ class LanguageModel:
         for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
             if isinstance(options, str) or not options:
                 raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
-            asked.rows.extend([row] * len(options))
+            asked.numbers.extend([row] * len(options))
             asked.prompts.extend([prompt] * len(options))
             asked.texts.extend(options)
         scores, lengths = self.scores(asked)

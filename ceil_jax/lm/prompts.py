@@ -14,7 +14,7 @@ from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example, Template
 
 Fit = Literal["greedy", "similarity"]
-"""Which examples to drop when not all fit; see `PromptBuilder.kept`."""
+"""Which examples to drop when not all fit; see `PromptBuilder.build`."""
 
 
 def examples_text(template: Template, examples: Sequence[Example]) -> str:
@@ -176,28 +176,38 @@ class PromptBuilder:
             query: its output is not shown.
             chosen: the examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
-            fit: which examples to drop when not all fit; see `kept`.
+            fit: "greedy" takes the longest prefix of the greedy order, which is the greedy MAP set of that size;
+                "similarity" the most similar ones up to the first that does not fit, as the released CEIL code does.
             gains: float [k], the gain of each in the choice; by default its relevance.
 
         Raises:
             UserError: as `remaining`; or the order gives no permutation.
         """
         gains = relevance if gains is None else gains
-        kept = self.kept(query, chosen, relevance, fit)
-        while (prompt := self._within(query, chosen, self._ordered(sorted(kept), relevance, gains))) is None:
-            kept = kept[:-1]
+        remaining = self.remaining(query)
+        fitting: list[int] = []
+        for i in most_relevant_first(relevance) if fit == "similarity" else range(len(chosen)):
+            remaining -= self._length(self._piece(chosen[i]))
+            if remaining < 0:
+                break
+            fitting.append(i)
+        while (
+            prompt := self._within(query, chosen, self._ordered(sorted(fitting), relevance, gains))
+        ) is None:
+            fitting.pop()
         return prompt
 
     def _ordered(
-        self, kept: list[int], relevance: Sequence[float], gains: Sequence[float]
+        self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
     ) -> tuple[int, ...]:
-        places = [int(place) for place in self._order([relevance[i] for i in kept], [gains[i] for i in kept])]
-        if sorted(places) != list(range(len(kept))):
+        asked = [relevance[i] for i in fitting], [gains[i] for i in fitting]
+        places = [int(place) for place in self._order(*asked)]
+        if sorted(places) != list(range(len(fitting))):
             raise UserError(
-                f"order {self._order_name!r} returned {places} for {len(kept)} examples; expected each of 0 to "
-                f"{len(kept) - 1} once"
+                f"order {self._order_name!r} returned {places} for {len(fitting)} examples; expected each of 0 to "
+                f"{len(fitting) - 1} once"
             )
-        return tuple(kept[place] for place in places)
+        return tuple(fitting[place] for place in places)
 
     def reordered(
         self,
@@ -223,34 +233,10 @@ class PromptBuilder:
                 found.append(again)
         return found
 
-    def kept(
-        self, query: Example, chosen: Sequence[Example], relevance: Sequence[float], fit: Fit = "greedy"
-    ) -> list[int]:
-        """Return the positions of the chosen examples that fit, in the order in which they were taken.
-
-        "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set of that size. "similarity"
-        keeps the most similar ones up to the first that does not fit, as the released CEIL code does.
-
-        Raises:
-            UserError: as `remaining`.
-        """
-        remaining = self.remaining(query)
-        kept: list[int] = []
-        for i in most_relevant_first(relevance) if fit == "similarity" else range(len(chosen)):
-            remaining -= self._length(self._piece(chosen[i]))
-            if remaining < 0:
-                break
-            kept.append(i)
-        return kept
-
-    def text(self, query: Example, examples: Sequence[Example]) -> str:
-        """Return the prompt with these examples in this order, whether they fit or not."""
-        return prompt_text(self.template, examples, query, self._opening)
-
     def _within(self, query: Example, chosen: Sequence[Example], order: tuple[int, ...]) -> Prompt | None:
         """The prompt in this order; None if the whole, unlike the sum of its parts, is over the budget."""
         examples = [chosen[i] for i in order]
-        text = self.text(query, examples)
+        text = prompt_text(self.template, examples, query, self._opening)
         # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget is counted
         parts = self._length(self.template.query(query)) + sum(self._length(self._piece(e)) for e in examples)
         nearly = bool(examples) and parts + len(examples) > self.budget

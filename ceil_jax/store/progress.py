@@ -31,8 +31,20 @@ _inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
 
 def _shown() -> bool:
     """Whether a terminal or a notebook shows bars."""
-    notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
-    return notebook or sys.stderr.isatty()
+    return sys.stderr.isatty() or any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
+
+
+def _minutely() -> Callable[[str], None]:
+    """Return a function that logs a line at most once a minute."""
+    said = time.monotonic()
+
+    def say(line: str) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _LINE_EVERY:
+            said = time.monotonic()
+            log.info("%s", line)
+
+    return say
 
 
 class CommandBar:
@@ -45,7 +57,7 @@ class CommandBar:
     def __init__(self, expected: dict[str, float]) -> None:
         self._expected, self._total = expected, len(expected)
         self._spent_expected = self._spent = 0.0
-        self._began = self._said = time.monotonic()
+        self._began, self._say = time.monotonic(), _minutely()
         self._stage, self._what, self._number = "", "", 0
         # where it may be shown, TQDM_DISABLE (--quiet) decides
         hidden: dict[str, Any] = {} if _shown() else {"disable": True}
@@ -81,9 +93,8 @@ class CommandBar:
         minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
         text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
         self._bar.set_description_str(text)
-        if self._bar.disable and time.monotonic() - self._said >= _LINE_EVERY:
-            self._said = time.monotonic()
-            log.info("%s", text)
+        if self._bar.disable:
+            self._say(text)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -124,19 +135,6 @@ class _Part:
     set_postfix_str = set_postfix
 
 
-def _logger(what: str) -> Callable[[float], None]:
-    """Return a function that logs a share once a minute."""
-    said = time.monotonic()
-
-    def advance(share: float) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _LINE_EVERY:
-            said = time.monotonic()
-            log.info("%s, %.0f%%", what, 100 * share)
-
-    return advance
-
-
 @contextmanager
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
     """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`.
@@ -155,7 +153,8 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
         if command := _running.get():
             yield _Part(total, initial, command.advance)
         elif not _shown():
-            yield _Part(total, initial, _logger(what))
+            say = _minutely()
+            yield _Part(total, initial, lambda share: say(f"{what}, {share:.0%}"))
         else:
             with tqdm(total=total, initial=initial, desc=what, delay=delay) as own:
                 yield own

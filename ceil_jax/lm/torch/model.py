@@ -58,7 +58,7 @@ class TorchLM(LanguageModel):
 
     def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
         pairs = self._pairs.pairs(asked.prompts, asked.texts)
-        check_lengths(self, [len(pair.ids) for pair in pairs], asked.rows)
+        check_lengths(self, [len(pair.ids) for pair in pairs], asked.numbers)
         found, read = self._reader.each(pairs)
         self.tokens_read += read
         return np.array([tokens.sum() for tokens in found]), [pair.scored for pair in pairs]
