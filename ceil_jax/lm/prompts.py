@@ -140,7 +140,8 @@ class PromptBuilder:
         if length > self.budget:
             raise UserError(
                 f"example {query.id!r}: its prompt has {length} tokens without any in-context example, and "
-                f"{self._source} {self.budget}; shorten the input or {self._remedy}"
+                f"{self._source} {self.budget}; shorten the input, leave out a file's long rows "
+                f"(CEIL_JAX_MAX_CELL=CHARACTERS and --skip-bad-rows), or {self._remedy}"
             )
         return self.budget - length
 

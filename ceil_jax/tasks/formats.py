@@ -211,7 +211,7 @@ def _check_size(where: str, size: int) -> None:
 
 
 def _check_line(where: str, size: int) -> None:
-    most = LINE_CELLS * _limit(CELL)
+    most = LINE_CELLS * max(_limit(CELL), CELL[1])
     if size > most:
         raise UserError(
             f"{where}: {size:,} bytes, expected at most {most:,}; is this a file of rows? If so, raise "

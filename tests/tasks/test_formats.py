@@ -98,6 +98,15 @@ def test_a_line_of_a_hundred_megabytes(tmp_path):
     assert "line 2: 100,000,000 bytes, expected at most 20,000,000" in refused(path)
 
 
+def test_a_lower_limit_leaves_long_rows_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("CEIL_JAX_MAX_CELL", "100")
+    path, rows = tmp_path / "a.jsonl", [*ROWS[1:], {"input": "x" * 20_000, "output": "good"}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert "line 20, field 'input': expected at most 100 characters, not 20,000" in refused(path)
+    task = load_file(path, skip_bad_rows=True)
+    assert len(task.train) + len(task.validation) == 19
+
+
 def test_a_limit_is_a_number(tmp_path, monkeypatch):
     monkeypatch.setenv("CEIL_JAX_MAX_CELL", "lots")
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
