@@ -16,8 +16,6 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.report.compare import compare
-from ceil_jax.skills.rewriter import Demonstration, Rewriter
-from ceil_jax.tasks.example import Example
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 KEY = "sk-sesame-0123456789"
@@ -330,16 +328,3 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
 
 
 BIG = films(40, 96)
-
-
-def test_skills_are_rewritten_over_http(locked, tmp_path, lm):
-    demonstrations = [
-        Demonstration("count the dogs", "count things"),
-        Demonstration("who barked", "name one"),
-    ]
-    inputs = [Example(text, text, "") for text in ("count the cats", "who purred", "count the mice")]
-    found, expected = (
-        [Rewriter(model, demonstrations, orders=2).rewrite(inputs, order) for order in (0, 1)]
-        for model in (lm, TinyLM())
-    )
-    assert found == expected
