@@ -28,11 +28,10 @@ from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.training.free.choice import best_free, held_out_rows, measured_by, nearest
 from ceil_jax.training.free.cover import cover_shortlists
-from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
+from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import LabelHead, fit_label_head
-from ceil_jax.training.free.objectives import Listwise
-from ceil_jax.training.free.output_similarity import OutputSimilarity
-from ceil_jax.training.free.rows import Cosine, FreeMethod, Rows
+from ceil_jax.training.free.output_similarity import OutputComparison
+from ceil_jax.training.free.rows import Cosine, FreeMethod, Observed
 from ceil_jax.training.free.structures import StructureHead, fit_structure_head
 from ceil_jax.training.tuning import TRADE_OFFS
 
@@ -58,14 +57,14 @@ def encoded(texts: Sequence[str], folder: Path) -> np.ndarray:
     return unit_rows(np.load(file))
 
 
-def rows_of(examples: Sequence[Example], parser: Callable | None, folder: Path) -> Rows:
+def rows_of(examples: Sequence[Example], parser: Callable | None, folder: Path) -> Observed:
     parts = None
     if examples[0].parts:
         columns = [[example.parts[i] for example in examples] for i in range(2)]
         parts = np.stack([encoded(column, folder) for column in columns], axis=1)
     outputs = [example.output for example in examples]
     same_choices = len({example.choices for example in examples}) == 1 and bool(examples[0].choices)
-    return Rows(
+    return Observed(
         [example.input for example in examples],
         encoded([example.input for example in examples], folder),
         parts,
@@ -75,23 +74,23 @@ def rows_of(examples: Sequence[Example], parser: Callable | None, folder: Path) 
     )
 
 
-def joined(a: Rows, b: Rows) -> Rows:
+def joined(a: Observed, b: Observed) -> Observed:
     def both(x, y):
         if isinstance(x, np.ndarray):
             return np.concatenate([x, y])
         return None if x is None else [*x, *y]
 
-    return Rows(*(both(x, y) for x, y in zip(a, b, strict=True)))
+    return Observed(*(both(x, y) for x, y in zip(a, b, strict=True)))
 
 
-def measures(positions: np.ndarray, bank: Rows, queries: Rows) -> dict[str, np.ndarray]:
+def measures(positions: np.ndarray, bank: Observed, queries: Observed) -> dict[str, np.ndarray]:
     """What the examples at places [q, k] of the bank share with each query's gold output."""
     everything, n = joined(queries, bank), len(queries.texts)
     kinds = ["label"] if queries.output_vectors is None else ["tokens", "vectors"]
     kinds += ["structures"] if queries.structures else []
     found = {}
     for kind in kinds:
-        similarity = OutputSimilarity(kind, everything)
+        similarity = OutputComparison(kind, everything)
         values = [similarity(np.array([q]), n + row)[0].mean() for q, row in enumerate(positions)]
         found[kind] = np.array(values)
     if queries.structures:
@@ -101,7 +100,9 @@ def measures(positions: np.ndarray, bank: Rows, queries: Rows) -> dict[str, np.n
     return found
 
 
-def sets(method: FreeMethod, bank: Rows, queries: Rows, k: int, choose, trade_off: float) -> np.ndarray:
+def sets(
+    method: FreeMethod, bank: Observed, queries: Observed, k: int, choose, trade_off: float
+) -> np.ndarray:
     asked, items = unit_rows(method.query(queries)), unit_rows(method.examples(bank))
     shortlists = nearest(method, bank, queries, min(SHORTLIST, len(items) - 1))
     return np.asarray(choose(asked, items, shortlists.astype(np.int32), k, trade_off).items)
@@ -111,9 +112,9 @@ def cover(head: StructureHead):
     return lambda *given: cover_shortlists(*given, width=len(head.structures) + 1)
 
 
-def fits(bank: Rows, same_choices: bool) -> dict[str, Callable[[Rows], FreeMethod]]:
+def fits(bank: Observed, same_choices: bool) -> dict[str, Callable[[Observed], FreeMethod]]:
     """The free methods that apply to a task."""
-    found: dict[str, Callable[[Rows], FreeMethod]] = {"cosine": lambda rows: Cosine()}
+    found: dict[str, Callable[[Observed], FreeMethod]] = {"cosine": lambda rows: Cosine()}
     if same_choices:
         found["label head"] = fit_label_head
         labels = tuple(sorted(set(bank.outputs)))
@@ -126,9 +127,8 @@ def fits(bank: Rows, same_choices: bool) -> dict[str, Callable[[Rows], FreeMetho
     return found
 
 
-def adapter(kind: str, rows: Rows, labels: tuple[str, ...] = ()) -> FreeMethod:
-    objective = Listwise(OutputSimilarity(kind, rows), len(rows.texts))
-    return fit_adapter(objective, rows, labels=labels, config=AdapterConfig())
+def adapter(kind: str, rows: Observed, labels: tuple[str, ...] = ()) -> FreeMethod:
+    return fit_adapter(rows, kind, labels=labels)
 
 
 def table(name: str, data: Path, folder: Path, k: int, bank_limit: int | None, methods: list[str]) -> None:

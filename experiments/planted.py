@@ -45,7 +45,7 @@ from ceil_jax.training.candidates import TrainingData, epr_candidates
 from ceil_jax.training.ceil import set_log_probs, train_ceil
 from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.contrastive import output_similarity, train_epr
-from ceil_jax.training.loop import QUALITY, split_held_out
+from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.losses import ranking_quality
 from ceil_jax.training.samplers import ceil_candidates, k_dpp_sets, uniform_sets
 
@@ -96,7 +96,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--train-context", choices=("frozen", "shared", "both"), default=default.train_context
     )
     parser.add_argument("--loss", default=default.loss, help="a registered loss")
-    parser.add_argument("--reduction", choices=("pairs", "gap_mean"), default=default.reduction)
+    parser.add_argument("--loss-options", nargs="*", default=(), help="of the loss, each as NAME=VALUE")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/planted.jsonl"))
     return parser.parse_args(argv)
@@ -109,13 +109,15 @@ def config_of(options: argparse.Namespace) -> CEILConfig:
         "trade_off",
         "train_context",
         "loss",
-        "reduction",
         "epochs",
         "batch_size",
         "learning_rate",
     ]
     return CEILConfig(
-        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
+        subsets=options.sets,
+        size=options.size,
+        loss_options=tuple(options.loss_options),
+        **{name: getattr(options, name) for name in own},
     )
 
 
@@ -244,7 +246,7 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
             for name, subsets in judged.items()
         }
         taus = {
-            f"tau{name}": float(ranking_quality(ours[sets], planted)[QUALITY].mean())
+            f"tau{name}": float(ranking_quality(ours[sets], planted).mean())
             for name, (sets, planted) in scores.items()
         }
         found = map_score(

@@ -106,16 +106,6 @@ def epr_contrastive_loss(queries, positives, negatives, positive_ids, negative_i
     return float(np.mean(losses))
 
 
-def pairwise_ranking_accuracy(log_probs, lm_scores):
-    right = [
-        (log_probs[i] > log_probs[j]) + 0.5 * (log_probs[i] == log_probs[j])
-        for i in range(len(lm_scores))
-        for j in range(len(lm_scores))
-        if lm_scores[i] > lm_scores[j]
-    ]
-    return float(np.mean(right)) if right else 0.5
-
-
 def top_k(queries, items, k, exclude=None):
     """[(score, index)] of each query, best first, lower index first among equals."""
     rows = []

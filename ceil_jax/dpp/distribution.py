@@ -8,7 +8,6 @@ A subset is a row of item indices in which −1 marks an empty place.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +20,11 @@ def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Flo
     """log det L_S, the log-probability of a subset up to `log_normalizer`.
 
     Args:
-        kernel: L, [n, n], positive semi-definite.
-        subset: int [k], item indices; −1 marks an empty place.
+        kernel: L, positive semi-definite.
+        subset: item indices; −1 marks an empty place.
 
     Returns:
-        A scalar: 0 for the empty subset, finite for one that holds an item twice (see `kernel.log_det`).
+        0 for the empty subset, finite for one that holds an item twice (see `kernel.log_det`).
 
     >>> import jax.numpy as jnp
     >>> round(float(subset_log_det(jnp.diag(jnp.array([2.0, 3.0, 4.0])), jnp.array([0, 2, -1]))), 4)  # log 8
@@ -36,13 +35,7 @@ def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Flo
 
 
 def log_normalizer(kernel: Float[Array, "n n"]) -> Float[Array, ""]:
-    """log det(L + I), the log of Σ_S det L_S over all subsets S.
-
-    Args:
-        kernel: L, [n, n], positive semi-definite.
-
-    Returns:
-        A scalar.
+    """log det(L + I), the log of Σ_S det L_S over all subsets S, for a positive semi-definite L.
 
     >>> import jax.numpy as jnp
     >>> round(float(log_normalizer(jnp.diag(jnp.array([1.0, 3.0])))), 4)  # log (2 · 4)
@@ -60,18 +53,14 @@ def subset_log_probs(
     """log det L'_S = (1/λ) Σ_{i ∈ S} (r_i − max r) + log det S_S of each subset: log P(S) up to the shared
     normaliser.
 
-    This is the closed form of the conditional kernel's blocks. `kernel.block_log_dets` is computed once for all
-    steps if the context encoder is frozen, otherwise in each step; no matrix of all the batch's items is built
-    (the released code builds [B, U, U]). Any trade-off is safe, because no exponential is taken.
+    No matrix of all the batch's items is built (the released code builds [B, U, U]), and any trade-off is safe,
+    because no exponential is taken.
 
     Args:
-        relevance: r, [n]; its maximum is subtracted.
-        block_log_dets: log det S_S, [m].
-        subsets: int [m, k], item indices; −1 marks an empty place.
+        relevance: r; its maximum is subtracted.
+        block_log_dets: log det S_S (`kernel.block_log_dets`).
+        subsets: item indices; −1 marks an empty place.
         trade_off: λ, above 0.
-
-    Returns:
-        [m], differentiable in the relevance and the log dets.
     """
     r = relevance - jax.lax.stop_gradient(relevance.max())
     chosen = jnp.where(subsets >= 0, r[jnp.maximum(subsets, 0)], 0)
@@ -86,10 +75,10 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
 
     Args:
         key: a `jax.random.key`.
-        kernel: L, [n, n], positive semi-definite.
+        kernel: L, positive semi-definite.
 
     Returns:
-        int32 [n]: the items in the order drawn, then −1.
+        int32: the items in the order drawn, then −1.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -107,17 +96,16 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
     """One sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm 8).
 
     The elementary symmetric polynomials are computed in log space, and the kernel's scale does not matter.
-    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32), so that qualities that are
-    further apart, as under a very small trade-off, also end a sample early.
+    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32).
 
     Args:
         key: a `jax.random.key`.
-        kernel: L, [n, n], positive semi-definite.
+        kernel: L, positive semi-definite.
         k: number of items.
 
     Returns:
-        int32 [k]: the items in the order drawn. A kernel of rank below k has no subset of size k; the sample then
-        has as many items as the rank, then −1.
+        int32: the items in the order drawn. A kernel of rank below k has no subset of size k; the sample then has
+        as many items as the rank, then −1.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -134,7 +122,7 @@ def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Ar
     """Logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1}).
 
     Args:
-        log_values: log v, [n].
+        log_values: log v.
         k: greatest degree.
 
     Returns:
@@ -173,13 +161,6 @@ def _sample_eigenvectors(key: PRNGKeyArray, values: Float[Array, " n"], k: int) 
     return chosen
 
 
-class _Draw(NamedTuple):
-    residual: Float[Array, " n"]
-    """K_ii given the items drawn so far; 0 for the drawn items."""
-    factor: Float[Array, "k n"]
-    """Rows of the incremental Cholesky factor of K."""
-
-
 def _sample_projection(
     key: PRNGKeyArray, vectors: Float[Array, "n n"], chosen: Bool[Array, " n"], k: int
 ) -> Int[Array, " k"]:
@@ -194,17 +175,17 @@ def _sample_projection(
     size = chosen.sum()
     product = partial(jnp.matmul, precision="highest")
 
-    def step(state: _Draw, place: tuple[Array, Array]) -> tuple[_Draw, Array]:
+    def step(state: tuple[Array, Array], place: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        # K_ii given the items drawn so far, 0 for these; rows of the incremental Cholesky factor of K
+        residual, factor = state
         t, uniform = place
-        item = _draw(uniform, state.residual)
-        left = state.residual[item]
-        explained = product(state.factor[:, item], state.factor)
-        row = (product(V, V[item]) - explained) * jax.lax.rsqrt(left)
+        item = _draw(uniform, residual)
+        row = (product(V, V[item]) - product(factor[:, item], factor)) * jax.lax.rsqrt(residual[item])
         row = jnp.where(t < size, row, 0)
-        residual = jnp.maximum(state.residual - row * row, 0).at[item].set(0)
-        return _Draw(residual, state.factor.at[t].set(row)), jnp.where(t < size, item, -1).astype(jnp.int32)
+        residual = jnp.maximum(residual - row * row, 0).at[item].set(0)
+        return (residual, factor.at[t].set(row)), jnp.where(t < size, item, -1).astype(jnp.int32)
 
-    start = _Draw(jnp.sum(V * V, axis=1), jnp.zeros((columns.size, V.shape[0]), V.dtype))
+    start = jnp.sum(V * V, axis=1), jnp.zeros((columns.size, V.shape[0]), V.dtype)
     steps = jnp.arange(columns.size)
     _, items = jax.lax.scan(step, start, (steps, jax.random.uniform(key, steps.shape, V.dtype)))
     return jnp.pad(items, (0, k - columns.size), constant_values=-1)

@@ -9,9 +9,9 @@ so that the gain of item i is r_i / λ + log S_ii + log d_i² with d_i² = 1 −
 leaves float32 below λ = 0.01, is never taken.
 
 The objective is log det over sets of exactly k items: items are added even while the gain is negative, as in the
-released code. That code has no mask and no stopping rule, and it repeats items where there are duplicates. Here
-an item is closed once it is chosen, or once d_i² ≤ ε: it is then a linear combination of the chosen items but for
-rounding, and d_i² never grows again. When every item is closed, the remaining places hold item −1 and gain −inf.
+released code, which repeats items where there are duplicates. Here an item is closed once it is chosen, or once
+d_i² ≤ ε: it is then a linear combination of the chosen items but for rounding. When every item is closed, the
+remaining places hold item −1 and gain −inf.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ from ceil_jax.dpp.kernel import Scalar, norm, similarity, similarity_from_featur
 from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024
-"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999.
-
-Rounding leaves an absolute error near 1e-7 in d_i² in float32, so that at ε log d_i² is still accurate to 1e-3.
-"""
+"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999, where log d_i² is
+still accurate to 1e-3."""
 
 GRAM_UP_TO = 4
 """Up to n = 4 k, one matrix product for all n rows of S takes no longer than k of the rows one by one."""
@@ -47,14 +45,22 @@ class MapResult(NamedTuple):
     """The gain in log det of each item; they sum to the log det of the set. −inf where the item is −1."""
 
 
+class _State(NamedTuple):
+    residual: Float[Array, " n"]
+    """d_i² of each open item, given the chosen ones; 1 for closed items."""
+    factor: Float[Array, "k n"]
+    """c_ti. Row t of the Cholesky factor is written when the t-th item is chosen."""
+    open: Bool[Array, " n"]
+
+
 @partial(jax.jit, static_argnames="k")
 def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
     """Greedy MAP from a kernel.
 
     Args:
-        kernel: L, [n, n], positive semi-definite.
+        kernel: L, positive semi-definite.
         k: number of items to choose.
-        valid: bool [n], the items that may be chosen; all by default.
+        valid: the items that may be chosen; all by default.
 
     Returns:
         `MapResult` of [k] items and gains. Ties go to the lower index. Items with L_ii = 0, also by underflow under a
@@ -64,10 +70,11 @@ def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | N
     >>> greedy_map(jnp.array([[2.0, 1.9, 0.0], [1.9, 2.0, 0.0], [0.0, 0.0, 1.0]]), k=2).items.tolist()
     [0, 2]
     """
-    return greedy(from_kernel(kernel), k, valid)
+    diagonal = jnp.diagonal(kernel)
+    return _greedy(lambda item: _at(kernel, item), diagonal, jnp.zeros_like(diagonal), k, valid)
 
 
-@partial(jax.jit, static_argnames=("k",))
+@partial(jax.jit, static_argnames="k")
 def greedy_map_from_features(
     features: Float[Array, "n d"],
     relevance: Float[Array, " n"],
@@ -81,11 +88,11 @@ def greedy_map_from_features(
     items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`).
 
     Args:
-        features: [n, d], one vector for each item.
-        relevance: r, [n], as `kernel.relevance` returns it; a constant added to it does not change the set.
+        features: one vector for each item.
+        relevance: r, as `kernel.relevance` returns it; a constant added to it does not change the set.
         k: number of items to choose.
         trade_off: λ, above 0.
-        valid: bool [n], the items that may be chosen; all by default.
+        valid: the items that may be chosen; all by default.
 
     Returns:
         `MapResult` of [k] items and gains; ties go to the lower index.
@@ -98,62 +105,37 @@ def greedy_map_from_features(
 
     @lifted_in_chunks
     def choose(features: Array, relevance: Array, trade_off: Array, valid: Array | None) -> MapResult:
-        return greedy(from_features(features, relevance, k, trade_off), k, valid)
+        norms = norm(features)
+        diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms)
+        S = similarity_from_features(features) if features.shape[0] <= GRAM_UP_TO * k else None
+
+        def similarity_row(item: Array) -> Array:
+            if S is not None:
+                return _at(S, item)
+            dots = jnp.matmul(features, _at(features, item), precision="highest")
+            return similarity(dots, norms * _at(norms, item))
+
+        return _greedy(similarity_row, diagonal, relevance / trade_off, k, valid)
 
     return choose(features, relevance, trade_off, valid)
 
 
-class Problem(NamedTuple):
-    """The kernel Diag(q)^½ S Diag(q)^½, in the form that `greedy` reads."""
-
-    similarity_row: Callable[[Int[Array, ""]], Float[Array, " n"]]
-    """The function from an item to its row of S."""
-    diagonal: Float[Array, " n"]
-    """Diagonal of S."""
-    log_quality: Float[Array, " n"]
-    """log q."""
-
-
-def from_kernel(kernel: Float[Array, "n n"]) -> Problem:
-    """The problem of `greedy_map`: S is the kernel itself."""
-    diagonal = jnp.diagonal(kernel)
-    return Problem(lambda item: _at(kernel, item), diagonal, jnp.zeros_like(diagonal))
-
-
-def from_features(
-    features: Float[Array, "n d"], relevance: Float[Array, " n"], k: int, trade_off: Scalar
-) -> Problem:
-    """The problem of `greedy_map_from_features`, for k steps."""
-    norms = norm(features)
-    diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms)
-    if features.shape[0] <= GRAM_UP_TO * k:
-        S = similarity_from_features(features)
-        return Problem(lambda item: _at(S, item), diagonal, relevance / trade_off)
-
-    def similarity_row(item: Int[Array, ""]) -> Float[Array, " n"]:
-        dots = jnp.matmul(features, _at(features, item), precision="highest")
-        return similarity(dots, norms * _at(norms, item))
-
-    return Problem(similarity_row, diagonal, relevance / trade_off)
-
-
-class _State(NamedTuple):
-    residual: Float[Array, " n"]
-    """d_i² of each open item, given the chosen ones; 1 for closed items."""
-    factor: Float[Array, "k n"]
-    """c_ti. Row t of the Cholesky factor is written when the t-th item is chosen."""
-    open: Bool[Array, " n"]
-
-
-def greedy(problem: Problem, k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
-    """The scan behind greedy MAP, from a kernel or from features.
+def _greedy(
+    similarity_row: Callable[[Int[Array, ""]], Float[Array, " n"]],
+    diagonal: Float[Array, " n"],
+    log_quality: Float[Array, " n"],
+    k: int,
+    valid: Bool[Array, " n"] | None,
+) -> MapResult:
+    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½.
 
     Args:
-        problem: the kernel.
+        similarity_row: an item → its row of S.
+        diagonal: of S.
+        log_quality: log q.
         k: number of items to choose.
-        valid: bool [n], the items that may be chosen; all by default.
+        valid: the items that may be chosen; all by default.
     """
-    similarity_row, diagonal, log_quality = problem
     n, dtype = diagonal.size, diagonal.dtype
     steps = min(k, n)
     epsilon = CLOSED_BELOW * jnp.finfo(dtype).eps

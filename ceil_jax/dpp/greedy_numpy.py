@@ -1,8 +1,7 @@
 """Greedy MAP on the host, one step at a time, for one query that must not wait for a compiler.
 
 This is the recursion of `greedy.py` as a generator: the caller takes items until its token budget is used up, and may
-change from step to step which items are allowed. A shortlist of a hundred is too little work for a device, and in an
-application its size and k change with every request, so that each new shape would compile.
+change from step to step which items are allowed.
 """
 
 from __future__ import annotations

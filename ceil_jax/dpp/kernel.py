@@ -20,16 +20,11 @@ def similarity(dots: Any, norms: Any = 1.0) -> Any:
     """Similarity (1 + cos) / 2 of pairs of vectors, given their dot products.
 
     The paper has a linear kernel, the released code this one: it is positive semi-definite, lies within [0, 1], and
-    its diagonal is 1, so that S is never singular because of its scale. This is the only place where (1 + cos) / 2 is
-    computed: training, MAP, MMR, the selector and the reports use it.
+    its diagonal is 1.
 
     Args:
         dots: dot products of the pairs, a float or an array of jax or numpy of any shape.
-        norms: product of the two norms of each pair, which broadcasts against `dots`; 1 (the default) for unit
-            vectors.
-
-    Returns:
-        The similarities: numpy in, numpy out; jax in, jax out.
+        norms: product of the two norms of each pair; 1 (the default) for unit vectors.
     """
     # the division is done here and not on the vectors, which spares a copy of the features
     return (1 + dots / norms) / 2
@@ -41,10 +36,7 @@ def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "
     `conditional_kernel` and `greedy_map` take any other positive semi-definite matrix as well.
 
     Args:
-        features: [..., n, d], one vector for each item; they need not have unit length.
-
-    Returns:
-        [..., n, n]: S_ij, symmetric.
+        features: one vector for each item, of any length.
 
     >>> import jax.numpy as jnp
     >>> similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0]])).tolist()
@@ -66,12 +58,12 @@ def relevance(
     all sets of one size by the same amount.
 
     Args:
-        query: [..., d].
-        items: [..., n, d].
-        valid: bool [..., n], the items over which the maximum is taken; all by default.
+        query: its vector, of any length.
+        items: one vector for each item.
+        valid: the items over which the maximum is taken; all by default.
 
     Returns:
-        [..., n]: r_i ≤ 0 for valid items, 0 for the most relevant one.
+        r_i ≤ 0 for valid items, 0 for the most relevant one.
 
     >>> import jax.numpy as jnp
     >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
@@ -90,15 +82,11 @@ def conditional_kernel(
     """Conditional kernel L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ) (CEIL, section 3.1).
 
     Args:
-        relevance: r, [..., n]. In float32 its maximum should be 0, as `kernel.relevance` returns it: the kernel
-            overflows where r is above 88 λ. Where r is below −87 λ, the item's diagonal underflows to 0 and
-            `greedy_map` never chooses it; `greedy_map_from_features` and `distribution.subset_log_probs` work
-            with r / λ itself and lose nothing.
-        similarity: S, [..., n, n].
+        relevance: r. In float32 its maximum should be 0, as `kernel.relevance` returns it: the kernel overflows where
+            r is above 88 λ. Where r is below −87 λ, the item's diagonal underflows to 0 and `greedy_map` never
+            chooses it; `greedy_map_from_features` and `distribution.subset_log_probs` work with r / λ itself.
+        similarity: S.
         trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
-
-    Returns:
-        L', [..., n, n].
 
     Raises:
         ValueError: λ is 0, negative or NaN (checked where its value is known, not inside `jax.jit`).
@@ -118,16 +106,12 @@ def conditional_kernel(
 def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) -> Float[Array, " m"]:
     """log det S_S of each subset S, from its own k × k block; differentiable in the features.
 
-    If the subsets hold more items in all than there are, the blocks are taken out of the n × n matrix S. This
-    spares a copy of the subsets' features, which is most of the memory and time of a training step. Otherwise the
-    blocks are formed one by one.
+    If the subsets hold more items in all than there are, the blocks are taken out of the n × n matrix S, which spares
+    a copy of the subsets' features. Otherwise they are formed one by one.
 
     Args:
-        features: [n, d], one vector for each item.
-        subsets: int [m, k], item indices; −1 marks an empty place.
-
-    Returns:
-        [m]; `log_det` says what a subset that holds an item twice gives.
+        features: one vector for each item.
+        subsets: item indices; −1 marks an empty place.
     """
     places = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
@@ -142,16 +126,15 @@ def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = 
 
     It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so that rows of any
     scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, where ε is 64 times the
-    dtype's machine epsilon (7.6e-6 in float32). This lifts every eigenvalue to about ε or more, above the
-    rounding error of a Cholesky factorisation. A duplicated item then gives log 2ε instead of NaN, with gradients
+    dtype's machine epsilon (7.6e-6 in float32). A duplicated item then gives log 2ε instead of NaN, with gradients
     below 1/ε, while the log det of a well-conditioned block moves by no more than its rounding.
 
     Args:
-        matrix: [..., k, k].
-        valid: bool [..., k], the rows and columns that count; all by default.
+        matrix: positive semi-definite.
+        valid: the rows and columns that count; all by default.
 
     Returns:
-        [...]; 0 where nothing is valid.
+        0 where nothing is valid.
     """
     k = matrix.shape[-1]
     tiny = jnp.finfo(matrix.dtype).tiny

@@ -168,8 +168,6 @@ class Lesson:
     """The bank as trained encoders see it."""
     data: TrainingData | None
     """Training queries with scored candidates; None for a method that learns from the bank's outputs alone."""
-    positions: np.ndarray | None
-    """int32 [Q]: the bank positions of the training queries."""
     kept: Callable[[TextEncoder], Any]
     """An encoder → the same, whose vectors are computed once and kept."""
     settings: Any
@@ -296,9 +294,9 @@ class Weights(Stage[Encoders]):
         return f"training {self.training.title}"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        bank, data, positions = run.get(self.bank), None, None
+        bank, data = run.get(self.bank), None
         if self.scored is not None and self.queries is not None:
-            positions, candidates, scores = run.get(self.scored)
+            _, candidates, scores = run.get(self.scored)
             data = TrainingData(run.get(self.queries), bank, candidates, scores, self.seen)
         given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
         start = run.get(self.start)
@@ -307,7 +305,6 @@ class Weights(Stage[Encoders]):
             start,
             bank,
             data,
-            positions,
             lambda encoder: kept(run, encoder),
             self.settings,
             self.seed,

@@ -1,45 +1,36 @@
 """Trained methods that need no LM: they learn from the outputs of the bank (`training.free`).
 
 `head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each;
-`free` is the
-one among them, and the untrained encoder, whose nearest examples have the outputs most like those of held-out rows.
-`epr_adapter` and `ceil_adapter` go on from there with the LM's scores, on vectors alone.
+`free` is the one among them, and the untrained encoder, whose nearest examples have the outputs most like those of
+held-out rows.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ceil_jax.errors import UserError
 from ceil_jax.pipeline.choosing import KeptSets
 from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, kept
 from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.trainings import set_scores, single_scores
 from ceil_jax.store.folder import write_json
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.training.candidates import CandidateSets
-from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.free.choice import agreement, best_free, cross_fitted_shortlists, measured_by
-from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe, row_key
+from ceil_jax.training.free.choice import Fits, agreement, best_free, cross_fitted_shortlists, measured_by
+from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.objectives import Listwise, Objective, Sets, Singles
-from ceil_jax.training.free.output_similarity import OutputSimilarity
-from ceil_jax.training.free.rows import Cosine, FreeMethod, Rows
+from ceil_jax.training.free.rows import Cosine, FreeMethod, Observed
 from ceil_jax.training.free.structures import fit_structure_head
-from ceil_jax.training.losses import ceil_loss
 
 log = logging.getLogger(__name__)
-
-Fit = Callable[[Rows], FreeMethod]
 
 _JUDGED_BY = 4
 """Nearest examples of a held-out row by which a free method is judged."""
@@ -78,14 +69,13 @@ def _parses(task: Task) -> str:
     )
 
 
-def _rows(lesson: Lesson, settings: FreeSettings) -> Rows:
+def _rows(lesson: Lesson, settings: FreeSettings) -> Observed:
     return _seen(lesson.kept(_base(lesson.start)), lesson.bank, settings)
 
 
-def _seen(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Rows:
+def _seen(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Observed:
     """The bank as free methods see it."""
-    parser = PARSERS[settings.parser] if settings.parser else None
-    return observe(encoder, bank, parser=parser, output_vectors=not settings.labels)
+    return observe(encoder, bank, parser=settings.parser, output_vectors=not settings.labels)
 
 
 @dataclass(frozen=True)
@@ -120,13 +110,12 @@ def _base(start: Encoders) -> Any:
     return start.query.base if isinstance(start.query, FreeEncoder) else start.query
 
 
-def _keep(lesson: Lesson, method: FreeMethod, rows: Rows, settings: FreeSettings) -> None:
+def _keep(lesson: Lesson, method: FreeMethod, rows: Observed, settings: FreeSettings) -> None:
     if isinstance(method, Cosine):
         write_json(lesson.folder / SETTINGS, {"method": ""})
         return
-    seen = frozenset(map(row_key, lesson.bank))
-    parser, pairs = settings.parser, rows.parts is not None
-    FreeEncoder(_base(lesson.start), method, None, parser, pairs, seen).save_method(lesson.folder)
+    pairs = rows.parts is not None
+    FreeEncoder(_base(lesson.start), method, None, settings.parser, pairs).save_method(lesson.folder)
 
 
 def _load(folder: Path, start: Encoders) -> Encoders:
@@ -136,26 +125,15 @@ def _load(folder: Path, start: Encoders) -> Encoders:
     return Encoders(one, one)
 
 
-def _adapter(settings: FreeSettings, kind: str) -> Fit:
-    def fit(rows: Rows) -> FreeMethod:
-        objective = Listwise(OutputSimilarity(kind, rows), len(rows.texts))  # type: ignore[arg-type]
-        return fit_adapter(objective, rows, labels=settings.labels)
-
-    return fit
-
-
-def _kind(settings: FreeSettings) -> str:
-    return "label" if settings.labels else "structures" if settings.parser else "tokens"
-
-
-def _fits(settings: FreeSettings) -> dict[str, Fit]:
+def _fits(settings: FreeSettings) -> Fits:
     """The free methods that apply."""
-    found: dict[str, Fit] = {"cosine": lambda rows: Cosine()}
+    found: dict[str, Callable[[Observed], FreeMethod]] = {"cosine": lambda rows: Cosine()}
     if settings.labels:
         found["head"] = fit_label_head
     if settings.parser:
         found["structures"] = fit_structure_head
-    found["adapter"] = _adapter(settings, _kind(settings))
+    labels = settings.labels
+    found["adapter"] = lambda rows: fit_adapter(rows, measured_by(rows, bool(labels)), labels=labels)
     return found
 
 
@@ -180,42 +158,6 @@ def _train_best(lesson: Lesson) -> Mapping[str, Any]:
     log.info("free supervision, by %s of held-out rows of the bank: %s; taken: %s", kind, said, best)
     _keep(lesson, fits[best](rows), rows, settings)
     return {"bank": len(lesson.bank), "taken": best, **{name: float(v.mean()) for name, v in found.items()}}
-
-
-def _train_on_scores(
-    objective: Callable[[Lesson, np.ndarray], Objective],
-) -> Callable[[Lesson], Mapping[str, Any]]:
-    """Train an adapter on the LM's scores, from the adapter that it starts from."""
-
-    def train(lesson: Lesson) -> Mapping[str, Any]:
-        start = lesson.start.query
-        if not isinstance(start, FreeEncoder):
-            raise UserError("an adapter starts from an adapter: take adapter or epr_adapter as its initial")
-        settings = FreeSettings(start.method.labels, start.parser)  # type: ignore[attr-defined]
-        rows = _rows(lesson, settings)
-        assert lesson.positions is not None
-        method = fit_adapter(
-            objective(lesson, lesson.positions),
-            rows,
-            initial=start.method,  # type: ignore[arg-type]
-            seed=lesson.seed,
-        )
-        _keep(lesson, method, rows, settings)
-        return {"bank": len(lesson.bank)}
-
-    return train
-
-
-def _singles(lesson: Lesson, positions: np.ndarray) -> Objective:
-    assert lesson.data is not None
-    return Singles(positions, lesson.data.candidates.shortlist, lesson.data.scores, lesson.settings.positives)
-
-
-def _sets(lesson: Lesson, positions: np.ndarray) -> Objective:
-    assert lesson.data is not None and lesson.trade_off is not None
-    settings: CEILConfig = lesson.settings
-    loss = ceil_loss(settings.loss, settings.loss_options, settings.reduction)
-    return Sets(positions, lesson.data.candidates, lesson.data.scores, loss, lesson.trade_off)
 
 
 def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = lambda task: "") -> Training:
@@ -243,30 +185,6 @@ ADAPTER = _free("adapter", "adapter", _train("adapter"))
 FREE = _free("free", "free", _train_best)
 """The one of them that held-out rows of the bank favour, or cosines where none is better beyond noise."""
 
-
-EPR_ADAPTER = Training(
-    name="epr_adapter",
-    title="EPR, adapter",
-    scored=single_scores,
-    train=_train_on_scores(_singles),
-    load=_load,
-    settings=lambda graph: replace(graph.config.epr, initial="adapter"),
-    start=lambda settings: "adapter",
-)
-"""EPR's objective on vectors, from the adapter that the bank's outputs trained."""
-
-CEIL_ADAPTER = Training(
-    name="ceil_adapter",
-    title="CEIL, adapter",
-    scored=set_scores,
-    train=_train_on_scores(_sets),
-    load=_load,
-    settings=lambda graph: replace(graph.config.ceil, initial="epr_adapter"),
-    start=lambda settings: "epr_adapter",
-    sets=True,
-)
-"""CEIL's objective on vectors, from EPR's adapter."""
-
 register_method("head", "dense", "label head", HEAD)
 register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))
 register_method("classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier")
@@ -275,5 +193,3 @@ register_method("cover", "cover", "structures, covered", STRUCTURES, against=("s
 register_method("adapter", "dense", "adapter on outputs", ADAPTER)
 register_method("free", "dense", "free", FREE)
 register_method("free_map", "dpp", "free + MAP", FREE, against=("free", "classifier"))
-register_method("epr_adapter", "dense", "EPR, adapter", EPR_ADAPTER, against=("adapter", "topk"))
-register_method("ceil_adapter", "dpp", "CEIL, adapter", CEIL_ADAPTER, against=("epr_adapter", "topk"))

@@ -116,7 +116,7 @@ def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
 
     _check_network(graph, settings)
     # a misspelt loss is refused before the LM scores anything
-    ceil_loss(settings.loss, settings.loss_options, settings.reduction)
+    ceil_loss(settings.loss, settings.loss_options)
     two = getattr(graph.settings(settings.initial), "train_context", "") == "both"
     if two and settings.train_context in ("frozen", "shared"):
         raise UserError(

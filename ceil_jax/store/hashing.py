@@ -58,9 +58,3 @@ def file_hashes(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file under a folder, by its relative path, in sorted order."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {file.relative_to(folder).as_posix(): file_sha256(file) for file in files}
-
-
-def folder_sha256(folder: Path) -> str:
-    """Return one sha256 of the names and contents of all files under a folder, in hexadecimal."""
-    lines = "".join(f"{sha256} {name}\n" for name, sha256 in file_hashes(folder).items())
-    return hashlib.sha256(lines.encode()).hexdigest()

@@ -7,7 +7,6 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages
 - `candidates`: candidate sets of training queries, with or without the LM's scores; EPR's and TST's candidates.
 - `samplers`: how CEIL's candidate sets are drawn: uniformly, from the whole bank, from a k-DPP.
 - `scoring`: the LM's scores of candidate sets.
-- `ray_scoring`: the same on a Ray cluster.
 - `losses`: losses over one query's candidates, the registry of CEIL's losses, and held-out ranking quality.
 - `contrastive`: training of EPR and TST.
 - `ceil`: training of CEIL.
@@ -16,10 +15,4 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages
 - `checkpoints`: what a stopped training continues from.
 - `tuning`: the trade-off λ of DPP-MAP, chosen on training queries.
 - `free/`: supervision without an LM, by the bank's own outputs.
-
-Names for other rooms: `CEILConfig`, `EPRConfig`; `CandidateSets`, `ScoredSets`, `TrainingData`, `epr_candidates`,
-`join_tasks`; `ceil_candidates`; `score_sets`, `top_subset_mrr`; `ScoringJob`, `actor_pool`; `SetScores`,
-`register_loss`, `ceil_loss`, `pairwise_margin_loss`, `info_nce_loss`, `kendall_tau`; `train_epr`,
-`output_similarity`; `train_ceil`; `Trained`, `Ending`, `QUALITY`, `split_held_out`,
-`held_out_count`; `map_sets`, `best_trade_off`, `PromptBudget`.
 """

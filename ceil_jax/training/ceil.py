@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,11 @@ from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
-from ceil_jax.training.loop import Measures, Trained, fit, gradient_of, split_held_out
+from ceil_jax.training.loop import Trained, fit, gradient_of, split_held_out
 from ceil_jax.training.losses import SetScores, ceil_loss, ranking_quality
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
-
-Params = Mapping[str, Any]
-"""The encoders' parameters: those of `query`, and of `context` where the examples have an encoder of their own."""
 
 _TEXTS = 64
 """Examples a forward and backward pass, where the encoder of examples learns."""
@@ -53,7 +50,7 @@ class CEILBatch(NamedTuple):
 
 
 def ceil_objective(
-    params: Params,
+    params: Mapping[str, Any],
     examples: Float[Array, "b n d"],
     batch: CEILBatch,
     key: PRNGKeyArray | None,
@@ -73,9 +70,20 @@ def ceil_objective(
         loss: the scores of one query's sets → scalar.
         trade_off: λ of the kernel.
     """
-    queries = encode(params["query"], batch.queries, key=key)
-    log_probs = set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
+    log_probs = _log_probs(params, examples, batch, key, encode, trade_off)
     return jnp.mean(jax.vmap(loss)(SetScores(log_probs, batch.lm_scores, (batch.subsets >= 0).any(axis=-1))))
+
+
+def _log_probs(
+    params: Mapping[str, Any],
+    examples: Array,
+    batch: CEILBatch,
+    key: PRNGKeyArray | None,
+    encode: Callable[..., Array],
+    trade_off: float,
+) -> Float[Array, "b m"]:
+    queries = encode(params["query"], batch.queries, key=key)
+    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
 
 
 def set_log_probs(
@@ -119,14 +127,13 @@ def train_ceil(
     """Train log det L'_S to order each query's candidate sets S as their scores do.
 
     With `train_context` "frozen" or "released", examples have the vectors of the starting weights while training:
-    log det S_S
-    never changes, it is computed once, and a step encodes queries only. Afterwards the trained encoder encodes
-    examples too, so that a query's copy in the bank is the nearest to it again (docs/recipe.md); what training ends
-    with is chosen by how that ranks held-out sets. Otherwise a step draws a few of each query's sets and also encodes
-    their examples, each once, however many sets hold it.
+    log det S_S never changes, it is computed once, and a step encodes queries only. After "frozen" the trained
+    encoder encodes examples too, so that a query's copy in the bank is the nearest to it again (docs/recipe.md); the
+    weights that training ends with are chosen by how that ranks held-out sets. Otherwise a step draws a few of each
+    query's sets and also encodes their examples, each once, however many sets hold it.
 
     Args:
-        folder: where checkpoints are kept.
+        folder: holds checkpoints.
         encoder: the starting weights; it also gave `bank_vectors`.
         bank_vectors: unit rows.
         data: queries, bank, candidate sets and their scores.
@@ -139,27 +146,38 @@ def train_ceil(
         Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
     settings: dict[str, Any] = {"encode": over_devices(encoder.apply), "trade_off": trade_off}
-    loss = ceil_loss(config.loss, config.loss_options, config.reduction)
+    loss = ceil_loss(config.loss, config.loss_options)
     objective = partial(ceil_objective, loss=loss, **settings)
     context = "context" if config.train_context == "both" else "query"
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
     judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
     learnt = _LearntExamples(objective, encoder, context, data)
-    examples: _Examples = learnt
+    examples: _FrozenExamples | _LearntExamples = learnt
     if config.train_context in ("frozen", "released"):
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
-    sets, predict = _BatchedSets(encoder, data), jit_whole(partial(_predicted, **settings))
+    tokens = TokenTable(encoder, [query.input for query in data.queries])
+    every_set = np.arange(data.scores.shape[1])
+    predict = jit_whole(partial(_log_probs, key=None, **settings))
 
-    def quality(examples: _Examples, params: Params) -> Measures:
+    def of_sets(
+        examples: _FrozenExamples | _LearntExamples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]
+    ) -> tuple[Any, CEILBatch]:
+        """The examples of these sets of these queries, and the rest of the batch."""
+        found, subsets, valid, log_dets = examples.of(rows, sets)
+        scores = np.take_along_axis(data.scores[rows], sets, axis=1)
+        return found, CEILBatch(tokens[rows], subsets, valid, log_dets, scores)
+
+    def quality(examples: _FrozenExamples | _LearntExamples, params: Mapping[str, Any]) -> np.ndarray:
         blocks = [held_out[i : i + _JUDGED] for i in range(0, len(held_out), _JUDGED)]
-        batches = (sets.batch(examples, rows, sets.all(rows)) for rows in blocks)
+        batches = (of_sets(examples, rows, np.tile(every_set, (len(rows), 1))) for rows in blocks)
         ours = [np.asarray(predict(params, examples.vectors(params, found), rest)) for found, rest in batches]
         return ranking_quality(np.concatenate(ours)[:, judged], data.scores[held_out][:, judged])
 
     def batch(step: int, rows: np.ndarray) -> tuple[Any, CEILBatch]:
-        drawn = sets.drawn(training[rows], examples.sets_a_step, np.random.default_rng([seed, 3, step]))
-        return sets.batch(examples, training[rows], drawn)
+        generator = np.random.default_rng([seed, 3, step])
+        drawn = generator.permuted(np.tile(every_set, (len(rows), 1)), axis=1)[:, : examples.sets_a_step]
+        return of_sets(examples, training[rows], np.sort(drawn, axis=1))
 
     return fit(
         folder,
@@ -168,10 +186,7 @@ def train_ceil(
         batch,
         partial(quality, examples),
         instances=len(training),
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        clip=config.clip,
+        config=config,
         seed=seed,
         what="training CEIL",
         # with "released" the trained encoder encodes queries only
@@ -179,79 +194,9 @@ def train_ceil(
     )
 
 
-def _predicted(
-    params: Params,
-    examples: Array,
-    batch: CEILBatch,
-    encode: Callable[..., Array],
-    trade_off: float,
-) -> Array:
-    queries = encode(params["query"], batch.queries, key=None)
-    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
-
-
-class _BatchedSets:
-    """The scored sets of all queries, of which batches are made."""
-
-    def __init__(self, encoder: Encoder, data: TrainingData) -> None:
-        self._tokens = TokenTable(encoder, [query.input for query in data.queries])
-        self._scores = data.scores
-
-    def all(self, rows: np.ndarray) -> Int[np.ndarray, "b m"]:
-        """The numbers of all sets of these queries."""
-        return np.tile(np.arange(self._scores.shape[1]), (len(rows), 1))
-
-    def drawn(
-        self, rows: np.ndarray, count: int | None, generator: np.random.Generator
-    ) -> Int[np.ndarray, "b m"]:
-        """The numbers of `count` sets of each of these queries, drawn without replacement; None is all of them."""
-        return np.sort(generator.permuted(self.all(rows), axis=1)[:, :count], axis=1)
-
-    def batch(
-        self, examples: _Examples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]
-    ) -> tuple[Any, CEILBatch]:
-        """The examples of these sets of these queries, and the rest of the batch."""
-        found, places, valid, log_dets = examples.of(rows, sets)
-        scores = np.take_along_axis(self._scores[rows], sets, axis=1)
-        return found, CEILBatch(self._tokens[rows], places, valid, log_dets, scores)
-
-
-class _Shown(NamedTuple):
-    """The examples that a batch's sets are of."""
-
-    examples: Any
-    """Vectors [B, n, D], or the texts that are to be encoded."""
-    subsets: Int32[np.ndarray, "b m k"]
-    """Places in `examples`, −1 at empty places."""
-    valid: Bool[np.ndarray, "b n"]
-    """False at empty places of `examples`."""
-    log_dets: Float[np.ndarray, "b m"] | None
-    """log det S_S of every set, where it never changes."""
-
-
-@runtime_checkable
-class _Examples(Protocol):
-    """The examples of a batch's sets, on the path from the encoder to the objective."""
-
-    sets_a_step: int | None
-    """Sets of a query in one step of training; None is all of them."""
-
-    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> _Shown:
-        """The examples of these sets of these queries."""
-        ...
-
-    def vectors(self, params: Params, examples: Any) -> np.ndarray:
-        """Their vectors [B, n, D], without dropout."""
-        ...
-
-    def gradient(
-        self, params: Params, examples: Any, batch: CEILBatch, key: PRNGKeyArray
-    ) -> tuple[Array, Params]:
-        """The objective and its gradient with respect to `params`."""
-        ...
-
-
 class _FrozenExamples:
+    """Examples with the vectors of the starting weights; a step takes all of a query's sets."""
+
     sets_a_step: int | None = None
 
     def __init__(
@@ -265,16 +210,18 @@ class _FrozenExamples:
         )
         self.gradient = gradient_of(objective)
 
-    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> _Shown:
-        shortlist, subsets = self._candidates.shortlist[rows], self._candidates.subsets
-        chosen = rows[:, None], sets
-        return _Shown(self._bank[shortlist], subsets[chosen], shortlist >= 0, self._log_dets[chosen])
+    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[np.ndarray, ...]:
+        """The vectors [B, n, D], subsets, valid places and log dets of these sets of these queries."""
+        shortlist, chosen = self._candidates.shortlist[rows], (rows[:, None], sets)
+        return self._bank[shortlist], self._candidates.subsets[chosen], shortlist >= 0, self._log_dets[chosen]
 
-    def vectors(self, params: Params, examples: np.ndarray) -> np.ndarray:
+    def vectors(self, params: Mapping[str, Any], examples: np.ndarray) -> np.ndarray:
         return examples
 
 
 class _LearntExamples:
+    """Examples that a step encodes: the texts of a few of a query's sets."""
+
     sets_a_step: int | None = SETS_A_STEP
 
     def __init__(
@@ -282,15 +229,15 @@ class _LearntExamples:
     ) -> None:
         self._tokens = TokenTable(encoder, [example.input for example in data.bank])
         self._candidates = data.candidates
-        self._cache = GradientCache(encoder.apply, context, objective)
-        self.vectors = self._cache.vectors
-        self.gradient = self._cache
+        self.gradient = GradientCache(encoder.apply, context, objective)
+        self.vectors = self.gradient.vectors
 
-    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> _Shown:
+    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, ...]:
+        """The texts of these sets of these queries, the sets' places among them, valid places, and no log dets."""
         shortlist, subsets = self._candidates.shortlist[rows], self._candidates.subsets[rows[:, None], sets]
         # only what the sets hold is encoded; the maximum of r is then over these, which orders sets of one size alike
         places = subsets.reshape(len(rows), -1)
         members = np.take_along_axis(shortlist, np.maximum(places, 0), axis=1)
         own = np.arange(places.shape[1], dtype=np.int32).reshape(subsets.shape[1:])
         texts = self._tokens.once(members, _TEXTS)
-        return _Shown(texts, np.where(subsets >= 0, own, -1), places >= 0, None)
+        return texts, np.where(subsets >= 0, own, -1), places >= 0, None

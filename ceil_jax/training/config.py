@@ -68,10 +68,9 @@ class CEILConfig:
     queries encodes examples too, unless both learn, or it is trained as the released code does (released): then
     examples keep the starting encoder."""
     loss: str = "pairwise"
-    """A registered loss: pairwise (all pairs of sets are ranked), logistic (the same with DPO's loss, option beta),
+    """A registered loss: pairwise (all pairs of sets are ranked; option reduction: pairs, the mean over them, or
+    gap_mean, the released code's sum of means over rank gaps), logistic (the same with DPO's loss, option beta),
     info_nce (the best set against the rest), or one added with register_loss."""
-    reduction: Literal["pairs", "gap_mean"] = "pairs"
-    """How the pairwise loss is reduced: the mean over pairs, or the released code's sum of means over rank gaps."""
     loss_options: tuple[str, ...] = ()
     """Options of the loss, each as NAME=VALUE."""
     epochs: Annotated[int, Range(1)] = 3

@@ -1,8 +1,4 @@
-"""Contrastive training of retrievers of single examples: EPR and TST.
-
-EPR (Rubin et al., NAACL 2022) learns from the LM's scores of candidates; TST, target similarity tuning (Poesia et
-al., ICLR 2022), from the similarity of outputs, without an LM.
-"""
+"""Contrastive training on single examples: EPR (Rubin et al., NAACL 2022) and TST (Poesia et al., ICLR 2022)."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,16 +18,11 @@ from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
-from ceil_jax.training.loop import Measures, Trained, fit, split_held_out
+from ceil_jax.training.loop import Trained, fit, split_held_out
 from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
-
-TrainContext = Literal["shared", "stopped", "both"]
-
-Params = Mapping[str, Any]
-"""The encoders' parameters: those of `query`, and of `context` where the examples have an encoder of their own."""
 
 _HELD_OUT_TEXTS = 48
 """Texts a forward pass without a gradient."""
@@ -59,7 +50,7 @@ def epr_objective(
     *,
     encode: Callable[..., Float[Array, "b d"]],
     temperature: float,
-    train_context: TrainContext = "shared",
+    train_context: str = "shared",
 ) -> Float[Array, ""]:
     """InfoNCE of a batch with in-batch negatives over cosines / temperature (`losses.epr_contrastive_loss`).
 
@@ -67,10 +58,10 @@ def epr_objective(
         params: the encoders' parameters; those of `query` are used where `train_context` is "both".
         vectors: of unit length: the positives, the hard negatives and, unless `train_context` is "both", the queries.
         batch: the texts' groups, and the queries where they have an encoder of their own.
-        key: dropout key of the queries' own encoder; None is without dropout.
+        key: dropout key of the queries' own encoder.
         encode: (parameters, tokens [B, T], key=key) → vectors of unit length.
         temperature: divides the cosines.
-        train_context: how examples are encoded: see `EPRConfig`.
+        train_context: see `EPRConfig`.
     """
     positives, negatives = vectors[:2]
     queries = encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
@@ -133,7 +124,7 @@ def train_epr(
     that query's negative, nor does another of its group.
 
     Args:
-        folder: where checkpoints are kept.
+        folder: holds checkpoints.
         encoder: the starting weights.
         data: queries, bank, candidates (sets of one example) and their scores.
         config: settings.
@@ -173,7 +164,7 @@ def train_epr(
     asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
-    def quality(params: Params) -> Measures:
+    def quality(params: Mapping[str, Any]) -> np.ndarray:
         queries = texts.encoded(lambda _, chunk: encode_now(params["query"], chunk))[texts.place]
         shown = queries
         if both:
@@ -192,10 +183,7 @@ def train_epr(
         batch,
         quality,
         instances=len(training),
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        clip=config.clip,
+        config=config,
         seed=seed,
         what=f"training {name}",
     )

@@ -2,9 +2,8 @@
 
 The texts are encoded chunk by chunk; the loss gives the gradient with respect to all vectors; each chunk's part of
 it is then propagated through that chunk. Little of a chunk is padding, which is most of the work where a batch is
-padded to its longest text. A few texts' activations are kept until then; of many, only the vectors are, and their
-chunks are encoded again. Either way it is the exact gradient of the loss, the second way in the memory of one chunk,
-for one more forward pass (Gao et al., RepL4NLP 2021, section 3.2).
+padded to its longest text. Of many texts only the vectors are kept, and their chunks are encoded again for the
+backward pass: the exact gradient in the memory of one chunk (Gao et al., RepL4NLP 2021, section 3.2).
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_l
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
-Params = Any
-
 _KEPT = 256
 """Texts in a batch at most whose activations are kept for the backward pass: about 1 GiB for a small encoder."""
 
@@ -38,11 +35,7 @@ class Texts(NamedTuple):
     """Position of the text that belongs here, in the chunks laid end to end."""
 
     def encoded(self, encode: Callable[[int, Tokens], jax.Array]) -> Float[np.ndarray, "texts d"]:
-        """Encode every chunk and lay the vectors end to end.
-
-        Args:
-            encode: (a chunk's number, its tokens) → vectors [C, D].
-        """
+        """Encode every chunk by (its number, its tokens) → [C, D] and lay the vectors end to end."""
         # all chunks are under way before the first is waited for
         found = [encode(number, tokens) for number, tokens in enumerate(self.chunks)]
         return np.concatenate([np.asarray(vectors) for vectors in found])
@@ -65,8 +58,8 @@ class TokenTable:
     def once(self, rows: np.ndarray, size: int) -> Texts:
         """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
 
-        Texts of similar length share a chunk, so that little is padding; the last chunk is filled up with copies of
-        its last text. Few texts make one chunk of a multiple of eight, so that few shapes compile.
+        Texts of similar length share a chunk; the last chunk is filled up with copies of its last text. Few texts
+        make one chunk of a multiple of eight, so that few shapes compile.
         """
         texts, place = np.unique(rows, return_inverse=True)
         size = min(size, -(-len(texts) // 8) * 8)
@@ -89,11 +82,11 @@ class GradientCache:
     ) -> None:
         encode = over_devices(apply)
 
-        def forward(params: Params, tokens: Tokens, key: PRNGKeyArray) -> tuple[Float[Array, "c d"], Any]:
+        def forward(params: Any, tokens: Tokens, key: PRNGKeyArray) -> tuple[Float[Array, "c d"], Any]:
             vectors, back = jax.vjp(lambda params: encode(params, tokens, key=key), params)
             return jax.lax.with_sharding_constraint(vectors, whole(device_mesh())), back
 
-        def backward(back: Any, wanted: Float[Array, "c d"], gradient: Params) -> Params:
+        def backward(back: Any, wanted: Float[Array, "c d"], gradient: Any) -> Any:
             return jax.tree.map(jnp.add, gradient, *back(wanted))
 
         self._name = name
@@ -103,14 +96,14 @@ class GradientCache:
         self._backward = jit_whole(backward)
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
-    def vectors(self, params: Mapping[str, Params], texts: Texts) -> Float[np.ndarray, "*shape d"]:
+    def vectors(self, params: Mapping[str, Any], texts: Texts) -> Float[np.ndarray, "*shape d"]:
         """The vector of the text at every place, without dropout."""
-        encode = self._encode
-        return texts.encoded(lambda _, tokens: encode(params[self._name], tokens, None))[texts.place]
+        own = params[self._name]
+        return texts.encoded(lambda _, tokens: self._encode(own, tokens, None))[texts.place]
 
     def __call__(
-        self, params: Mapping[str, Params], texts: Texts, batch: Any, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], dict[str, Params]]:
+        self, params: Mapping[str, Any], texts: Texts, batch: Any, key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], dict[str, Any]]:
         """Return the loss and its gradient with respect to all of `params`.
 
         Args:
@@ -119,25 +112,23 @@ class GradientCache:
             batch: the loss's third argument.
             key: dropout key.
         """
-        own, theirs = jax.random.split(key)
-        of_chunk = [jax.random.fold_in(theirs, number) for number in range(len(texts.chunks))]
-        backs: dict[int, Any] = {}
+        of_loss, of_texts = jax.random.split(key)
+        keys = [jax.random.fold_in(of_texts, number) for number in range(len(texts.chunks))]
+        own, backs = params[self._name], {}
         keep = sum(len(tokens.ids) for tokens in texts.chunks) <= _KEPT
 
         def encode(number: int, tokens: Tokens) -> jax.Array:
             if not keep:
-                return self._encode(params[self._name], tokens, of_chunk[number])
-            vectors, backs[number] = self._forward(params[self._name], tokens, of_chunk[number])
+                return self._encode(own, tokens, keys[number])
+            vectors, backs[number] = self._forward(own, tokens, keys[number])
             return vectors
 
         encoded = texts.encoded(encode)
-        value, (gradient, vectors) = self._loss(params, encoded[texts.place], batch, own)
-        of_texts = np.zeros_like(encoded)
-        np.add.at(of_texts, texts.place, np.asarray(vectors))
-        through, parts = gradient[self._name], of_texts.reshape(len(texts.chunks), -1, encoded.shape[-1])
+        value, (gradient, at_places) = self._loss(params, encoded[texts.place], batch, of_loss)
+        slopes = np.zeros_like(encoded)
+        np.add.at(slopes, texts.place, np.asarray(at_places))
+        through, parts = gradient[self._name], slopes.reshape(len(texts.chunks), -1, encoded.shape[-1])
         for number, (tokens, part) in enumerate(zip(texts.chunks, parts, strict=True)):
-            back = backs.pop(number, None)
-            if back is None:
-                _, back = self._forward(params[self._name], tokens, of_chunk[number])
+            back = backs.pop(number) if keep else self._forward(own, tokens, keys[number])[1]
             through = self._backward(back, part, through)
         return value, {**gradient, self._name: through}

@@ -1,15 +1,14 @@
 """Losses that teach a retriever the LM's preferences, and the measures of how well it has learnt them.
 
-Every function is for one query; `jax.vmap` lifts it to a batch. CEIL's losses are registered by name, so that
-`--ceil.loss NAME` finds them; `register_loss` adds one.
+Every function is for one query; `jax.vmap` lifts it to a batch.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +19,8 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.registry import Registry
 
 SMALLEST_RANGE = 0.1
-"""Nats: a narrower range of log-probabilities is not stretched to 1, because it would be noise.
-
-It also bounds the gradient: for `reduction="pairs"` its absolute values sum to 2 / SMALLEST_RANGE at most."""
+"""Nats: a narrower range of log-probabilities is noise, and is not stretched to 1. The gradient's absolute values
+therefore sum to 2 / SMALLEST_RANGE at most."""
 
 
 class SetScores(NamedTuple):
@@ -36,42 +34,20 @@ class SetScores(NamedTuple):
     """False at places without a set; they must not count."""
 
 
-@dataclass(frozen=True)
-class NoOptions:
-    """The options of a loss that has none."""
+Loss = Callable[..., Float[Array, ""]]
+
+LOSSES: Registry[Loss] = Registry("loss", "register_loss adds one.")
+"""CEIL's losses."""
 
 
-@dataclass(frozen=True)
-class PairwiseOptions:
-    """The options of the pairwise margin loss."""
-
-    reduction: Literal["pairs", "gap_mean"] = "pairs"
-    """See `pairwise_margin_loss`."""
-
-
-@dataclass(frozen=True)
-class LogisticOptions:
-    """The options of the logistic pairwise loss."""
-
-    beta: float = 1.0
-    """See `logistic_pairwise_loss`."""
-
-
-Loss = Callable[[SetScores, Any], Float[Array, ""]]
-
-LOSSES: Registry[tuple[Loss, type]] = Registry("loss", "register_loss adds one.")
-"""CEIL's losses, each with the type of its options."""
-
-
-def register_loss(name: str, loss: Loss, options: type = NoOptions, *, replace: bool = False) -> None:
+def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
     """Add a loss for CEIL, which `--ceil.loss NAME` then trains with.
 
     Args:
         name: the name of the loss.
-        loss: (`SetScores` of one query, an instance of `options`) → scalar, in `jax.numpy`; it is vmapped over a
-            batch and differentiated with respect to `log_probs`.
-        options: a frozen dataclass all of whose fields have defaults. `--ceil.loss-options FIELD=VALUE` sets a field;
-            fields may be bool, int, float, str or a Literal of strings.
+        loss: `SetScores` of one query → scalar, in `jax.numpy`; it is vmapped over a batch and differentiated with
+            respect to `log_probs`. Its other arguments, all with a default, are options, which `--ceil.loss-options
+            NAME=VALUE` sets: bool, int, float, str or a Literal of strings, by annotation or default.
         replace: whether it takes the place of a loss that has this name; by default that is refused.
 
     Raises:
@@ -79,38 +55,36 @@ def register_loss(name: str, loss: Loss, options: type = NoOptions, *, replace: 
 
     >>> import jax.numpy as jnp
     >>> from ceil_jax import register_loss
-    >>> register_loss("listwise", lambda s, _: -jnp.sum(jnp.exp(s.lm_scores) * s.log_probs, where=s.mask))
+    >>> register_loss("listwise", lambda s: -jnp.sum(jnp.exp(s.lm_scores) * s.log_probs, where=s.mask))
     """
-    LOSSES.register(name, (loss, options), replace=replace)
+    LOSSES.register(name, loss, replace=replace)
 
 
-def ceil_loss(
-    name: str, options: Sequence[str] = (), reduction: str = "pairs"
-) -> Callable[[SetScores], Array]:
+def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], Array]:
     """Return a registered loss with its options filled in: `SetScores` of one query → scalar.
 
     Args:
         name: the name of a registered loss.
-        options: "FIELD=VALUE" for each option that differs from its default.
-        reduction: the value of the field `reduction`, for a loss that has it.
+        options: "NAME=VALUE" for each option that differs from its default.
 
     Raises:
         UserError: an unknown loss or option, or a value of the wrong type.
     """
-    loss, kind = LOSSES[name]
-    types = get_type_hints(kind)
-    fields = {field.name: types[field.name] for field in dataclasses.fields(kind)}
-    given: dict[str, Any] = {"reduction": reduction} if "reduction" in fields else {}
+    loss, given = LOSSES[name], {}
+    _, *parameters = inspect.signature(loss, eval_str=True).parameters.values()
+    known = {one.name: one for one in parameters}
     for option in options:
         field, _, value = option.partition("=")
-        if field not in fields:
-            raise unknown_name(f"option of loss {name}", field, fields, "Give each as FIELD=VALUE.")
-        given[field] = _parsed(option, value, fields[field])
-    filled = kind(**given)
-    return lambda scores: loss(scores, filled)
+        if field not in known:
+            raise unknown_name(f"option of loss {name}", field, known, "Give each as NAME=VALUE.")
+        given[field] = _parsed(option, value, known[field])
+    return partial(loss, **given)
 
 
-def _parsed(option: str, value: str, kind: Any) -> Any:
+def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
+    kind: Any = parameter.annotation
+    if kind is parameter.empty:
+        kind = type(parameter.default)
     allowed = get_args(kind) if get_origin(kind) is Literal else ("true", "false") if kind is bool else None
     if allowed is not None:
         if value not in allowed:
@@ -133,11 +107,9 @@ def pairwise_margin_loss(
     Σ over pairs with LM score S⁺ > S⁻ of max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)), γ = 1/|C|,
     c = max log P − min log P over C without gradient, rank = number of sets with a higher LM score.
 
-    The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|². The
-    released code takes the mean over pairs for each rank gap and sums these, so that one pair with gap 49
-    weighs as much as 49 pairs with gap 1: `reduction="gap_mean"`. It also gives tied scores distinct ranks
-    and divides by c = 0 when all log P are equal; here tied scores form no pair in either reduction, and c
-    is at least SMALLEST_RANGE.
+    The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|². The released code
+    sums the means over the pairs of each rank gap: `reduction="gap_mean"`. It also gives tied scores distinct ranks
+    and divides by c = 0 when all log P are equal; here tied scores form no pair, and c is at least SMALLEST_RANGE.
 
     Args:
         log_probs: the model's log-probability of each set, in nats, up to a constant.
@@ -153,15 +125,10 @@ def pairwise_margin_loss(
     """
     if reduction not in ("pairs", "gap_mean"):
         raise ValueError(f"reduction {reduction!r} must be 'pairs' or 'gap_mean'")
-    if valid is None:
-        valid = jnp.ones(log_probs.shape, bool)
-    log_probs = jnp.where(valid, log_probs, 0)
+    log_probs, pair, valid = _pairs(log_probs, lm_scores, valid)
     highest = jnp.where(valid, log_probs, -jnp.inf).max()
     lowest = jnp.where(valid, log_probs, jnp.inf).min()
     spread = jax.lax.stop_gradient(jnp.maximum(highest - lowest, SMALLEST_RANGE))
-
-    # [i, j]: i is the better set of the pair, j the worse
-    pair = (lm_scores[:, None] > lm_scores[None, :]) & valid[:, None] & valid[None, :]
     rank = pair.sum(axis=0)
     gap = rank[None, :] - rank[:, None]
     size = jnp.maximum(valid.sum(), 1)
@@ -184,21 +151,20 @@ def logistic_pairwise_loss(
     It is DPO's loss (Rafailov et al., 2023) without a reference model.
 
     Args:
-        log_probs: the model's log-probability of each set, in nats, up to a constant.
-        lm_scores: the LM's score of each set; only their order counts.
-        valid: sets that count; all by default.
+        log_probs: as for `pairwise_margin_loss`, like the next two.
         beta: β, per nat; the larger, the sooner a pair counts as ordered.
-
-    Returns:
-        The loss; 0, with gradient 0, where no pair is left.
     """
-    if valid is None:
-        valid = jnp.ones(log_probs.shape, bool)
-    log_probs = jnp.where(valid, log_probs, 0)
-    # [i, j]: i is the better set of the pair, j the worse
-    pair = (lm_scores[:, None] > lm_scores[None, :]) & valid[:, None] & valid[None, :]
+    log_probs, pair, _ = _pairs(log_probs, lm_scores, valid)
     costs = jax.nn.softplus(beta * (log_probs[None, :] - log_probs[:, None]))
     return jnp.where(pair, costs, 0).sum() / jnp.maximum(pair.sum(), 1)
+
+
+def _pairs(log_probs: Array, lm_scores: Array, valid: Array | None) -> tuple[Array, Array, Array]:
+    """The log-probabilities, 0 where no set is; bool [m, m], whether i is the better set of a pair and j the worse;
+    and the sets that count."""
+    valid = jnp.ones(log_probs.shape, bool) if valid is None else valid
+    pair = (lm_scores[:, None] > lm_scores[None, :]) & valid[:, None] & valid[None, :]
+    return jnp.where(valid, log_probs, 0), pair, valid
 
 
 def info_nce_loss(
@@ -221,23 +187,17 @@ def info_nce_loss(
     return jax.nn.logsumexp(logits) - scores[positive]
 
 
-def _pairwise(scores: SetScores, options: PairwiseOptions) -> Array:
-    return pairwise_margin_loss(*scores, reduction=options.reduction)
+def _pairwise(scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs") -> Array:
+    return pairwise_margin_loss(*scores, reduction=reduction)
 
 
-def _info_nce(scores: SetScores, _: NoOptions) -> Array:
-    return info_nce_loss(*scores)
+def _logistic(scores: SetScores, beta: float = 1.0) -> Array:
+    return logistic_pairwise_loss(*scores, beta=beta)
 
 
-register_loss("pairwise", _pairwise, PairwiseOptions)
-
-
-def _logistic(scores: SetScores, options: LogisticOptions) -> Array:
-    return logistic_pairwise_loss(*scores, beta=options.beta)
-
-
-register_loss("info_nce", _info_nce)
-register_loss("logistic", _logistic, LogisticOptions)
+register_loss("pairwise", _pairwise)
+register_loss("logistic", _logistic)
+register_loss("info_nce", lambda scores: info_nce_loss(*scores))
 
 
 def epr_contrastive_loss(
@@ -250,15 +210,13 @@ def epr_contrastive_loss(
     """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022).
 
     −log softmax of the dot product of a query with its positive, against the positives and hard negatives of the
-    whole batch. Unlike in the released code, another row's example with the id of this row's positive is masked, not
-    counted as a negative. As in the released code, the query's own bank entry is a negative where another row drew
-    it.
+    whole batch. Unlike in the released code, another row's example with the id of this row's positive is masked.
 
     Args:
-        queries: vectors of the queries.
+        queries: vectors.
         positives: the vector of each query's positive.
         negatives: the vectors of each query's h hard negatives.
-        positive_ids: a number that identifies each positive; equal numbers are never each other's negatives.
+        positive_ids: a number for each positive; equal numbers are never each other's negatives.
         negative_ids: the same for hard negatives; −1 marks an empty place.
     """
     b = queries.shape[0]
@@ -272,42 +230,16 @@ def epr_contrastive_loss(
 
 def ranking_quality(
     log_probs: Float[np.ndarray, "q m"], lm_scores: Float[np.ndarray, "q m"]
-) -> dict[str, Float[np.ndarray, " q"]]:
-    """Return how well the model's scores order each query's sets as the LM does: for every query Kendall's τ and
-    `pairwise_ranking_accuracy`."""
-    ours, lm = jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype)
-    tau, accuracy = jax.vmap(kendall_tau)(ours, lm), jax.vmap(pairwise_ranking_accuracy)(ours, lm)
-    return {"kendall_tau": np.asarray(tau), "pairwise_accuracy": np.asarray(accuracy)}
+) -> Float[np.ndarray, " q"]:
+    """Return Kendall's τ between the model's scores of each query's sets and the LM's."""
+    return np.asarray(jax.vmap(kendall_tau)(jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype)))
 
 
-def pairwise_ranking_accuracy(
-    log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"], valid: Bool[Array, " m"] | None = None
-) -> Float[Array, ""]:
-    """Share of the pairs with different LM scores that `log_probs` orders alike.
-
-    Equal log-probabilities count 1/2; so does a query without such a pair, which is chance.
-    """
-    concordant, scored, _ = _pair_sums(log_probs, lm_scores, valid)
-    return 0.5 + 0.5 * concordant / jnp.maximum(scored, 1)
-
-
-def kendall_tau(
-    log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"], valid: Bool[Array, " m"] | None = None
-) -> Float[Array, ""]:
+def kendall_tau(log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"]) -> Float[Array, ""]:
     """Kendall's τ_b = (concordant − discordant) / √(pairs untied in one × pairs untied in the other).
 
-    Return 0 when either side is all ties.
+    0 when either side is all ties.
     """
-    concordant, scored, ordered = _pair_sums(log_probs, lm_scores, valid)
-    return concordant / jnp.sqrt(jnp.maximum(scored * ordered, 1))
-
-
-def _pair_sums(log_probs: Array, lm_scores: Array, valid: Array | None) -> tuple[Array, Array, Array]:
-    """Concordant less discordant pairs, pairs untied in `lm_scores`, pairs untied in `log_probs`; each counted
-    twice."""
-    if valid is None:
-        valid = jnp.ones(log_probs.shape, bool)
-    both = valid[:, None] & valid[None, :]
-    by_lm = jnp.where(both, jnp.sign(lm_scores[:, None] - lm_scores[None, :]), 0)
-    by_model = jnp.where(both, jnp.sign(log_probs[:, None] - log_probs[None, :]), 0)
-    return (by_lm * by_model).sum(), jnp.abs(by_lm).sum(), jnp.abs(by_model).sum()
+    by_model, by_lm = (jnp.sign(one[:, None] - one[None, :]) for one in (log_probs, lm_scores))
+    untied = jnp.abs(by_lm).sum() * jnp.abs(by_model).sum()
+    return (by_lm * by_model).sum() / jnp.sqrt(jnp.maximum(untied, 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.config import CEILConfig
 
 _DRAWS_A_SET = 4
-"""Draws from the k-DPP for each set, of which the first different ones are kept."""
+"""Draws from the k-DPP for each set, of which the first different ones are taken."""
 
 _DOUBLINGS = 12
 """Values of λ that the k-DPP is tried with: the given one to 2,048 times as much."""
@@ -58,11 +58,13 @@ def uniform_sets(
     queries: Sequence[Example], shortlist: Int32[np.ndarray, "q n"], count: int, size: int, seed: int
 ) -> CandidateSets:
     """Draw `size` examples uniformly from the shortlist for each of `count` sets (CEIL, section 3.3)."""
-
-    def sets(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
-        return _different(np.arange(k), count, math.comb(n, k), lambda: _draw(generator, n, k))
-
-    return _for_each_query(sets, queries, shortlist, count, size, seed)
+    subsets = np.full((len(queries), count, size), -1, np.int32)
+    for row, query in enumerate(queries):
+        n = int(np.sum(shortlist[row] >= 0))
+        k = min(size, n)
+        draws = _draws(text_rng(query.id, seed), n, k)
+        subsets[row, :, :k] = _different(np.arange(k), draws, count, math.comb(n, k))
+    return CandidateSets(shortlist, subsets)
 
 
 def bank_sets(
@@ -90,8 +92,9 @@ def bank_sets(
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
         own = position.get(query.id, len(bank))
-        nearest = np.sort(shortlist[row, :size])
-        sets = _from_others(text_rng(query.id, seed, 4), nearest, count, len(bank), own)
+        others = len(bank) - (own < len(bank))
+        draws = (one + (one >= own) for one in _draws(text_rng(query.id, seed, 4), others, size))
+        sets = _different(np.sort(shortlist[row, :size]), draws, count, math.comb(others, size))
         items = np.unique(sets)
         order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
         drawn[row, : len(items)] = items[order]
@@ -139,67 +142,33 @@ def k_dpp_sets(
             if len(whole) >= count - 1:
                 break
         n = int((shortlist[row] >= 0).sum())
-        subsets.append(_filled_up(list(whole), count, size, n, np.random.default_rng([seed, row])))
+        uniform = _draws(np.random.default_rng([seed, row]), n, size)
+        draws = itertools.chain(map(np.array, whole), uniform)
+        subsets.append(_different(np.arange(size), draws, count, math.comb(n, size)))
     return CandidateSets(shortlist, np.array(subsets, np.int32))
 
 
-def _for_each_query(
-    sets: Callable[[np.random.Generator, int, int], np.ndarray],
-    queries: Sequence[Example],
-    shortlist: np.ndarray,
-    count: int,
-    size: int,
-    seed: int,
-) -> CandidateSets:
-    """Draw each query's sets by (its generator, n = shortlisted examples, k = examples a set) → int [count, k]."""
-    subsets = np.full((len(queries), count, size), -1, np.int32)
-    for row, query in enumerate(queries):
-        n = int(np.sum(shortlist[row] >= 0))
-        k = min(size, n)
-        subsets[row, :, :k] = sets(text_rng(query.id, seed), n, k)
-    return CandidateSets(shortlist, subsets)
+def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarray]:
+    """Uniform draws of k of n, int [k] each, ascending."""
+    while True:
+        yield np.sort(generator.choice(n, size=k, replace=False))
 
 
-def _filled_up(
-    drawn: Sequence[tuple[int, ...]], count: int, size: int, n: int, generator: np.random.Generator
-) -> np.ndarray:
-    """int [count, k]: the top-k, the sets drawn, and where these are too few, uniform draws."""
-    draws = itertools.chain(map(np.array, drawn), (_draw(generator, n, size) for _ in itertools.count()))
-    return _different(np.arange(size), count, math.comb(n, size), lambda: next(draws))
-
-
-def _from_others(
-    generator: np.random.Generator, first: np.ndarray, count: int, n: int, own: int
-) -> np.ndarray:
-    """int [count, k]: `first`, then different uniform draws from the bank's n places without `own` (n = none)."""
-    others = n - (own < n)
-
-    def draw() -> np.ndarray:
-        drawn = _draw(generator, others, len(first))
-        return drawn + (drawn >= own)
-
-    return _different(first, count, math.comb(others, len(first)), draw)
-
-
-def _draw(generator: np.random.Generator, n: int, k: int) -> np.ndarray:
-    """int [k], ascending: a uniform draw of k of n."""
-    return np.sort(generator.choice(n, size=k, replace=False))
-
-
-def _different(first: np.ndarray, count: int, possible: int, draw: Callable[[], np.ndarray]) -> np.ndarray:
+def _different(first: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int) -> np.ndarray:
     """Return int [count, k]: `first`, then draws that repeat none before them while other sets are possible.
 
     Args:
         first: ascending.
+        draws: sets, ascending, without end.
         count: the number of sets.
         possible: how many different sets there are.
-        draw: gives a set, ascending.
     """
-    sets = [first]
-    seen = {tuple(first.tolist())}
-    for _ in range(1, count):
-        while tuple((one := draw()).tolist()) in seen and len(seen) < possible:
-            pass
-        seen.add(tuple(one.tolist()))
-        sets.append(one)
+    sets, before = [first], {tuple(first.tolist())}
+    for drawn in draws:
+        if len(sets) == count:
+            break
+        one = tuple(drawn.tolist())
+        if one not in before or len(before) >= possible:
+            before.add(one)
+            sets.append(drawn)
     return np.stack(sets)

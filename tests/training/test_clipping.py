@@ -5,6 +5,7 @@ import numpy as np
 import optax
 import pytest
 
+from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.loop import fit
 
 GRADIENTS = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, -5.0], [0.6, 0.0]], np.float32)
@@ -17,14 +18,11 @@ def weights(folder, clip):
         {"w": jnp.zeros(2)},
         lambda params, batch, key: (jnp.zeros(()), {"w": jnp.asarray(batch)}),
         lambda step, rows: GRADIENTS[step],
-        lambda params: {"kendall_tau": np.full(3, float(np.any(params["w"])))},
+        lambda params: np.full(3, float(np.any(params["w"]))),
         instances=4,
-        epochs=1,
-        batch_size=1,
-        learning_rate=0.1,
+        config=EPRConfig(epochs=1, batch_size=1, learning_rate=0.1, clip=clip),
         seed=0,
         what="training",
-        clip=clip,
     )
     return found.params["w"]
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
+from ceil_jax.training.config import EPRConfig
 from ceil_jax.training.loop import _rows, ending, fit, gradient_of, split_held_out
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
 
 
 def closeness(params):
-    return {"kendall_tau": np.full(3, -np.sum((np.asarray(params["w"]) - TARGET) ** 2))}
+    return np.full(3, -np.sum((np.asarray(params["w"]) - TARGET) ** 2))
 
 
 def run(folder, *, loss=None, quality=None, epochs=4, as_used=None):
@@ -29,9 +30,7 @@ def run(folder, *, loss=None, quality=None, epochs=4, as_used=None):
         lambda step, rows: rows,
         quality or closeness,
         instances=6,
-        epochs=epochs,
-        batch_size=3,
-        learning_rate=0.05,
+        config=EPRConfig(epochs=epochs, batch_size=3, learning_rate=0.05),
         seed=0,
         what="training",
         as_used=as_used,
@@ -43,7 +42,7 @@ def test_the_weights_of_the_last_quarter_of_the_steps_are_averaged(tmp_path):
 
     def measured(params):
         seen.append(np.asarray(params["w"]))
-        return {"kendall_tau": np.full(3, float(np.any(params["w"])))}
+        return np.full(3, float(np.any(params["w"])))
 
     trained = run(tmp_path, quality=measured)
     # 8 steps, each with an evaluation, and the start; then the average and the start again
@@ -53,7 +52,7 @@ def test_the_weights_of_the_last_quarter_of_the_steps_are_averaged(tmp_path):
 
 def ended(average, best, start):
     held_out = {"a": average, "b": best, "s": start}
-    return ending("a", "b", "s", lambda name: {"kendall_tau": np.array(held_out[name])}, "training")
+    return ending("a", "b", "s", lambda name: np.array(held_out[name]), "training")
 
 
 @pytest.mark.parametrize(
@@ -76,10 +75,10 @@ def test_trained_weights_are_kept_only_where_they_rank_better(average, best, sta
 
 def test_training_ends_with_what_is_best_as_it_will_be_used(tmp_path):
     def moved(params):
-        return {"kendall_tau": np.full(3, float(np.any(params["w"])))}
+        return np.full(3, float(np.any(params["w"])))
 
     def unmoved(params):
-        return {"kendall_tau": 1 - moved(params)["kendall_tau"]}
+        return 1 - moved(params)
 
     trained = run(tmp_path, quality=moved, as_used=unmoved)
     assert [trained.history[at]["kendall_tau"] for at in (0, -1)] == [0, 1]
@@ -116,30 +115,16 @@ def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch
     assert np.array_equal(run(tmp_path / "full").params["w"], whole.params["w"])
 
 
-def flipped(content):
-    half = len(content) // 2
-    return content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
-
-
-@pytest.mark.parametrize("harm", [flipped, lambda content: content[: len(content) // 2], lambda content: b""])
-@pytest.mark.parametrize("part", ["tree", "history", "metrics"])
-def test_a_damaged_checkpoint_starts_training_again(tmp_path, caplog, part, harm):
-    """Orbax does not notice a flip in the history, and fails at one in the metrics."""
+@pytest.mark.parametrize("part", ["tree", "history"])
+def test_a_checkpoint_that_cannot_be_read_starts_training_again(tmp_path, caplog, part):
     whole = run(tmp_path)
     last = max(int(folder.name) for folder in (tmp_path / "checkpoints").glob("[0-9]*"))
     files = (one for one in (tmp_path / "checkpoints" / str(last) / part).rglob("*") if one.is_file())
     file = max(files, key=lambda one: (not one.name.startswith("commit"), one.stat().st_size))
-    file.write_bytes(harm(file.read_bytes()))
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     again = run(tmp_path)
     assert "training again from the start" in caplog.text
     assert np.array_equal(again.params["w"], whole.params["w"]) and again.history == whole.history
-
-
-def test_killed_before_the_sum_of_a_checkpoint_was_kept_goes_on_from_it(tmp_path):
-    whole, measured = run(tmp_path), []
-    (tmp_path / "checkpoints.json").write_text("{}")
-    again = run(tmp_path, quality=lambda params: measured.append(1) or closeness(params))
-    assert len(measured) == 3 and np.array_equal(again.params["w"], whole.params["w"])
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):

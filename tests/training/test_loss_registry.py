@@ -1,6 +1,6 @@
 """A loss for CEIL from outside the package."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,21 +12,15 @@ from ceil_jax.pipeline.graph import open_run
 from ceil_jax.training.losses import ceil_loss
 
 
-@dataclass(frozen=True)
-class ListwiseOptions:
-    temperature: float = 1.0
-    normalised: bool = False
-
-
-def listnet(scores: SetScores, options: ListwiseOptions) -> jax.Array:
+def listnet(scores: SetScores, temperature: float = 1.0, normalised: bool = False) -> jax.Array:
     """Cross-entropy between softmax(LM scores / temperature) and softmax(log P) (ListNet)."""
-    target = jax.nn.softmax(scores.lm_scores / options.temperature, where=scores.mask)
+    target = jax.nn.softmax(scores.lm_scores / temperature, where=scores.mask)
     logits = jnp.where(scores.mask, scores.log_probs, -jnp.inf)
     loss = jax.nn.logsumexp(logits) - jnp.sum(target * scores.log_probs, where=scores.mask)
-    return loss / scores.mask.sum() if options.normalised else loss
+    return loss / scores.mask.sum() if normalised else loss
 
 
-register_loss("listnet", listnet, ListwiseOptions)
+register_loss("listnet", listnet)
 
 SCORES = SetScores(jnp.array([0.0, 2.0, 1.0]), jnp.array([-1.0, -3.0, -2.0]), jnp.array([True, True, True]))
 
@@ -54,9 +48,10 @@ def test_options_are_read_by_the_types_of_their_fields():
 
 def test_the_packages_own_losses_are_registered_like_any_other():
     assert ceil_loss("pairwise")(SCORES) == pairwise_margin_loss(*SCORES)
-    assert ceil_loss("info_nce", reduction="gap_mean")(SCORES) == info_nce_loss(*SCORES)
+    assert ceil_loss("info_nce")(SCORES) == info_nce_loss(*SCORES)
     gap_mean = pairwise_margin_loss(*SCORES, reduction="gap_mean")
-    assert ceil_loss("pairwise", reduction="gap_mean")(SCORES) == gap_mean != pairwise_margin_loss(*SCORES)
+    named = ceil_loss("pairwise", ["reduction=gap_mean"])(SCORES)
+    assert named == gap_mean != pairwise_margin_loss(*SCORES)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +67,7 @@ def test_the_packages_own_losses_are_registered_like_any_other():
             ("listnet", ("normalised=yes",)),
             "--ceil.loss-options normalised=yes: expected one of true, false",
         ),
+        (("pairwise", ("reduction=sum",)), "reduction=sum: expected one of pairs, gap_mean"),
     ],
 )
 def test_unknown_names_and_values_say_what_is_known(arguments, message):

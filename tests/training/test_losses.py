@@ -195,7 +195,7 @@ def test_the_logistic_loss_of_equal_scores_has_no_gradient():
 
 
 def test_a_loss_whose_name_is_taken_is_refused(registrations_undone):
-    zero = lambda scores, options: jnp.zeros(())  # noqa: E731
+    zero = lambda scores: jnp.zeros(())  # noqa: E731
     with pytest.raises(UserError, match="a loss 'logistic' is registered already"):
         register_loss("logistic", zero)
     register_loss("logistic", zero, replace=True)

@@ -3,7 +3,7 @@
 Every method is a pair of maps on vectors that are already there, of queries and of examples with their outputs, so
 that relevance is a dot product and top-k, DPP-MAP, export and a live bank work as with any encoder.
 
-- `rows`: what a method sees of queries and examples; the protocol of a method; the untrained pair
+- `rows`: queries and examples as a method sees them; the protocol of a method; the untrained pair
 - `head`: the label head, and the classifier alone, for tasks with choices
 - `structures`: predicted structures, for outputs that parse
 - `cover`: sets that cover the predicted structures

@@ -1,4 +1,4 @@
-"""Adapters: a small network on each side of vectors that are already there, in place of a whole encoder."""
+"""Adapters: a linear map on each side of vectors that are already there, in place of a whole encoder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ceil_jax.training.free.rows import Rows, beside, features
+from ceil_jax.training.free.rows import Observed, beside, features, label_places
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,19 @@ class Adapter:
     scale: float
     """Factor of relevance in a softmax over examples, where training goes on."""
 
-    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+    def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return [unit(features · kernel + bias), √weight · u]."""
-        return beside(
-            _unit(features(rows) @ self.query_kernel + self.query_bias), rows.vectors, self.cosine_weight
-        )
+        mapped = _unit(features(rows) @ self.query_kernel + self.query_bias)
+        return beside(mapped, rows.vectors, self.cosine_weight)
 
-    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+    def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return the same of the features beside the output's."""
         mapped = _unit(example_features(rows, self.labels) @ self.example_kernel + self.example_bias)
         return beside(mapped, rows.vectors, self.cosine_weight)
 
 
-def example_features(rows: Rows, labels: tuple[str, ...]) -> Float[np.ndarray, "n g"]:
-    """Return what the bank's side of an adapter sees.
+def example_features(rows: Observed, labels: tuple[str, ...]) -> Float[np.ndarray, "n g"]:
+    """Return the features of the bank's side of an adapter.
 
     Args:
         rows: with outputs, or output vectors where there are no labels.
@@ -49,9 +48,8 @@ def example_features(rows: Rows, labels: tuple[str, ...]) -> Float[np.ndarray, "
     if not labels:
         assert rows.output_vectors is not None
         return np.hstack([features(rows), rows.output_vectors])
-    place = {label: i for i, label in enumerate(labels)}
-    places = [place.get(output, len(place)) for output in rows.outputs]
-    return np.hstack([features(rows), np.eye(len(place) + 1, dtype=np.float32)[places]])
+    one_hot = np.eye(len(labels) + 1, dtype=np.float32)[label_places(rows, labels)]
+    return np.hstack([features(rows), one_hot])
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
 from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.head import LabelHead
-from ceil_jax.training.free.rows import FreeMethod, Rows
+from ceil_jax.training.free.rows import FreeMethod, Observed
 from ceil_jax.training.free.structures import StructureHead
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead, Adapter)}
@@ -34,18 +34,21 @@ def observe(
     encoder: TextEncoder,
     examples: Sequence[Example],
     *,
-    parser: Structures | None = None,
+    parser: str = "",
     outputs: bool = True,
     output_vectors: bool = False,
-) -> Rows:
-    """Return what free methods see of examples.
+) -> Observed:
+    """Return examples as free methods see them.
 
     Args:
         encoder: embeds their inputs, the texts that these join, and outputs.
         examples: queries, or examples of the bank.
-        parser: of the outputs, where they are programs.
+        parser: a name in PARSERS, where outputs are programs.
         outputs: whether outputs may be seen; False for queries.
         output_vectors: whether to embed the outputs.
+
+    Raises:
+        UserError: some inputs are of one text and some of two, or of more.
     """
     count = {len(example.texts) for example in examples}
     if not count <= {1, 2} or len(count) > 1:
@@ -58,13 +61,13 @@ def observe(
     if count == {2}:
         both = unit_rows(encoder.encode([text for example in examples for text in example.texts]))
         parts = both.reshape(len(examples), 2, -1)
-    return Rows(
+    return Observed(
         texts,
         unit_rows(encoder.encode(texts)),
         parts,
         answers,
-        unit_rows(encoder.encode(answers)) if outputs and output_vectors else None,
-        [parser(answer) for answer in answers] if parser else (),
+        unit_rows(encoder.encode(answers)) if output_vectors else None,
+        [PARSERS[parser](answer) for answer in answers] if parser else (),
     )
 
 
@@ -84,8 +87,6 @@ class FreeEncoder:
     """A name in PARSERS, for a method that needs structures."""
     pairs: bool = False
     """Whether inputs are pairs of texts."""
-    trained_on: frozenset[str] = frozenset()
-    """Digests of the examples that the method has learnt from."""
 
     @property
     def name(self) -> str:
@@ -94,18 +95,13 @@ class FreeEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of what the base encoder and the method are."""
-        held = vars(self.method)
-        arrays = {
-            name: text_digest(np.ascontiguousarray(one).tobytes())
-            for name, one in held.items()
-            if _array(one)
-        }
-        others = {name: one for name, one in held.items() if not _array(one)}
+        """16 hex digits of what the encoders and the method are."""
+        arrays, others = _fields(self.method)
+        hashes = {name: text_digest(np.ascontiguousarray(one).tobytes()) for name, one in arrays.items()}
         base: Any = self.base
         above: Any = self.network
         own = [base.fingerprint, above and above.fingerprint]
-        return digest([*own, type(self.method).__name__, arrays, others, self.parser])
+        return digest([*own, type(self.method).__name__, hashes, others, self.parser])
 
     @property
     def cached_as(self) -> str:
@@ -116,9 +112,8 @@ class FreeEncoder:
     def dim(self) -> int:
         """The length D' of a vector."""
         blank = np.zeros((1, self.base.dim), np.float32)
-        return self.method.query(
-            Rows([""], blank, np.stack([blank, blank], axis=1) if self.pairs else None)
-        ).shape[1]
+        parts = np.stack([blank, blank], axis=1) if self.pairs else None
+        return self.method.query(Observed([""], blank, parts)).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries, float32 [N, D'].
@@ -140,8 +135,7 @@ class FreeEncoder:
     def encode_examples(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of bank examples, float32 [N, D']; their outputs are read."""
         needs_vectors = isinstance(self.method, Adapter) and not self.method.labels
-        parser = PARSERS[self.parser] if self.parser else None
-        rows = observe(self.base, examples, parser=parser, output_vectors=needs_vectors)
+        rows = observe(self.base, examples, parser=self.parser, output_vectors=needs_vectors)
         return self._with_cosines(self.method.examples(rows), examples)
 
     def _with_cosines(self, mapped: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
@@ -151,10 +145,6 @@ class FreeEncoder:
         own = unit_rows(self.network.encode([example.input for example in examples]))
         weight = np.sqrt(self.method.cosine_weight)
         return np.hstack([mapped[:, : -self.base.dim], weight * own]).astype(np.float32)
-
-    def unseen(self, examples: Sequence[Example]) -> int:
-        """Return how many of a bank's examples the method has not learnt from, such as those added since."""
-        return sum(row_key(example) not in self.trained_on for example in examples)
 
     def save_pretrained(self, folder: Path) -> None:
         """Write the method and its encoders into a folder: arrays as npz, settings as JSON."""
@@ -166,16 +156,14 @@ class FreeEncoder:
     def save_method(self, folder: Path) -> None:
         """Write the method without its encoders."""
         folder.mkdir(parents=True, exist_ok=True)
-        fields = vars(self.method)
-        arrays = {name: value for name, value in fields.items() if _array(value)}
+        arrays, others = _fields(self.method)
         np.savez(folder / ARRAYS, **arrays)
         content = {
             "method": type(self.method).__name__,
-            "settings": {name: value for name, value in fields.items() if name not in arrays},
+            "settings": others,
             "base": "" if hasattr(self.base, "save_pretrained") else self.base.name,
             "parser": self.parser,
             "pairs": self.pairs,
-            "trained_on": sorted(self.trained_on),
         }
         write_json(folder / SETTINGS, content)
 
@@ -200,37 +188,11 @@ class FreeEncoder:
             method = kind(**settings, **arrays)
         network = load_encoder(folder / "network") if (folder / "network").is_dir() else None
         base = base or load_encoder(content["base"] or folder / "base")
-        seen = frozenset(content["trained_on"])
-        return cls(base, method, network, content["parser"], content["pairs"], seen)
+        return cls(base, method, network, content["parser"], content["pairs"])
 
 
-def _array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def row_key(example: Example) -> str:
-    """Return what an example is known by: a digest of its input and output."""
-    return digest([example.input, example.output])[:16]
-
-
-class Fit(Protocol):
-    """Trains a free method on rows of a bank."""
-
-    def __call__(self, rows: Rows, /) -> FreeMethod: ...
-
-
-def fit_free_encoder(
-    base: TextEncoder, bank: Sequence[Example], fit: Fit, *, parser: str = "", output_vectors: bool = False
-) -> FreeEncoder:
-    """Train a free method on a bank and return it as an encoder.
-
-    Args:
-        base: gives the vectors.
-        bank: the examples.
-        fit: such as `fit_label_head`.
-        parser: a name in PARSERS, for `fit_structure_head`.
-        output_vectors: whether the method sees vectors of outputs, as an adapter without labels does.
-    """
-    rows = observe(base, bank, parser=PARSERS[parser] if parser else None, output_vectors=output_vectors)
-    seen = frozenset(map(row_key, bank))
-    return FreeEncoder(base, fit(rows), None, parser, rows.parts is not None, seen)
+def _fields(method: FreeMethod) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """A method's arrays, and its other fields."""
+    fields = vars(method)
+    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+    return arrays, {name: value for name, value in fields.items() if name not in arrays}

@@ -1,4 +1,4 @@
-"""The label head: an example is right for a query as far as a classifier gives the query the example's label."""
+"""The label head: an example suits a query as far as a classifier gives the query the example's label."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.errors import UserError
-from ceil_jax.training.free.rows import Rows, beside, features
+from ceil_jax.training.free.rows import Observed, beside, features, label_places
 
 COSINE_WEIGHT = 0.5
 """Weight of the inputs' cosine beside what is predicted."""
@@ -17,57 +17,40 @@ COSINE_WEIGHT = 0.5
 REGULARISATION = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid for C, the inverse strength of the L2 penalty."""
 
+_FOLDS = 3
+
 
 @dataclass(frozen=True)
 class LabelHead:
-    """Multinomial logistic regression on the bank's labels; relevance is P(example's label | query) + ½ cosine.
-
-    `classify` is the classifier alone, which answers without an LM.
-    """
+    """Multinomial logistic regression on the bank's labels; relevance is P(example's label | query) + ½ cosine."""
 
     labels: tuple[str, ...]
     weights: Float[np.ndarray, "f labels"]
     bias: Float[np.ndarray, " labels"]
     cosine_weight: float = COSINE_WEIGHT
 
-    def probabilities(self, rows: Rows) -> Float[np.ndarray, "n labels"]:
+    def probabilities(self, rows: Observed) -> Float[np.ndarray, "n labels"]:
         """Return P(label | query), in the order of `labels`."""
         logits = features(rows) @ self.weights + self.bias
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    def classify(self, rows: Rows) -> list[str]:
+    def classify(self, rows: Observed) -> list[str]:
         """Return the most probable label of each query, without an LM."""
         return [self.labels[i] for i in self.probabilities(rows).argmax(axis=1)]
 
-    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+    def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return [P(· | query), 0, √½ u]."""
         return beside(np.pad(self.probabilities(rows), ((0, 0), (0, 1))), rows.vectors, self.cosine_weight)
 
-    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
-        """Return [one-hot label, √½ u]. A label that the head has not seen has the last place, which no query
-        predicts."""
-        return beside(np.eye(len(self.labels) + 1)[self._places(rows)], rows.vectors, self.cosine_weight)
-
-    def _places(self, rows: Rows) -> Int[np.ndarray, " n"]:
-        place = {label: i for i, label in enumerate(self.labels)}
-        return np.array([place.get(output, len(place)) for output in rows.outputs], int)
+    def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
+        """Return [one-hot label, √½ u]. An unknown label has the last place, which no query predicts."""
+        one_hot = np.eye(len(self.labels) + 1)[label_places(rows, self.labels)]
+        return beside(one_hot, rows.vectors, self.cosine_weight)
 
 
-def fit_label_head(
-    rows: Rows,
-    *,
-    grid: Sequence[float] = REGULARISATION,
-    folds: int = 3,
-    cosine_weight: float = COSINE_WEIGHT,
-) -> LabelHead:
+def fit_label_head(rows: Observed, *, grid: Sequence[float] = REGULARISATION) -> LabelHead:
     """Fit a label head on the bank. C is the one of `grid` with the smallest cross-validated log loss.
-
-    Args:
-        rows: the bank, with outputs.
-        grid: values of C.
-        folds: of the cross-validation.
-        cosine_weight: weight of the inputs' cosine.
 
     Raises:
         UserError: the bank has one label only.
@@ -86,18 +69,18 @@ def fit_label_head(
         seen, weights, bias = tuple(map(str, labels[model.classes_])), model.coef_.T, model.intercept_
         if len(seen) == 2:  # scikit-learn has one row of weights for two classes
             weights, bias = np.hstack([0 * weights, weights]), np.append(0, bias)
-        return LabelHead(seen, weights.astype(np.float32), bias.astype(np.float32), cosine_weight)
+        return LabelHead(seen, weights.astype(np.float32), bias.astype(np.float32))
 
-    fold = fold_numbers(len(y), folds)
+    fold = fold_numbers(len(y), _FOLDS)
 
     def log_loss(c: float) -> float:
         total = 0.0
-        for part in range(folds):
+        for part in range(_FOLDS):
             head = fitted(np.flatnonzero(fold != part), c)
             out = rows.take(np.flatnonzero(fold == part))
             p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
             # a label that no other fold has costs as much as one of probability 1e-6
-            total -= np.log(np.maximum(p[np.arange(len(p)), head._places(out)], 1e-6)).sum()
+            total -= np.log(np.maximum(p[np.arange(len(p)), label_places(out, head.labels)], 1e-6)).sum()
         return total
 
     everything = np.arange(len(y))

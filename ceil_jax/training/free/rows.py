@@ -1,4 +1,4 @@
-"""The vectors and texts that free supervision learns from, and the map that a trained free method is."""
+"""The vectors and texts that free methods learn from, and the pair of maps that a free method is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 Vectors = Float[np.ndarray, "n d"]
 
 
-class Rows(NamedTuple):
-    """N queries or bank examples. A query leaves `outputs`, `output_vectors` and `structures` empty."""
+class Observed(NamedTuple):
+    """N queries or bank examples, as free methods see them. For queries `outputs`, `output_vectors` and `structures`
+    are empty."""
 
     texts: Sequence[str]
     """Their inputs."""
@@ -26,13 +27,13 @@ class Rows(NamedTuple):
     structures: Sequence[frozenset[str]] = ()
     """Local structures of the outputs, where they parse."""
 
-    def take(self, places: Int[np.ndarray, " m"]) -> Rows:
-        """Return the rows at these places."""
+    def take(self, places: Int[np.ndarray, " m"]) -> Observed:
+        """Return those at these places."""
 
         def some(held: Sequence | np.ndarray | None) -> Sequence | np.ndarray | None:
             return held[places] if isinstance(held, np.ndarray) else held and [held[i] for i in places]
 
-        return Rows(*map(some, self))  # type: ignore[arg-type]
+        return Observed(*map(some, self))  # type: ignore[arg-type]
 
 
 class FreeMethod(Protocol):
@@ -45,13 +46,12 @@ class FreeMethod(Protocol):
         """The weight of the inputs' cosine."""
         ...
 
-    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+    def query(self, rows: Observed) -> Vectors:
         """Return the vectors of queries, float32 [N, D']; outputs are not read."""
         ...
 
-    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of bank examples, float32 [N, D'], all of one length, so that cosines rank as dot
-        products do."""
+    def examples(self, rows: Observed) -> Vectors:
+        """Return the vectors of bank examples, float32 [N, D'], of one length: cosines rank as dot products do."""
         ...
 
 
@@ -60,18 +60,17 @@ class Cosine:
 
     cosine_weight = 1.0
 
-    def query(self, rows: Rows) -> Vectors:
+    def query(self, rows: Observed) -> Vectors:
         return rows.vectors
 
-    def examples(self, rows: Rows) -> Vectors:
+    def examples(self, rows: Observed) -> Vectors:
         return rows.vectors
 
 
-def features(rows: Rows) -> Vectors:
-    """Return what classifiers see: the vectors, or u, v, |u − v| and u · v of an input's two texts u and v.
+def features(rows: Observed) -> Vectors:
+    """Return the features of inputs: the vectors, or u, v, |u − v| and u · v of an input's two texts u and v.
 
-    The vector of two joined texts says nothing about how they differ; these features do (InferSent, Conneau et al.
-    2017).
+    The vector of two joined texts says nothing about how they differ (InferSent, Conneau et al. 2017).
     """
     if rows.parts is None:
         return rows.vectors
@@ -82,3 +81,9 @@ def features(rows: Rows) -> Vectors:
 def beside(block: Vectors, vectors: Vectors, weight: float) -> Vectors:
     """Return float32 [block, √weight · vectors]: the dot product adds weight · cosine to that of the blocks."""
     return np.hstack([block, np.sqrt(weight) * vectors]).astype(np.float32)
+
+
+def label_places(rows: Observed, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
+    """Return the place of each row's output among the labels; one that is not there has the place after the last."""
+    place = {label: i for i, label in enumerate(labels)}
+    return np.array([place.get(output, len(place)) for output in rows.outputs], int)

@@ -1,5 +1,4 @@
-"""Predicted structures: an example is right for a query as far as its program has the local structures that the
-query's words predict; and sets of examples that cover them."""
+"""Predicted structures: an example suits a query as far as it has the structures that the query's words predict."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from jaxtyping import Float
 
 from ceil_jax.errors import UserError
 from ceil_jax.training.free.head import COSINE_WEIGHT, fold_numbers
-from ceil_jax.training.free.rows import Rows, beside, features
+from ceil_jax.training.free.rows import Observed, beside, features
 
 PENALTIES = (0.0001, 0.001, 0.01)
-"""The grid for the L2 penalty."""
+"""The grid for the L2 penalty: half of it times the squared weights is added to the mean log loss."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +31,20 @@ class StructureHead:
     bias: Float[np.ndarray, " structures"]
     cosine_weight: float = COSINE_WEIGHT
 
-    def probabilities(self, rows: Rows) -> Float[np.ndarray, "n structures"]:
+    def probabilities(self, rows: Observed) -> Float[np.ndarray, "n structures"]:
         """Return P(structure | query), in the order of `structures`."""
         words = _tf_idf(self.vocabulary, self.idf).transform(list(rows.texts)).astype(np.float32)
         split = len(self.vocabulary)
         logits = words @ self.weights[:split] + features(rows) @ self.weights[split:] + self.bias
         return (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).astype(np.float32)
 
-    def query(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+    def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return [P / |P|, 0, √½ u]."""
         p = self.probabilities(rows)
         p = p / np.maximum(np.linalg.norm(p, axis=1, keepdims=True), 1e-6)
         return beside(np.pad(p, ((0, 0), (0, 1))), rows.vectors, self.cosine_weight)
 
-    def examples(self, rows: Rows) -> Float[np.ndarray, "n d"]:
+    def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return [structures / √their number, √½ u]. Structures that the head has not seen share the last place of
         the first block, which no query predicts."""
         place = {structure: i for i, structure in enumerate(self.structures)}
@@ -60,40 +59,33 @@ class StructureHead:
 def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    words = {"ngram_range": (1, 2), "token_pattern": r"\w+", "sublinear_tf": True}
-    if vocabulary is None:
-        return TfidfVectorizer(**words)
-    known = TfidfVectorizer(**words, vocabulary={word: i for i, word in enumerate(vocabulary)})
-    known.idf_ = np.asarray(idf, np.float64)
-    return known
+    found = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=r"\w+", sublinear_tf=True, vocabulary=vocabulary
+    )
+    if idf is not None:
+        found.idf_ = np.asarray(idf, np.float64)
+    return found
 
 
-def fit_structure_head(
-    rows: Rows, *, grid: Sequence[float] = PENALTIES, cosine_weight: float = COSINE_WEIGHT
-) -> StructureHead:
+def fit_structure_head(rows: Observed) -> StructureHead:
     """Fit one logistic regression a structure, all of them together.
 
-    The L2 penalty is the one of `grid` with the smallest log loss on a fifth of the bank that is held out.
-
-    Args:
-        rows: the bank, with structures.
-        grid: penalties, per row: half of it times the squared weights is added to the mean log loss.
-        cosine_weight: weight of the inputs' cosine.
+    The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is held out.
 
     Raises:
         UserError: no example has a structure.
     """
-    names = tuple(sorted(frozenset().union(*rows.structures)))
-    if not names:
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    if not any(rows.structures):
         raise UserError(
             "structures: no output of the bank has a structure; this method is for outputs that parse"
         )
-    place = {name: i for i, name in enumerate(names)}
-    y = np.zeros((len(rows.texts), len(names)), np.float32)
-    for row, structures in zip(y, rows.structures, strict=True):
-        row[[place[one] for one in structures]] = 1
+    binarizer = MultiLabelBinarizer()
+    y = binarizer.fit_transform(rows.structures).astype(np.float32)
+    names = tuple(binarizer.classes_)
 
-    def fitted(rows: Rows, y: np.ndarray, penalty: float) -> StructureHead:
+    def fitted(rows: Observed, y: np.ndarray, penalty: float) -> StructureHead:
         from scipy.sparse import csr_matrix, hstack
 
         tf_idf = _tf_idf()
@@ -106,10 +98,10 @@ def fit_structure_head(
             tf_idf.idf_.astype(np.float32),
             weights,
             bias,
-            cosine_weight,
         )
 
-    if len(grid) > 1 and len(y) >= 10:
+    penalty = PENALTIES[0]
+    if len(y) >= 10:
         held_out = fold_numbers(len(y), 5) == 0
         inside, outside = np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
@@ -117,8 +109,8 @@ def fit_structure_head(
             p = fitted(rows.take(inside), y[inside], penalty).probabilities(rows.take(outside))
             return float(-np.log(np.clip(np.where(y[outside] > 0, p, 1 - p), 1e-6, 1)).mean())
 
-        grid = [min(grid, key=log_loss)]
-    return fitted(rows, y, grid[0])
+        penalty = min(PENALTIES, key=log_loss)
+    return fitted(rows, y, penalty)
 
 
 _FULL_BATCH = 2_000

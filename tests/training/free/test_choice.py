@@ -12,7 +12,7 @@ from ceil_jax.training.free.choice import (
     nearest,
 )
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.rows import Cosine, Rows
+from ceil_jax.training.free.rows import Cosine, Observed
 
 
 def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
@@ -26,15 +26,15 @@ def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
 
 
 def test_tasks_are_judged_by_what_their_outputs_are():
-    rows = Rows(["q"], np.eye(1), outputs=["f(x)"])
+    rows = Observed(["q"], np.eye(1), outputs=["f(x)"])
     assert measured_by(rows, same_choices=True) == "label"
     assert measured_by(rows._replace(structures=[frozenset("f")]), same_choices=False) == "structures"
     assert measured_by(rows, same_choices=False) == "tokens"
 
 
 def test_nearest_by_hand():
-    bank = Rows([*"abc"], np.array([[1.0, 0], [0, 1], [0.6, 0.8]]))
-    assert nearest(Cosine(), bank, Rows(["q"], np.array([[0.0, 1.0]])), 2).tolist() == [[1, 2]]
+    bank = Observed([*"abc"], np.array([[1.0, 0], [0, 1], [0.6, 0.8]]))
+    assert nearest(Cosine(), bank, Observed(["q"], np.array([[0.0, 1.0]])), 2).tolist() == [[1, 2]]
 
 
 def test_cross_fitted_shortlists_leave_out_the_row_and_do_not_see_its_output():

@@ -6,11 +6,9 @@ import pytest
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.free.encoder import FreeEncoder, fit_free_encoder
+from ceil_jax.training.free.encoder import FreeEncoder, observe
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.objectives import Listwise
-from ceil_jax.training.free.output_similarity import OutputSimilarity
 from ceil_jax.training.free.structures import fit_structure_head
 
 WORDS = ("bright", "dull", "long", "short", "old", "new")
@@ -23,9 +21,14 @@ BANK = [
 BASE = load_encoder("tiny")
 
 
-def listwise(rows):
+def adapter(rows):
     config = AdapterConfig(width=4, epochs=1, batch_size=8)
-    return fit_adapter(Listwise(OutputSimilarity("vectors", rows), len(rows.texts)), rows, config=config)
+    return fit_adapter(rows, "vectors", config=config)
+
+
+def fitted(bank, fit, **given):
+    rows = observe(BASE, bank, **given)
+    return FreeEncoder(BASE, fit(rows), parser=given.get("parser", ""), pairs=rows.parts is not None)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +36,12 @@ def listwise(rows):
     [
         (fit_label_head, {}),
         (fit_structure_head, {"parser": "bracketed"}),
-        (listwise, {"output_vectors": True}),
+        (adapter, {"output_vectors": True}),
     ],
     ids=["head", "structures", "adapter"],
 )
 def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
-    encoder = fit_free_encoder(BASE, BANK, fit, **given)
+    encoder = fitted(BANK, fit, **given)
     encoder.save_pretrained(tmp_path / "free")
     loaded = FreeEncoder.from_pretrained(tmp_path / "free")
     texts = ["a bright film", "a dull play"]
@@ -52,11 +55,9 @@ def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
     assert not list(tmp_path.rglob("*.pkl"))
 
 
-def test_added_rows_are_encoded_and_counted():
-    encoder = fit_free_encoder(BASE, BANK, fit_label_head)
+def test_an_added_example_of_an_unknown_label_is_encoded():
+    encoder = fitted(BANK, fit_label_head)
     new = Example("new", "a film of no label known", "superb")
-    assert encoder.unseen(BANK) == 0
-    assert encoder.unseen([*BANK[3:], new]) == 1
     vector = encoder.encode_examples([new])[0]
     assert np.isfinite(vector).all()
     # no query predicts its label: relevance is half the cosine
@@ -70,7 +71,7 @@ def test_pairs_need_both_texts():
         Example(str(i), f"{a} {b}", ("No", "Yes")[a == b], ("No", "Yes"), parts=(a, b))
         for i, (a, b) in enumerate((a, b) for a in WORDS for b in WORDS)
     ]
-    encoder = fit_free_encoder(BASE, bank, lambda rows: fit_label_head(rows, grid=(1.0,)))
+    encoder = fitted(bank, lambda rows: fit_label_head(rows, grid=(1.0,)))
     assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
     with pytest.raises(UserError, match=r"give queries as examples with `parts`"):
         encoder.encode(["bright dull"])

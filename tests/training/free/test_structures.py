@@ -6,7 +6,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.structures import bracketed
 from ceil_jax.training.free.cover import cover_shortlists
-from ceil_jax.training.free.rows import Rows
+from ceil_jax.training.free.rows import Observed
 from ceil_jax.training.free.structures import StructureHead, fit_structure_head
 
 PLACES, ASKS = ("river", "city", "state", "lake"), ("count", "longest", "name")
@@ -18,7 +18,7 @@ def questions(pairs, noise=0):
     # vectors say nothing
     vectors = np.random.default_rng(noise).normal(size=(len(pairs), 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return Rows(texts, vectors, outputs=outputs, structures=[bracketed(output) for output in outputs])
+    return Observed(texts, vectors, outputs=outputs, structures=[bracketed(output) for output in outputs])
 
 
 EVERY = [(ask, place) for ask in ASKS for place in PLACES]
@@ -39,8 +39,8 @@ def by_hand():
 
 def test_relevance_is_the_cosine_of_structures_and_half_that_of_inputs():
     held = [frozenset("a"), frozenset("ab"), frozenset({"a", "new"}), frozenset()]
-    examples = by_hand().examples(Rows([*"1234"], np.tile([0.0, 1.0], (4, 1)), structures=held))
-    query = by_hand().query(Rows(["q"], np.array([[0.6, 0.8]])))
+    examples = by_hand().examples(Observed([*"1234"], np.tile([0.0, 1.0], (4, 1)), structures=held))
+    query = by_hand().query(Observed(["q"], np.array([[0.6, 0.8]])))
     # |P| = √(0.64 + 0.36) = 1; a structure that the head has not seen counts as one that is not expected
     expected = np.array([0.8, 1.4 / np.sqrt(2), 0.8 / np.sqrt(2), 0]) + 0.5 * 0.8
     assert (query @ examples.T)[0] == pytest.approx(expected)
@@ -58,13 +58,13 @@ def test_words_predict_structures_in_a_new_combination():
 
 def chosen(trade_off, k=2, n=3):
     items = by_hand().examples(
-        Rows(
+        Observed(
             [*"123"],
             np.tile([1.0, 0.0], (3, 1)),
             structures=[frozenset("a"), frozenset("a"), frozenset({"b", "x", "y"})],
         )
     )
-    query = by_hand().query(Rows(["q"], np.array([[1.0, 0.0]])))
+    query = by_hand().query(Observed(["q"], np.array([[1.0, 0.0]])))
     shortlist = np.array([[0, 1, 2][:n] + [-1] * (3 - n)], np.int32)
     return cover_shortlists(query, items, shortlist, k, trade_off, width=3)
 
@@ -83,4 +83,4 @@ def test_cover_follows_relevance_where_it_weighs_more_and_stops_where_nothing_is
 
 def test_outputs_without_structures_are_refused():
     with pytest.raises(UserError, match="no output of the bank has a structure"):
-        fit_structure_head(Rows(["q"], np.eye(1), outputs=["yes"], structures=[frozenset()]))
+        fit_structure_head(Observed(["q"], np.eye(1), outputs=["yes"], structures=[frozenset()]))
