@@ -9,24 +9,26 @@ centres as paraphrases are to each other. Recall on text may be better or worse.
 import argparse
 import json
 import resource
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
+WIDTH, QUERIES = 384, 1_101
 CLUSTERS = 20_000
 SPREAD = 0.8
 """Length of the noise relative to the cluster's centre."""
 BLOCK = 50_000
 
 
-def vectors(seed: int, count: int, width: int) -> np.ndarray:
+def vectors(seed: int, count: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    centres = np.random.default_rng(0).standard_normal((CLUSTERS, width), np.float32)
+    centres = np.random.default_rng(0).standard_normal((CLUSTERS, WIDTH), np.float32)
     # Zipf-like: the probability of cluster i is proportional to 1 / (i + 50)
     shares = 1 / (np.arange(CLUSTERS) + 50)
     chosen = centres[rng.choice(CLUSTERS, size=count, p=shares / shares.sum())]
-    made = chosen + SPREAD * rng.standard_normal((count, width), np.float32)
+    made = chosen + SPREAD * rng.standard_normal((count, WIDTH), np.float32)
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
@@ -35,65 +37,48 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
+def said(step: str, seconds: float, queries: int = 0, **more: float) -> None:
+    row = {"step": step, "seconds": round(seconds, 2), "peak_gib": round(peak_gib(), 2), **more}
+    print(
+        json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})), flush=True
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1_000_000)
-    parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--queries", type=int, default=1_101)
-    parser.add_argument("--probes", type=int, nargs="+", default=[8, 32, 128])
-    parser.add_argument("--out", type=Path, default=Path("runs"))
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / f"bank-{options.items}x{options.width}.npy"
-
-    def said(what: str, began: float, **more: float) -> None:
-        row = {
-            "what": what,
-            "seconds": round(time.perf_counter() - began, 2),
-            "peak_gib": round(peak_gib(), 2),
-        }
-        print(json.dumps({**row, **more}), flush=True)
-
-    began = time.perf_counter()
-    shape = (options.items, options.width)
-    bank = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=shape)
-    for start in range(0, options.items, BLOCK):
-        bank[start : start + BLOCK] = vectors(start + 1, min(BLOCK, options.items - start), options.width)
-    bank.flush()
-    del bank
-    said("build", began)
-
-    from ceil_jax.retrieval.faiss_index import ApproximateIndex
-    from ceil_jax.retrieval.index import top_k
-
-    began = time.perf_counter()
-    bank = np.load(file, mmap_mode="r")
-    said("load", began)
-    queries = vectors(options.items + 7, options.queries, options.width)
-    began = time.perf_counter()
-    _, exact = top_k(queries, bank, 100)
-    said("exact top-100, first call", began)
-    began = time.perf_counter()
-    top_k(queries, bank, 100)
-    elapsed = time.perf_counter() - began
-    said("exact top-100, compiled", began, milliseconds_a_query=round(1e3 * elapsed / len(queries), 2))
-
-    began = time.perf_counter()
-    index = ApproximateIndex(bank)
-    said("approximate: build", began)
-    for probes in options.probes:
-        index.probes = probes
+    items = parser.parse_args().items
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        file = Path(folder, "bank.npy")
         began = time.perf_counter()
-        _, found = index.top_k(queries, 100)
-        elapsed = time.perf_counter() - began
-        milliseconds = round(1e3 * elapsed / len(queries), 2)
-        said(
-            f"approximate: {probes} probes",
-            began,
-            milliseconds_a_query=milliseconds,
-            recall=recall(found, exact),
-        )
-    file.unlink()
+        bank = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(items, WIDTH))
+        for start in range(0, items, BLOCK):
+            bank[start : start + BLOCK] = vectors(start + 1, min(BLOCK, items - start))
+        bank.flush()
+        del bank
+        said("build", time.perf_counter() - began)
+
+        from ceil_jax.retrieval.faiss_index import ApproximateIndex
+        from ceil_jax.retrieval.index import top_k
+
+        bank, queries = np.load(file, mmap_mode="r"), vectors(items + 7, QUERIES)
+        for step in ("exact top-100, first call", "exact top-100, compiled"):
+            began = time.perf_counter()
+            _, exact = top_k(queries, bank, 100)
+            said(step, time.perf_counter() - began, QUERIES)
+        began = time.perf_counter()
+        index = ApproximateIndex(bank)
+        said("approximate: build", time.perf_counter() - began)
+        for probes in (8, 32, 128):
+            index.probes = probes
+            began = time.perf_counter()
+            _, found = index.top_k(queries, 100)
+            said(
+                f"approximate: {probes} probes",
+                time.perf_counter() - began,
+                QUERIES,
+                recall=recall(found, exact),
+            )
 
 
 def recall(found: np.ndarray, exact: np.ndarray) -> float:

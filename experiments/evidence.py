@@ -1,129 +1,211 @@
-"""Draw what CEIL gains over other methods, task by task, and print the table of results.
+"""Draw the points over top-k against LM tokens, of every task and in the mean, and print them as a table.
 
-`python experiments/evidence.py` writes docs/evidence.svg. The numbers are those of experiments/results.jsonl, and
-`tests/experiments/test_evidence.py` fails when the drawing or the page has others.
+`python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: EPR and CEIL of `table2`,
+and of `free_rows` the free rows and what starts from them, each less the nearest neighbours on the same queries. New
+runs come in by `python experiments/results.py --add FILE --data-dir DATA`, and then this command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from statistics import mean
 from typing import NamedTuple
 
-from harness.crossed import Crossed, Place
+import numpy as np
+from harness.crossed import Place
 from harness.results_file import RESULTS, read_results
 
 from ceil_jax.metrics.bootstrap import Interval, averaged_interval, bootstrap_interval, paired
 from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.report.table import Number, Table, signed
 
 FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"
-METHOD, SHOTS, LM = "CEIL", 4, "SmolLM2-135M-Instruct@bfloat16"
-BASELINES = ("dense top-k", "EPR", "EPR + MAP")
-
-STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
-line { stroke: #d0d7de } .interval { stroke: #2f6f9f; stroke-width: 2.5 } circle { fill: #2f6f9f }
-.all .interval { stroke: #bf5700 } .all circle { fill: #bf5700 }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .interval { stroke: #58a6d8 }
-  circle { fill: #58a6d8 } .all .interval { stroke: #ffa657 } .all circle { fill: #ffa657 }
+SHOTS, LM = 4, "SmolLM2-135M-Instruct@bfloat16"
+BASE = "dense top-k"
+SERIES = {
+    "learnt from the LM": (("table2", "free_rows"), ("EPR", "CEIL")),
+    "learnt from the outputs": (("free_rows",), ("free",)),
+    "from there, learnt from the LM": (("free_rows",), ("EPR from free", "CEIL from free")),
 }
-"""
-NAMES, PANEL, GAP, NUMBERS, ROW, TOP = 130, 170, 24, 120, 26, 44
-"""Widths of the tasks' names, of an axis, of the gap between panels and of a panel's numbers; the height of a row and
-the place of the first, in pixels."""
+"""Lines of the figure: the experiments, of which the first that has a task counts, and the rows by LM tokens."""
+TASKS = {
+    "geoquery": "GeoQuery",
+    "geoquery.template": "its template split",
+    "movie_reviews": "film reviews",
+    "cmsqa": "CommonsenseQA",
+    "sst5": "SST-5",
+    "webqs": "WebQuestions",
+    "nl2bash": "NL2Bash",
+    "mrpc": "MRPC",
+    "mtop": "MTOP",
+    "qnli": "QNLI",
+}
+"""Tasks → what pages call them, in the order of the panels."""
+LEAST = 3
+"""The mean has a line where it is of so many tasks."""
+PAPER = {"EPR": 7.72, "CEIL": 11.11}
+"""The means of CEIL's Table 2, EPR and CEIL less top-k with BERT (53.37 and 56.76, 45.65)."""
 
 
-class Panel(NamedTuple):
-    """What the method gains over one baseline."""
+class Gain(NamedTuple):
+    """What a row has over top-k on one task, or in the mean over some."""
 
-    baseline: str
-    gains: Mapping[str, Interval]
-    """Task, or mean, → points."""
+    row: str
+    tokens: float
+    """LM tokens of the first seed beyond those of top-k, in millions."""
+    points: Interval
+    tasks: int = 1
 
 
-def evidence(records: Sequence[Record]) -> dict[Place, Runs]:
-    """The runs of each method on each task: those of table 2 with SHOTS examples a prompt that LM answered."""
+def evidence(records: Sequence[Record], experiment: str = "table2") -> dict[Place, Runs]:
+    """Return the runs of each method on each task: those with SHOTS examples a prompt that LM answered."""
     places: dict[Place, list[Record]] = {}
     for record in records:
-        if (record.experiment, record.config["shots"], record.lm) == ("table2", SHOTS, LM):
+        if (record.experiment, record.config["shots"], record.lm) == (experiment, SHOTS, LM):
             places.setdefault((record.row, record.task), []).append(record)
     return {place: Runs(members) for place, members in places.items()}
 
 
-def table(runs: Mapping[Place, Runs]) -> str:
-    """The value of every method on every task, and their means, as Markdown."""
-    return next(Crossed(runs, {}).tables()).markdown()
-
-
-def costs(runs: Mapping[Place, Runs]) -> str:
-    """LM tokens and seconds of the first seed, means over tasks, of every row that has all tasks, as Markdown."""
-    tasks = {task for _, task in runs}
-    body: list[list[Value]] = []
-    for row in dict.fromkeys(row for row, _ in runs):
-        found = [runs[row, task].record.cost for task in tasks if (row, task) in runs]
-        if len(found) == len(tasks):
-            means = (mean(cost.tokens for cost in found), mean(cost.seconds for cost in found))
-            body.append([row, *(Number(one, 0) for one in means)])
-    return Table(["", "LM tokens", "seconds"], body).markdown()
-
-
-def panels(runs: Mapping[Place, Runs]) -> list[Panel]:
-    """The gains over each baseline, on every task and in the mean."""
-    tasks = [task for row, task in runs if row == METHOD]
-    found = []
-    for baseline in BASELINES:
-        pairs = {task: paired(runs[METHOD, task].sample, runs[baseline, task].sample) for task in tasks}
-        gains = {task: bootstrap_interval(*pair).percent() for task, pair in pairs.items()}
-        found.append(Panel(baseline, {**gains, "mean": averaged_interval(list(pairs.values())).percent()}))
+def gains(records: Sequence[Record]) -> dict[str, dict[str, list[Gain]]]:
+    """Return the gains of each task, and of the mean, by the figure's lines."""
+    found: dict[str, dict[str, list[Gain]]] = {"mean": {}}
+    runs = {name: evidence(records, name) for names, _ in SERIES.values() for name in names}
+    for line, (experiments, rows) in SERIES.items():
+        for row in rows:
+            samples, tokens = [], []
+            for task in TASKS:
+                here = next(
+                    (runs[name] for name in experiments if {(row, task), (BASE, task)} <= {*runs[name]}), None
+                )
+                if here is None:
+                    continue
+                ours, base = here[row, task], here[BASE, task]
+                samples.append(paired(ours.sample, base.sample))
+                tokens.append((ours.record.cost.tokens - base.record.cost.tokens) / 1e6)
+                gain = Gain(row, tokens[-1], bootstrap_interval(*samples[-1]).percent())
+                found.setdefault(task, {}).setdefault(line, []).append(gain)
+            if len(samples) >= LEAST:
+                mean = Gain(row, float(np.mean(tokens)), averaged_interval(samples).percent(), len(samples))
+                found["mean"].setdefault(line, []).append(mean)
     return found
 
 
-def drawing(found: Sequence[Panel]) -> str:
-    """Panels side by side as SVG, all on one scale."""
-    ends = [end for panel in found for gain in panel.gains.values() for end in (gain.low, gain.high)]
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    rows = list(found[0].gains)
-    step = PANEL + NUMBERS + GAP
-    width, height = NAMES + step * len(found) - GAP, TOP + ROW * len(rows) + 4
+def table(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
+    """Return the figure's points as Markdown."""
+    body = [
+        [
+            task if one.tasks == 1 else f"mean of {one.tasks}",
+            one.row,
+            Number(one.tokens, 2),
+            signed(one.points),
+        ]
+        for task, lines in found.items()
+        for gains in lines.values()
+        for one in gains
+    ]
+    return Table(["", "row", "million LM tokens", f"points over {BASE}"], body).markdown()
+
+
+STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
+line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 }
+.c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a }
+.t0 { fill: #2f6f9f } .t1 { fill: #bf5700 } .t2 { fill: #6a3d9a }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
+  .c0 { stroke: #58a6d8 } .c1 { stroke: #ffa657 } .c2 { stroke: #c9a2f2 }
+  .t0 { fill: #58a6d8 } .t1 { fill: #ffa657 } .t2 { fill: #c9a2f2 }
+}
+"""
+LEFT, WIDTH, HEIGHT, LARGE, GAP, TOP = 30, 130, 130, 250, 48, 64
+"""Pixels: the place of the mean's panel, a task's panel, the width of the mean's, the gap, and the first row."""
+
+
+def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
+    """Return the figure as SVG: the mean to the left, a panel for each task, all on one scale."""
+    points = [one for lines in found.values() for gains in lines.values() for one in gains]
+    scale = Scale(
+        min(0.0, *(one.points.low for one in points)),
+        max(*PAPER.values(), *(one.points.high for one in points)),
+        1.1 * max(one.tokens for one in points),
+    )
+    tasks = [task for task in TASKS if task in found]
+    columns, tall = (len(tasks) + 1) // 2, 2 * HEIGHT + GAP
+    width, height = LEFT + LARGE + 80 + columns * (WIDTH + 20), TOP + tall + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-        f"<title>Points that {METHOD} gains, with 95 % intervals</title><style>{STYLE}</style>",
+        f"<title>Points over top-k against LM tokens, with 95 % intervals</title><style>{STYLE}</style>",
     ]
-    for place, row in enumerate(rows):
-        parts.append(f'<text{_class(row, "head")} x="0" y="{TOP + ROW * place + 4}">{escape(row)}</text>')
-    for i, panel in enumerate(found):
-        left = NAMES + i * step
-
-        def x(points: float, left: int = left) -> float:
-            return round(left + PANEL * (points - low) / (high - low), 1)
-
-        parts.append(f'<text class="head" x="{left}" y="14">{METHOD} − {escape(panel.baseline)}</text>')
-        parts.append(f'<line x1="{x(0)}" x2="{x(0)}" y1="{TOP - 14}" y2="{height - 4}"/>')
-        for place, (row, gain) in enumerate(panel.gains.items()):
-            y = TOP + ROW * place
-            parts.append(
-                f"<g{_class(row, 'all')}>"
-                f'<line class="interval" x1="{x(gain.low)}" x2="{x(gain.high)}" y1="{y}" y2="{y}"/>'
-                f'<circle cx="{x(gain.mean)}" cy="{y}" r="4.5"/>'
-                f'<text{_class(row, "head")} x="{left + PANEL + 10}" y="{y + 4}">{signed(gain)}</text></g>'
-            )
+    for place, (line, (_, rows)) in enumerate(SERIES.items()):
+        counts = sorted({one.tasks for one in found["mean"].get(line, ())})
+        text = f"{line}: {', '.join(rows)}" + (f" (mean of {counts[-1]} tasks)" if counts else "")
+        if any(line in lines for lines in found.values()):
+            parts.append(f'<text class="t{place}" x="{LEFT + 320 * place}" y="14">{escape(text)}</text>')
+    parts += _panel("mean", found["mean"], LEFT, TOP, LARGE, tall, scale)
+    for name, gain in PAPER.items():
+        y = round(TOP + tall * scale.down(gain), 1)
+        parts.append(f'<text class="soft" x="{LEFT + LARGE + 4}" y="{y + 4}">◂ {name} in</text>')
+        parts.append(f'<text class="soft" x="{LEFT + LARGE + 14}" y="{y + 17}">the paper</text>')
+    for place, task in enumerate(tasks):
+        x, y = LEFT + LARGE + 100 + place % columns * (WIDTH + 20), TOP + place // columns * (HEIGHT + GAP)
+        parts += _panel(TASKS[task], found[task], x, y, WIDTH, HEIGHT, scale)
+    note = "million LM tokens before the first query; the zero line is top-k on the same queries"
+    parts.append(f'<text class="soft" x="{LEFT}" y="{height - 8}">{note}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _class(row: str, name: str) -> str:
-    return f' class="{name}"' if row == "mean" else ""
+class Scale(NamedTuple):
+    """The ends of the axes of all panels."""
+
+    low: float
+    high: float
+    tokens: float
+
+    def down(self, points: float) -> float:
+        """Return the place of some points as a share of the height, from the top."""
+        return (self.high - points) / (self.high - self.low)
+
+
+def _panel(
+    title: str,
+    lines: Mapping[str, Sequence[Gain]],
+    left: float,
+    top: float,
+    width: float,
+    height: float,
+    scale: Scale,
+) -> Iterator[str]:
+    def x(tokens: float) -> float:
+        return round(left + 8 + (width - 20) * max(tokens, 0) / scale.tokens, 1)
+
+    def y(points: float) -> float:
+        return round(top + height * scale.down(points), 1)
+
+    yield f'<text class="head" x="{left}" y="{top - 6}">{escape(title)}</text>'
+    for points in range(5 * math.ceil(scale.low / 5), int(scale.high) + 1, 5):
+        kind = "" if points else ' class="zero"'
+        yield f'<line{kind} x1="{left}" x2="{left + width}" y1="{y(points)}" y2="{y(points)}"/>'
+        if title == "mean":
+            name = f"{points:+}" if points else "top-k"
+            yield f'<text class="soft" x="{left - 28}" y="{y(points) + 4}">{name}</text>'
+    for tokens in (0.0, 0.5, 1.0):
+        yield f'<text class="soft" x="{x(tokens) - 4}" y="{top + height + 14}">{tokens:g}</text>'
+    for place, line in enumerate(SERIES):
+        for one in lines.get(line, ()):
+            at, (middle, least, most) = x(one.tokens), map(y, one.points)
+            yield f'<line class="c{place} mark" x1="{at}" x2="{at}" y1="{least}" y2="{most}"/>'
+            yield f'<circle class="t{place}" cx="{at}" cy="{middle}" r="4"/>'
+            yield f'<text class="t{place}" x="{at + 5}" y="{middle + 4}">{one.row.partition(" ")[0]}</text>'
 
 
 def main() -> None:
     """Write the figure."""
-    runs = evidence(read_results(RESULTS))
-    FILE.write_text(drawing(panels(runs)), encoding="utf-8")
-    print(f"wrote {FILE}\n\n{table(runs)}\n{costs(runs)}")
+    found = gains(read_results(RESULTS))
+    FILE.write_text(drawing(found), encoding="utf-8")
+    print(f"wrote {FILE.name}\n\n{table(found)}")
 
 
 if __name__ == "__main__":

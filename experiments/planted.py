@@ -6,10 +6,8 @@
 
 The planted score of a set is the mean, or with `--planted max` the largest, similarity of its examples' outputs to
 the query's output, as the encoder sees them before training, plus Gaussian noise. `--noise 1` is noise as large as
-the score's spread within a query. `--signal singles` trains on scores of single examples, each with noise of its own:
-a set has the largest of its examples'.
-Training starts from the encoder itself, or with `--candidates N` from EPR, trained on planted scores of N single
-examples a query.
+the score's spread within a query. Training starts from the encoder itself, or with `--candidates N` from EPR, trained
+on planted scores of N single examples a query.
 
 A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
 held-out queries and on independent queries, the planted score of the sets that greedy MAP chooses for the independent
@@ -20,16 +18,17 @@ without it) and from its k-DPP, near what MAP chooses; its own top-k is not amon
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
+import tyro
 from harness.command import script
 
 from ceil_jax.dpp.greedy import greedy_map
@@ -49,75 +48,72 @@ from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.losses import ranking_quality
 from ceil_jax.training.samplers import ceil_candidates, k_dpp_sets, uniform_sets
 
+CEIL = CEILConfig()
 CHUNK = 16
 """Queries whose sets are scored at a time."""
 
 
-def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    default = CEILConfig()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--task", default="movie_reviews", help="a task, whose bank gives queries and examples"
-    )
-    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
-    parser.add_argument("--bank-limit", type=int, help="examples in the bank at most")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help='"tiny", a packaged name or a folder')
-    parser.add_argument(
-        "--queries", type=int, default=default.instances, help="training queries, held-out ones too"
-    )
-    parser.add_argument("--independent", type=int, default=300, help="queries that training never sees")
-    parser.add_argument("--judged", type=int, default=20, help="sets of an independent query")
-    parser.add_argument("--shots", type=int, default=8, help="examples in the sets of independent queries")
-    parser.add_argument("--sets", type=int, default=default.subsets, help="candidate sets a query")
-    parser.add_argument("--size", type=int, default=default.size, help="examples a set")
-    parser.add_argument(
-        "--shortlist", type=int, default=default.shortlist, help="nearest examples sets come from"
-    )
-    parser.add_argument(
-        "--noise", type=float, default=0.0, help="relative to the score's spread within a query"
-    )
-    parser.add_argument(
-        "--planted", choices=("mean", "max"), default="mean", help="of a set's examples' similarities"
-    )
-    parser.add_argument(
-        "--signal", choices=("sets", "singles"), default="sets", help="what training is given scores of"
-    )
-    parser.add_argument(
-        "--candidates", type=int, default=0, help="start from EPR, trained on so many single examples a query"
-    )
-    parser.add_argument("--sampler", choices=("random", "k_dpp"), default=default.sampler)
-    parser.add_argument("--learning-rate", type=float, default=default.learning_rate)
-    parser.add_argument("--epochs", type=int, default=default.epochs)
-    parser.add_argument("--batch-size", type=int, default=default.batch_size)
-    parser.add_argument("--trade-off", type=float, default=default.trade_off, help="λ")
-    parser.add_argument(
-        "--train-context", choices=("frozen", "shared", "both"), default=default.train_context
-    )
-    parser.add_argument("--loss", default=default.loss, help="a registered loss")
-    parser.add_argument("--loss-options", nargs="*", default=(), help="of the loss, each as NAME=VALUE")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("runs/planted.jsonl"))
-    return parser.parse_args(argv)
+@dataclass(frozen=True)
+class Options:
+    """Train CEIL on a planted score."""
+
+    task: str = "movie_reviews"
+    """A task, whose bank gives queries and examples."""
+    data_dir: Path | None = None
+    """A folder of datasets; by default the hub or the package."""
+    bank_limit: int | None = None
+    """Examples in the bank at most."""
+    encoder: str = "all-MiniLM-L6-v2"
+    """"tiny", a packaged name or a folder."""
+    queries: int = CEIL.instances
+    """Training queries, held-out ones too."""
+    independent: int = 300
+    """Queries that training never sees."""
+    judged: int = 20
+    """Sets of an independent query."""
+    shots: int = 8
+    """Examples in the sets of independent queries."""
+    sets: int = CEIL.subsets
+    """Candidate sets of a query."""
+    size: int = CEIL.size
+    """Examples of a set."""
+    shortlist: int = CEIL.shortlist
+    """Nearest examples that sets come from."""
+    noise: float = 0.0
+    """Relative to the score's spread within a query."""
+    planted: Literal["mean", "max"] = "mean"
+    """Of the similarities of a set's examples."""
+    candidates: int = 0
+    """Start from EPR, trained on so many single examples a query."""
+    sampler: Literal["random", "k_dpp"] = "random"
+    learning_rate: float = CEIL.learning_rate
+    epochs: int = CEIL.epochs
+    batch_size: int = CEIL.batch_size
+    trade_off: float = 0.05
+    """λ."""
+    train_context: Literal["frozen", "shared", "both"] = "frozen"
+    loss: str = CEIL.loss
+    """A registered loss."""
+    loss_options: tuple[str, ...] = ()
+    """Options of the loss, each as NAME=VALUE."""
+    seed: int = 0
+    out: Path = Path("runs/planted.jsonl")
 
 
-def config_of(options: argparse.Namespace) -> CEILConfig:
+def config_of(options: Options) -> CEILConfig:
     """Return CEIL's settings."""
-    own = [
+    own = (
         "sampler",
         "trade_off",
         "train_context",
         "loss",
+        "loss_options",
         "epochs",
         "batch_size",
         "learning_rate",
-    ]
+    )
     return CEILConfig(
-        subsets=options.sets,
-        size=options.size,
-        loss_options=tuple(options.loss_options),
-        **{name: getattr(options, name) for name in own},
+        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
     )
 
 
@@ -139,15 +135,8 @@ def planted_scores(
     return (clean + noise * clean.std(axis=1).mean() * drawn).astype(np.float32), clean
 
 
-def scores_of_singles(similar: np.ndarray, subsets: np.ndarray, noise: float, seed: int) -> np.ndarray:
-    """Return the largest score of each set's examples [Q, M], where the noise is on the scores of single examples."""
-    places = np.broadcast_to(np.arange(similar.shape[1])[None, :, None], (*similar.shape, 1))
-    noisy, _ = planted_scores(similar, places, noise, seed)
-    return np.take_along_axis(noisy[:, None], subsets, axis=2).max(axis=2)
-
-
 def singles_of(
-    options: argparse.Namespace,
+    options: Options,
     queries: list[Example],
     bank: Sequence[Example],
     outputs: np.ndarray,
@@ -161,7 +150,7 @@ def singles_of(
 
 
 def judged_sets(
-    options: argparse.Namespace,
+    options: Options,
     queries: list[Example],
     shortlist: np.ndarray,
     vectors: np.ndarray,
@@ -195,7 +184,7 @@ def map_score(
     return float(np.nanmax(each, axis=1).mean() if planted == "max" else each.mean())
 
 
-def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
+def run(options: Options, task: Task) -> dict[str, Any]:
     """Train once and return what was measured."""
     encoder, bank, size = load_encoder(options.encoder), task.train, options.size
     asked = options.queries + options.independent
@@ -265,8 +254,6 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
         options.seed,
     )
     noisy, _ = planted_scores(similar[first], candidates.subsets, *how)
-    if options.signal == "singles":
-        noisy = scores_of_singles(similar[first], candidates.subsets, *how[:2])
     data = TrainingData(queries[first], bank, candidates, noisy)
     if singles is not None:
         # what EPR held out stays held out
@@ -297,7 +284,7 @@ def run(options: argparse.Namespace, task: Task) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    options = arguments(argv)
+    options = tyro.cli(Options, args=argv, description=__doc__)
     task = load_task(options.task, options.data_dir, bank_limit=options.bank_limit)
     found = {
         name: round(value, 4) if isinstance(value, float) else value
@@ -310,7 +297,7 @@ def main(argv: list[str] | None = None) -> None:
         f"near MAP {found['tau_near_map_before']:.3f} → {found['tau_near_map_after']:.3f}), "
         f"MAP sets {found['map_score_before']:.3f} → {found['map_score_after']:.3f}, {found['seconds']:.0f} s"
     )
-    settings = {name: value for name, value in vars(options).items() if name not in ("out", "data_dir")}
+    settings = {name: value for name, value in asdict(options).items() if name not in ("out", "data_dir")}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with options.out.open("a") as file:
         file.write(json.dumps({**settings, **found}) + "\n")

@@ -1,58 +1,68 @@
-"""Print the recorded runs as tables: values, means over tasks, paired differences, parts of the queries and costs.
+"""Print the recorded runs as tables: values, means over tasks, paired differences, costs and parts of the queries.
 
     python experiments/results.py --experiment table2 --minus EPR "EPR + MAP" "dense top-k"
+    python experiments/results.py --together first_runs table2 --data-dir DATA
+    python experiments/results.py --add runs/new.jsonl --data-dir DATA
 
-The file is one that --record of an experiment wrote, by default experiments/results.jsonl.
+The file is one that --record of an experiment wrote, by default experiments/results.jsonl. Intervals resample
+questions, or programs where a task's outputs are programs (`harness.programs`). --together takes two experiments that
+ran the same rows on two machines: it has the tables of each on the queries that both answered, and of both as more
+seeds of one; the task's data say which queries those are. --add adds another file's runs to this one.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 from harness.command import script
 from harness.crossed import Crossed, Place
-from harness.results_file import RESULTS, read_results
+from harness.programs import by_program
+from harness.results_file import RESULTS, keep, read_results
 
-from ceil_jax.distributed.machine import device_hours
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table
+from ceil_jax.report.table import Number
+from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.words import Overlap
 
 
-def published(file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
-    """Return a results file as Markdown: values, means over tasks, paired differences and costs.
+def published(records: Sequence[Record], experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
+    """Return records as Markdown, with a section for each experiment and setting.
 
-    There is a table for each experiment and setting. Means, and intervals of differences, need records with
-    statistics; the queries of each column are resampled independently (`averaged_interval`).
+    Means, and intervals of differences, need records with statistics; the queries of each column are resampled
+    independently (`averaged_interval`).
 
     Args:
-        file: a results file.
+        records: of a results file.
         experiments: names as in the file; by default all.
         minus: rows that the others are compared with, where a table has them.
 
     Raises:
-        UserError: no such file or experiment; a table with two runs in one place, or with different queries in a
-            column.
+        UserError: no such experiment; a table with two runs in one place, or with different queries in a column.
     """
-    return "\n".join(
-        line
-        for title, table in tables(file, experiments, minus)
-        for line in (f"# {title}\n", *(one.markdown() for one in all_of(table)), _where(table))
-    )
+    parts = []
+    for title, table in tables(records, experiments, minus):
+        counts = {
+            place: Number(one.examples) for place, one in table.runs.items() if one.examples is not None
+        }
+        shown = [*table.tables()]
+        if counts:
+            shown.append(table.crossed(counts, "#ICE: examples that fitted into a prompt, mean"))
+        parts += [f"# {title}\n", *(one.markdown() for one in shown), _where(table)]
+    return "\n".join(parts)
 
 
 def tables(
-    file: Path, experiments: Sequence[str] = (), minus: Sequence[str] = ()
+    records: Sequence[Record], experiments: Sequence[str] = (), minus: Sequence[str] = ()
 ) -> list[tuple[str, Crossed]]:
     """Return a title and a table for each experiment and setting; arguments and errors as for `published`."""
-    if not file.is_file():
-        raise UserError(f"{file}: no such file; name one that --record wrote")
-    records = read_results(file)
-    if not records:
-        raise UserError(f"{file}: no results in it")
     known = list(dict.fromkeys(record.experiment for record in records))
     for name in experiments:
         if name not in known:
@@ -103,23 +113,6 @@ def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place,
     return found
 
 
-def all_of(table: Crossed) -> Iterator[Table]:
-    """Yield the tables of values and differences, costs, and the number of examples."""
-    yield from table.tables()
-    title = "Cost of the first seed, shared work included: LM tokens, seconds, GPU-hours or core-hours"
-    yield table.crossed({place: _cost(one.record) for place, one in table.runs.items()}, title)
-    counts = {place: one.examples for place, one in table.runs.items()}
-    known = {place: Number(count) for place, count in counts.items() if count is not None}
-    if known:
-        yield table.crossed(known, "#ICE: examples that fitted into a prompt, mean")
-
-
-def _cost(run: Record) -> str:
-    elsewhere = " + training elsewhere" if run.trained_by else ""
-    hours = device_hours(run.cost.seconds, run.device)
-    return f"{run.cost.tokens:,}, {run.cost.seconds:,.0f}, {hours:.2f}{elsewhere}"
-
-
 def _where(table: Crossed) -> str:
     """Return a line on the queries, the devices and the dates."""
     records = [record for one in table.runs.values() for record in one.records]
@@ -127,6 +120,56 @@ def _where(table: Crossed) -> str:
     first = {column: one.queries for (_, column), one in reversed(list(table.runs.items()))}
     asked = [f"{first[column]} of {column}" for column in table.columns]
     return f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. {'; '.join(where)}.\n"
+
+
+def together(records: Sequence[Record], first: str, again: str, data_dir: Path | None = None) -> list[Record]:
+    """Return the runs that two experiments have in common, cut to the queries that both answered.
+
+    They stand under each experiment's name, and once more under both names, as further seeds of one.
+
+    Args:
+        records: of a results file.
+        first: an experiment.
+        again: another one, with the same rows, tasks, LM, numbers of examples and seeds.
+        data_dir: where the tasks are whose queries are not as many in both.
+
+    Raises:
+        UserError: there is no such experiment, or the two have no run in common or other queries.
+    """
+    tables(records, (first, again))
+    sides = [
+        {_run(one): one for one in records if one.experiment == name and one.statistics is not None}
+        for name in (first, again)
+    ]
+    common = [run for run in sides[0] if run in sides[1]]
+    if not common:
+        raise UserError(f"{first} and {again} have no row, task, LM, number of examples and seed in common")
+
+    @cache
+    def drawn(task: str, count: int) -> list[str]:
+        return [query.id for query in load_task(task, data_dir, limit=count).validation]
+
+    def cut(record: Record, other: Record) -> Record:
+        if record.queries == other.queries:
+            if record.texts != other.texts:
+                raise UserError(f"{first} and {again} asked different queries of {record.task}")
+            return record
+        both = {*drawn(other.task, other.queries)}
+        where = np.array([one in both for one in drawn(record.task, record.queries)])
+        part, count = record.statistics[where], int(where.sum())
+        value = 100 * float(metric_named(record.metric).from_sums(part.sum(axis=0), count))
+        overlap = Overlap(*(column[where] for column in record.overlap))
+        return replace(record, statistics=part, queries=count, value=value, overlap=overlap, texts="cut")
+
+    before, after = ([cut(side[run], other[run]) for run in common] for side, other in (sides, sides[::-1]))
+    apart = [replace(one, experiment=f"{one.experiment}, queries of both") for one in before + after]
+    # the repetition's seeds are others, also where nothing was trained
+    further = [replace(one, seed=1000 + (one.seed or 0)) for one in after]
+    return apart + [replace(one, experiment=f"{first} and {again}", texts="cut") for one in before + further]
+
+
+def _run(record: Record) -> tuple[str, str, str, int, int | None]:
+    return record.row, record.task, record.lm, record.config["shots"], record.seed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -140,8 +183,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--minus", nargs="+", default=["EPR", "dense top-k"], help="rows to compare others with"
     )
+    parser.add_argument("--together", nargs=2, metavar=("FIRST", "AGAIN"), help="a run and its repetition")
+    parser.add_argument("--add", type=Path, help="another such file, whose runs are added")
+    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
     options = parser.parse_args(arguments)
-    print(published(options.file, options.experiment, options.minus))
+    if options.add:
+        keep(options.file, (by_program(one, options.data_dir) for one in _read(options.add)))
+        return
+    records = _read(options.file)
+    if options.together:
+        records = together(records, *options.together, options.data_dir)
+    print(published(records, options.experiment, options.minus))
+
+
+def _read(file: Path) -> list[Record]:
+    """Return the records of a file that has some."""
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; name one that --record wrote")
+    if not (records := read_results(file)):
+        raise UserError(f"{file}: no results in it")
+    return records
 
 
 if __name__ == "__main__":

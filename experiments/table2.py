@@ -14,19 +14,14 @@ ceil. So are trained methods with --guard.
 """
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
-from harness.grid import Cell, Entry, Grid, Measured
-from harness.table import ExperimentTable
+from harness.grid import Cell, Entry
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
-from ceil_jax.report.runs import COST_COLUMNS
-from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.tasks import task_spec
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
@@ -59,34 +54,7 @@ def _label(config: RunConfig, method: str) -> str:
     return METHODS[method].label + both + (", guarded" if config.guard and source in TRAININGS else "")
 
 
-def costs_of(measured: Sequence[Measured]) -> Table:
-    """Return what each row cost with the first seed, means over tasks.
-
-    The columns are LM tokens before the first query, LM tokens to answer all queries, and the seconds and the device
-    hours of both. Work that rows share is counted in each of them.
-
-    Args:
-        measured: the experiment's entries.
-    """
-    rows: dict[str, list[Measured]] = {}
-    for one in measured:
-        rows.setdefault(one.entry.row, []).append(one)
-    body: list[list[Value]] = []
-    for row, members in rows.items():
-        records = [one.record for one in members]
-        costs = [[it.preparing.tokens, it.answering.tokens, it.cost.seconds] for it in records]
-        hours = [one.hours for one in members if one.hours is not None]
-        known = len(hours) == len(members)
-        means = [Number(mean, 0) for mean in np.mean(costs, axis=0).tolist()]
-        body.append([row, *means, Number(float(np.mean(hours)), 2) if known else None])
-    return Table(["", *COST_COLUMNS], body, "Cost, means over tasks")
-
-
-def with_costs(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    return replace(table, sections=[costs_of(table.measured)])
-
-
-EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points, with_costs)
+EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())

@@ -62,7 +62,7 @@ def draw(table: ExperimentTable):
             name: [(row[2], *[1000 * row[at].value / row[3]] * 3) for row in timed]
             for name, at in (("encode", 5), ("shortlist", 6), ("MAP", 7))
         }
-        draw_lines(below, series, "shortlist n", "ms per query", log=True)
+        draw_lines(below, series, "shortlist n", "ms per query")
         above.set_title(task, fontsize="medium")
     return figure
 

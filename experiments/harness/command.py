@@ -122,7 +122,6 @@ class Experiment:
             ) -> tuple[ExperimentOptions, RunConfig]:
                 return options, config
 
-            check_flags(rest)
             rest, registry = asked_for_help(rest)
             options, config = tyro.cli(
                 parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=registry
@@ -135,16 +134,6 @@ class Experiment:
             self.run(config, options)
 
         return command(self.name, parsed, arguments)
-
-
-def check_flags(arguments: Sequence[str]) -> None:
-    """Refuse a flag by its former name.
-
-    Raises:
-        UserError: --retriever, which is --method now.
-    """
-    if any(argument.partition("=")[0] == "--retriever" for argument in arguments):
-        raise UserError("--retriever is called --method now")
 
 
 def script(main: Callable[[list[str]], None]) -> NoReturn:

@@ -1,18 +1,49 @@
-"""Tables of runs by their places: values, means over tasks, differences to baselines, parts of the queries."""
+"""Tables of runs by their places: values, means over tasks, differences to baselines, costs, parts of the queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
-from ceil_jax.metrics.bootstrap import Interval, Sample, averaged_interval, paired
+from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import (
+    Interval,
+    Sample,
+    averaged_interval,
+    bootstrap_interval,
+    over_seeds,
+    paired,
+)
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, Value, signed
 
 Place = tuple[str, str]
 """(row, column) of a table."""
+
+SHARED = 0.75
+"""Programs count where there are fewer of them than this share of the queries."""
+
+
+class ByProgram(Runs):
+    """The same runs where every program weighs the same, however many queries have it."""
+
+    @cached_property
+    def sample(self) -> Sample:
+        """A program's mean statistics are one observation."""
+        assert self.questions is not None
+        values, statistic = over_seeds(self.statistics, metric_named(self.metric).from_sums)
+        _, place, counts = np.unique(self.questions, return_inverse=True, return_counts=True)
+        sums = np.zeros((len(counts), values.shape[1]))
+        np.add.at(sums, place, values)
+        return Sample(sums / counts[:, None], statistic)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The mean over programs and seeds, with its 95 % interval."""
+        return bootstrap_interval(*self.sample).percent()
 
 
 @dataclass(frozen=True)
@@ -36,54 +67,95 @@ class Crossed:
         return list(dict.fromkeys(column for _, column in self.runs))
 
     def tables(self) -> Iterator[Table]:
-        """Yield the values, the differences to each baseline, and both for the parts of the queries."""
+        """Yield the values, the differences to each baseline, the costs, and values and differences of parts."""
         yield self._values()
         for name, bases in self.minus.items():
             if bases:
                 yield self._differences(name, bases)
+        yield self.costs()
         yield from self._parts()
 
     def _values(self) -> Table:
-        samples = {place: one.sample for place, one in self.runs.items() if one.known}
         table = self.crossed(
             {place: Number(one.value, sd=one.sd, paper=one.paper) for place, one in self.runs.items()}
         )
-        means = [self._mean(str(row[0]), samples) for row in table.rows]
+        samples = {place: one.sample for place, one in self.runs.items() if one.known}
+        means = [self.mean(str(row[0]), samples) for row in table.rows]
         return table.with_column(
             "mean (95 % interval)", [mean and Number(mean.mean, interval=mean) for mean in means]
         )
 
     def _differences(self, name: str, bases: Mapping[Place, Runs]) -> Table:
-        cells = {place: signed(self.runs[place].minus(base)) for place, base in bases.items()}
         samples = {place: paired(self.runs[place].sample, base.sample) for place, base in bases.items()}
         rows = dict.fromkeys(row for row, _ in bases)
+        cells = {place: signed(bootstrap_interval(*sample).percent()) for place, sample in samples.items()}
         table = self.crossed(
-            {(row, column): cells.get((row, column)) for row in rows for column in self.columns},
-            f"Less {name}",
+            {(row, at): cells.get((row, at)) for row in rows for at in self.columns}, f"Less {name}"
         )
-        return table.with_column("mean", [signed(self._mean(row, samples)) for row in rows])
+        table = table.with_column("mean", [signed(self.mean(row, samples)) for row in rows])
+        return table.with_column(
+            "without what carries most of it", [self._without(row, samples) for row in rows]
+        )
 
-    def _mean(self, row: str, samples: Mapping[Place, Sample]) -> Interval | None:
+    def mean(self, row: str, samples: Mapping[Place, Sample], without: str = "") -> Interval | None:
         """Return the mean over tasks, resampled independently; None unless all columns are tasks with a sample."""
-        there = [samples[row, column] for column in self.columns if (row, column) in samples]
-        known = self.by_task and len(there) == len(self.columns) > 1
+        there = [samples[row, task] for task in self.columns if (row, task) in samples and task != without]
+        known = self.by_task and len(there) == len(self.columns) - bool(without) > 1
         return averaged_interval(there).percent() if known else None
 
-    def _parts(self) -> Iterator[Table]:
-        """Yield a table for each part: queries whose question, or output, is in the bank, and the others."""
-        found: dict[tuple[str, str], dict[Place, np.ndarray]] = {}
-        for place, runs in self.runs.items():
-            for part, where in runs.parts().items():
-                found.setdefault((place[1], part), {})[place] = where
-        for (column, part), places in found.items():
-            here = {place: self.runs[place].only(where) for place, where in places.items()}
-            body: list[list[Value]] = [
-                [row, Number(one.interval.mean, interval=one.interval)] for (row, _), one in here.items()
+    def _without(self, row: str, samples: Mapping[Place, Sample]) -> str | None:
+        """Return the mean without the task that carries more than half of it; None where no task does."""
+        if (mean := self.mean(row, samples)) is None:
+            return None
+        shares = {
+            at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean for at in self.columns
+        }
+        most = max(shares, key=shares.__getitem__)
+        found = self.mean(row, samples, most) if 100 * shares[most] > len(shares) / 2 else None
+        return found and f"{signed(found)}, without {most}"
+
+    def costs(self) -> Table:
+        """Return the means over columns of what the first seed cost, work that rows share counted in each.
+
+        Rows that lack a column are left out.
+        """
+        body: list[list[Value]] = []
+        for row in dict.fromkeys(row for row, _ in self.runs):
+            members = [one for (name, _), one in self.runs.items() if name == row]
+            if len(members) < len(self.columns):
+                continue
+            costs = [
+                (one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan) for one in members
             ]
+            tokens, seconds, hours = np.mean(costs, axis=0).tolist()
+            elsewhere = ", training elsewhere" if members[0].record.trained_by else ""
+            known = None if np.isnan(hours) else Number(hours, 2)
+            body.append([f"{row}{elsewhere}", Number(tokens, 0), Number(seconds, 0), known])
+        return Table(
+            ["", "LM tokens", "seconds", "device hours"],
+            body,
+            self._titled("Cost of the first seed, averaged"),
+        )
+
+    def _parts(self) -> Iterator[Table]:
+        """Yield a table for each part, and for tasks whose queries share programs one that weighs these alike."""
+        views: dict[tuple[str, str], dict[Place, Callable[[Runs], Runs]]] = {}
+        for place, runs in self.runs.items():
+            own: dict[str, Callable[[Runs], Runs]] = {
+                part: partial(Runs.only, where=where) for part, where in runs.parts().items()
+            }
+            groups = runs.questions if runs.known else None
+            if groups is not None and len(np.unique(groups)) < SHARED * runs.queries:
+                own["every program weighs the same"] = lambda whole: ByProgram(whole.records)
+            for part, view in own.items():
+                views.setdefault((place[1], part), {})[place] = view
+        for (column, part), places in views.items():
+            here = {place: view(self.runs[place]) for place, view in places.items()}
+            body = [[row, Number(one.interval.mean, interval=one.interval)] for (row, _), one in here.items()]
             table = Table(["", "value"], body, self._titled(f"{column}: {part}"))
             for name, bases in self.minus.items():
                 less = [
-                    signed(one.minus(bases[place].only(places[place]))) if place in bases else None
+                    signed(one.minus(places[place](bases[place]))) if place in bases else None
                     for place, one in here.items()
                 ]
                 table = table.with_column(f"− {name}", less)

@@ -59,7 +59,7 @@ def lines_of(
         names: the rows of all panels, as for `draw_lines`.
     """
     series = _series(members, x, lambda one: one.interval)
-    draw_lines(axes, series, xlabel, _metric(members), log=True, names=names)
+    draw_lines(axes, series, xlabel, _metric(members), names)
 
 
 def gains_of(
@@ -77,7 +77,7 @@ def gains_of(
         axes: the panel.
         table: the experiment's table, which has the baseline's entries.
         members: the task's entries.
-        baseline: a key of `experiment_table.BASELINES`.
+        baseline: a key of `BASELINES`.
         xlabel: the label of the horizontal axis.
         x: an entry's place on the horizontal axis.
         names: the rows of all panels, as for `draw_lines`.
@@ -85,7 +85,7 @@ def gains_of(
     series = _series(members, x, lambda one: table.difference(one, baseline))
     axes.axhline(0, color="grey", linewidth=1)
     ylabel = f"points of {members[0].metric} over {BASELINES[baseline]} (n = {members[0].queries})"
-    draw_lines(axes, series, xlabel, ylabel, log=True, names=names)
+    draw_lines(axes, series, xlabel, ylabel, names)
 
 
 def _series(
@@ -104,20 +104,15 @@ def draw_lines(
     series: Mapping[str, Sequence[tuple[float, float, float, float]]],
     xlabel: str,
     ylabel: str,
-    *,
-    log: bool = False,
-    ticks: Sequence[float] = (),
     names: Sequence[str] = (),
 ) -> None:
-    """Draw lines that differ in colour and marker, with their intervals as bands.
+    """Draw lines that differ in colour and marker, with their intervals as bands, over a logarithmic axis.
 
     Args:
         axes: the panel.
         series: name → points (x, value, low, high).
         xlabel: the label of the horizontal axis.
         ylabel: the label of the vertical axis.
-        log: use a logarithmic horizontal axis.
-        ticks: ticks of the horizontal axis; by default the points' x.
         names: the series of all panels of a figure, so that each looks the same in every panel.
     """
     styles = dict(zip(names or series, cycle(zip(PALETTE, MARKERS, strict=True)), strict=False))
@@ -126,9 +121,8 @@ def draw_lines(
         x, value, low, high = map(np.array, zip(*sorted(points), strict=True))
         axes.plot(x, value, marker=marker, color=colour, label=name, markersize=5)
         axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
-    if log:
-        axes.set_xscale("log")
-    ticks = ticks or sorted({point[0] for points in series.values() for point in points})
+    axes.set_xscale("log")
+    ticks = sorted({point[0] for points in series.values() for point in points})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_xlabel(xlabel)

@@ -5,21 +5,21 @@
      "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
 
 `row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the
-95 % bootstrap interval over queries. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
+95 % bootstrap interval over them. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
 ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
 trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
 `fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number
 of examples that fitted into a prompt (#ICE in CEIL's Table 1). `recipe` holds the settings of the trainings behind
 the run where its encoder was trained for it, of `ceil` and of the `epr` that it started from. `texts` is the hash of
 queries and bank. `statistics` holds what the metric is computed from, one or several numbers per query, so that
-differences can be paired and averaged over tasks; `overlap` which queries stand in the bank, and which ask the same
-question.
+differences can be paired and averaged over tasks; `overlap` which queries stand in the bank, and as `question` which
+are resampled together: those that ask the same, or whose gold output is the same program (`harness.programs`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,6 @@ RESULTS = Path(__file__).parents[1] / "results.jsonl"
 IDENTITY = ("experiment", "row", "column", "config")
 """Fields that identify a line; a later line replaces one with the same. A run may be in several places of a table."""
 
-_TEXTS = (*IDENTITY, "task", "method", "lm", "encoder", "metric", "device", "date")
-_NUMBERS = ("shots", "bank", "n", "value", "low", "high", "tokens", "seconds")
 _PROMPT = {"token_budget": None, "fit": "greedy", "order": "similarity"}
 """Settings of the prompt that a line names where they differ from this; `order` is one of earlier runs only."""
 
@@ -150,48 +148,15 @@ def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:
             line = json.loads(content)
-        except ValueError:
-            line = None
-        try:
-            _check(line)
-        except ValueError as wrong:
-            raise UserError(f"{file}, line {number}: {wrong}; correct the line or remove it") from None
+            columns = (
+                [] if (one := record_of(line)).statistics is None else [one.statistics, *(one.overlap or ())]
+            )
+            if any(len(column) != one.queries for column in columns):
+                raise ValueError(f"expected statistics and overlap of {one.queries:,} queries")
+        except (ValueError, TypeError, KeyError, AttributeError) as wrong:
+            raise UserError(f"{file}, line {number} is no result: {wrong!r}; correct or remove it") from None
         found.append((content.decode(), line))
     return found
-
-
-def _check(line: Any) -> None:
-    if not isinstance(line, Mapping):
-        raise ValueError("expected a JSON object")
-    for names, kind, expected in ((_TEXTS, str, "a text"), (_NUMBERS, int | float, "a number")):
-        for name in names:
-            if not isinstance(line.get(name), kind):
-                raise ValueError(f"expected {expected} as {name!r}")
-    if not isinstance(line.get("seed", ""), int | None):
-        raise ValueError("expected a whole number or null as 'seed'")
-    if not isinstance(line.get("trained_by"), list):
-        raise ValueError("expected a list as 'trained_by'")
-    n = line["n"]
-    for name, columns, expected in (
-        (
-            "statistics",
-            lambda: _unpacked(line["statistics"]).T,
-            f"a number or several for each of {n:,} queries",
-        ),
-        ("overlap", lambda: _unpacked_overlap(line["overlap"], n), f"what {n:,} queries share with the bank"),
-    ):
-        if name in line and not _sized(columns, n):
-            raise ValueError(f"expected {expected} as {name!r}")
-    if "statistics" in line and not isinstance(line.get("texts"), str):
-        raise ValueError("expected a text as 'texts'")
-
-
-def _sized(columns: Callable[[], Iterable[Any]], count: int) -> bool:
-    """Whether what a line holds can be read as columns with a row a query."""
-    try:
-        return all(len(column) == count for column in columns())
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return False
 
 
 def _packed(statistics: np.ndarray) -> str | list[Any]:

@@ -94,38 +94,20 @@ class ExperimentTable:
             yield Crossed(members, minus, title)
 
     def _details(self) -> Table:
-        header = ["task", "row", "column", "n", "seeds", "metric", "value", "sd"]
+        header = ["task", "row", "column", "method", "LM", "n", "seeds", "metric", "value", "sd"]
         header += ["95 % interval", "#ICE", "paper", *(f"− {name}" for name in BASELINES.values())]
         return Table(header, [self._detail(one) for one in self.measured], "Every number")
 
     def _detail(self, one: Measured) -> list[Value]:
         entry = one.entry
         return [
-            *(entry.task, entry.row, entry.column, one.queries, len(one.seeds), one.metric),
+            *(entry.task, entry.row, entry.column, entry.cell.method, one.lm),
+            *(one.queries, " ".join(map(str, one.seeds)), one.metric),
             *(one.value, one.sd, Span(one.interval), one.examples),
             None if entry.paper is None else Number(entry.paper, 2),
             *(signed(self.difference(one, baseline)) for baseline in BASELINES),
         ]
 
     def csv(self) -> str:
-        """Return a CSV file with a line for each number."""
-        header = ["task", "row", "column", "method", "metric", "lm", "n", "seeds"]
-        header += ["value", "sd", "low", "high", "examples", "paper"]
-        header += [f"minus_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
-        return Table(header, [self._csv_row(one) for one in self.measured]).csv()
-
-    def _csv_row(self, one: Measured) -> list[Value]:
-        entry = one.entry
-        found = [self.difference(one, baseline) for baseline in BASELINES]
-        numbers = [one.value, one.sd, one.interval.low, one.interval.high, one.examples]
-        return [
-            *(entry.task, entry.row, entry.column, entry.cell.method, one.metric, one.lm, one.queries),
-            " ".join(map(str, one.seeds)),
-            *(None if number is None else Number(number, 3) for number in numbers),
-            None if entry.paper is None else Number(entry.paper, 2),
-            *(
-                None if interval is None else Number(number, 3)
-                for interval in found
-                for number in interval or (0, 0, 0)
-            ),
-        ]
+        """Return every number as CSV."""
+        return self._details().csv()

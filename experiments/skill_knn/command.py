@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import tyro
-from harness.command import check_flags
 
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
@@ -70,7 +69,7 @@ class SkillOptions:
     def run(self, name: str) -> None:
         """Print and write a table for each task."""
         from ceil_jax.pipeline.models import Models
-        from skill_knn.comparison import compare_skills, csv_of, wins_table
+        from skill_knn.comparison import compare_skills, wins_table
 
         skills = replace(self.config.skills, lm=self.config.skills.lm or self.config.lm)
         models, tables, parts = Models(), [], []
@@ -84,12 +83,7 @@ class SkillOptions:
         if self.answer:
             parts.append(wins_table(tables).markdown())
             print("\n" + wins_table(tables).text())
-        files = {
-            f"{name}.md": "\n".join(parts).encode(),
-            f"{name}.csv": csv_of(tables).encode(),
-            f"{name}.png": _drawn(tables),
-        }
-        _write(self, name, files)
+        _write(self, name, {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": _drawn(tables)})
 
 
 @dataclass(frozen=True)
@@ -159,7 +153,6 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
     """
 
     def parsed(config: RunConfig, rest: list[str]) -> None:
-        check_flags(rest)
         kind = type(options)
         rest, registry = asked_for_help(rest)
         given = tyro.cli(

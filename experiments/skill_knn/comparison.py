@@ -21,7 +21,7 @@ from ceil_jax.pipeline.graph import Graph, Opened
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Skills, failures
-from ceil_jax.report.table import Number, Span, Table, Value
+from ceil_jax.report.table import Span, Table, Value
 from ceil_jax.skills.sketches import SKETCHES
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.example import Task
@@ -113,29 +113,6 @@ class SkillComparison:
             measured = [getattr(one.selected, name) for one in self.results]
             if not np.isnan(measured).all():
                 yield [(value, value, value) for value in measured], label
-
-
-def csv_of(comparisons: Sequence[SkillComparison]) -> str:
-    """Return a CSV file with a line for each task and method, and every measure."""
-    header = [
-        *("task", "lm", "encoder", "shots", "bank", "queries", "method", "repeats"),
-        *("metric", "mean", "sd", "low", "high", *_MEASURES),
-    ]
-    rows: list[list[Value]] = []
-    for found in comparisons:
-        task = found.task
-        for one in found.results:
-            score = one.score
-            numbers = (score.mean, score.sd, score.interval.low, score.interval.high) if score else ()
-            rows.append(
-                [
-                    *(task.name, found.lm, found.encoder, found.shots, len(task.train), len(task.validation)),
-                    *(one.method, one.repeats, task.metric if score else None),
-                    *([Number(number, 3) for number in numbers] or [None] * 4),
-                    *(Number(getattr(one.selected, name), 3) for name in _MEASURES),
-                ]
-            )
-    return Table(header, rows).csv()
 
 
 _MEASURES = {

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import gpu_check, harness, record, scaling
+from benchmarks import gpu_check, harness, record
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers import numpy_map
 from benchmarks.subjects import greedy_map, k_dpp, nearest, training_step
@@ -117,19 +117,6 @@ def test_nearest_and_training_notice_other_numbers():
     gradient = {"loss": np.float32(1), "queries": np.ones((2, 2), np.float32)}
     with pytest.raises(Disagreement):
         training_step.same_gradients({OURS: gradient, "peer": gradient | {"loss": 1.1}})
-
-
-def test_scaling_draws_every_curve(tmp_path):
-    """With hand-made curves: measuring is the harness's contenders over again."""
-    work = scaling.Work(flop=200.0, bytes=10.0)
-    assert work.floor({"flop_per_second": 100, "bytes_per_second": 1}) == 10
-    assert work.floor({"flop_per_second": 100, "bytes_per_second": 10}) == 2
-    curve = scaling.Curve("a cost", "n", "2 n", [1, 2, 4, 8], [0.2, 0.4, 0.8, 1.6], [0.1, 0.2, 0.4, 0.8])
-    scaling.draw([curve], tmp_path / "figure.svg")
-    assert "a cost" in (tmp_path / "figure.svg").read_text()
-    assert scaling.text([curve]).splitlines()[-1] == "|  | 8 | 1,600.0 | 2.0 |"
-    for points, _, _ in scaling.CURVES.values():
-        assert len(list(points(True))) >= 4
 
 
 def test_compilations_are_counted_and_missed_in_the_rounds():

@@ -34,25 +34,15 @@ def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypa
 
 
 def test_more_queries_than_the_bank_has():
-    options = planted.arguments(["--encoder", "tiny", "--queries", "50", "--independent", "20"])
+    options = planted.Options(encoder="tiny", queries=50, independent=20)
     with pytest.raises(UserError, match="has 60 examples: --queries and --independent take 70"):
         planted.run(options, TASK)
-
-
-def test_the_largest_and_scores_of_single_examples():
-    similar = np.random.default_rng(0).normal(size=(50, 10))
-    subsets = np.random.default_rng(1).integers(10, size=(50, 30, 2))
-    _, clean = planted.planted_scores(similar, subsets, 0.0, 0, "max")
-    np.testing.assert_allclose(clean[3, 4], similar[3, subsets[3, 4]].max(), rtol=1e-6)
-    np.testing.assert_allclose(planted.scores_of_singles(similar, subsets, 0.0, 0), clean)
-    # two sets with the same best example have the same score, with noise too
-    noisy = planted.scores_of_singles(similar, np.array([[[1, 1], [1, 1]]] * 50), 2.0, 0)
-    assert (noisy[:, 0] == noisy[:, 1]).all() and (noisy[:, 0] != similar[:, 1]).all()
 
 
 def test_noise_is_relative_to_the_spread_within_a_query():
     similar = np.random.default_rng(0).normal(size=(200, 10))
     subsets = np.random.default_rng(1).integers(10, size=(200, 30, 2))
-    noisy, clean = planted.planted_scores(similar, subsets, 2.0, 0)
-    np.testing.assert_allclose(clean[3, 4], similar[3, subsets[3, 4]].mean(), rtol=1e-6)
-    assert (noisy - clean).std() == pytest.approx(2 * clean.std(axis=1).mean(), rel=0.05)
+    for kind in ("mean", "max"):
+        noisy, clean = planted.planted_scores(similar, subsets, 2.0, 0, kind)
+        np.testing.assert_allclose(clean[3, 4], getattr(similar[3, subsets[3, 4]], kind)(), rtol=1e-6)
+        assert (noisy - clean).std() == pytest.approx(2 * clean.std(axis=1).mean(), rel=0.05)

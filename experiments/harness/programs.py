@@ -1,0 +1,56 @@
+"""Queries of one program, by their gold outputs, are resampled together: one of them says what the others say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.records import Record
+from ceil_jax.report.runs import Runs
+from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.tasks.words import overlap
+
+
+def programs(task: Task) -> np.ndarray | None:
+    """Return the number of each query's program, int [N]; None where outputs are no programs.
+
+    Programs are equal that have the same names and edges, whatever their entities and values.
+    """
+    parser = structure_parser_of(task)
+    if parser is None:
+        return None
+    names = [" ".join(sorted(parser(query.output))) for query in task.validation]
+    return np.unique(names, return_inverse=True)[1]
+
+
+def by_program(record: Record, data_dir: Path | None) -> Record:
+    """Return a recorded run with the programs of its task's data.
+
+    Raises:
+        UserError: the data have other queries than the record.
+    """
+    if record.overlap is None:
+        return record
+    in_bank, found = _of_task(record.task, data_dir, record.queries, record.bank)
+    if not np.array_equal(in_bank, record.overlap.output_in_bank):
+        raise UserError(f"{record.task}: the queries of the data are not those of the records")
+    if found is None:
+        return record
+    record = replace(record, overlap=record.overlap._replace(question=found))
+    _, low, high = Runs((record,)).interval
+    return replace(record, low=low, high=high)
+
+
+@cache
+def _of_task(
+    name: str, data_dir: Path | None, queries: int, bank: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return which queries' outputs stand in the bank, and the queries' programs."""
+    task = load_task(name, data_dir, queries, bank_limit=bank)
+    return overlap(task.validation, task.train).output_in_bank, programs(task)
