@@ -11,10 +11,15 @@ demo: .venv/demo.stamp
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -m '' -n 2 --dist loadfile --no-loadscope-reorder --durations 15
 
-# On a machine with a GPU: numerics, benchmarks and an experiment. CUDA=dev GPU='--device cpu --small' tries it without.
+# On a machine with a GPU: numerics, benchmarks and an experiment, each whichever of the others fails.
 CUDA ?= cuda
+ON_GPU := JAX_PLATFORMS=cuda XLA_PYTHON_CLIENT_PREALLOCATE=false $(BIN)/python
 gpu-check: .venv/dev.stamp .venv/$(CUDA).stamp
-	$(BIN)/python -m benchmarks.gpu_check $(GPU)
+	failed=0; \
+	$(ON_GPU) -m pytest -q -m '' tests/dpp tests/retrieval tests/training tests/encoders tests/lm/torch || failed=1; \
+	$(ON_GPU) -m benchmarks --device gpu --rounds 3 || failed=1; \
+	$(ON_GPU) -m ceil_jax.cli.main compare --method topk dpp epr ceil || failed=1; \
+	exit $$failed
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -14,7 +14,6 @@ from typing import Literal
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry, Grid
-from harness.inside import subset_scores
 from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
@@ -45,8 +44,8 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     header = ["task", "candidates", "subsets", "queries", "MRR of the top-k subset"]
     rows = []
     for one in table.measured:
-        cell = one.entry.cell.seeded(one.seeds[0])
-        scores = subset_scores(grid.open(cell))
+        run, graph = grid.open(one.entry.cell.seeded(one.seeds[0]))
+        scores = run.get(graph.scored("ceil")).scores
         queries, count = scores.shape
         rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])

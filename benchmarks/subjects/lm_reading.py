@@ -1,15 +1,12 @@
-"""Reading prompts: the share of the machine's products that is reached, beside llama.cpp if xllamacpp is installed.
+"""Reading prompts: the share of the machine's products that is reached.
 
 16 prompts of 8 film reviews each, and the log-probability of an answer of one token. The prompts share nothing, so
 that prefixes are no help; `lm_choice` and `lm_subsets` measure what sharing gives. "its products alone" computes the
 products of the LM's linear layers with as many tokens, and nothing else: the time of a reader without overhead.
-llama.cpp reads the packaged file, whose weights have four bits, as it is, and rounds activations to eight; ours reads
-the same weights as float32 or bfloat16.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,16 +15,11 @@ import numpy as np
 import torch
 
 from benchmarks import lm_workloads
-from benchmarks.harness import OURS, Case, Disagreement, Settings
+from benchmarks.harness import OURS, Case, Settings
 from benchmarks.peers.padded_lm import PaddedLM
-from ceil_jax.tasks.assets import fetch
 
 PROMPTS, SHOTS, CHUNK = 16, 8, 512
 PRODUCTS = "its products alone"
-LLAMA = "llama.cpp"
-
-TOLERANCE = 0.3
-"""In nats, the mean over the prompts of the distance to llama.cpp."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -48,10 +40,6 @@ def cases(settings: Settings) -> Iterator[Case]:
             "padded, all logits": partial(plain.log_likelihood, prompts, answers),
             PRODUCTS: partial(products, linear_weights(plain), read),
         }
-        if importlib.util.find_spec("xllamacpp") and settings.device == "cpu":
-            from benchmarks.peers.llama_cpp import LlamaCpp
-
-            contenders[LLAMA] = partial(LlamaCpp(fetch(name)).log_likelihood, prompts, answers)
         yield Case(
             f"{count} prompts of {SHOTS} examples, {name}, {dtype}",
             contenders,
@@ -82,13 +70,5 @@ def products(weights: Sequence[torch.Tensor], tokens: int) -> None:
 
 
 def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
-    """The plain reader's log-probabilities are ours; llama.cpp's are near."""
-    said = lm_workloads.same_scores(
-        dtype, {name: found for name, found in results.items() if name not in (PRODUCTS, LLAMA)}
-    )
-    if LLAMA in results:
-        apart = float(np.nanmean(np.abs(results[LLAMA] - results[OURS])))
-        if not apart <= TOLERANCE:
-            raise Disagreement(f"log P is {apart:.2g} nats from llama.cpp's on average")
-        said += f"; llama.cpp's {apart:.2g} nats from ours on average"
-    return said
+    """The plain reader's log-probabilities are ours."""
+    return lm_workloads.same_scores(dtype, {name: one for name, one in results.items() if name != PRODUCTS})

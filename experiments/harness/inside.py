@@ -1,4 +1,4 @@
-"""What tables and figures read from inside a run: the LM's scores of subsets, latencies, ranks of what is chosen."""
+"""What tables and figures read from inside a run: latencies, and the ranks of what is chosen."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ from ceil_jax.retrieval.embedded_bank import unit_rows
 T = TypeVar("T")
 
 REPEATS = 5
-
-
-def subset_scores(opened: Opened) -> np.ndarray:
-    """Return the LM scores of the subsets that a run's CEIL learns from, float [Q, M]; the top-k subset is first."""
-    run, graph = opened
-    return run.get(graph.scored("ceil")).scores
 
 
 class Latency(NamedTuple):

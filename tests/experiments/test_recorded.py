@@ -152,13 +152,29 @@ def test_tables_of_measured_numbers_say_where_they_come_from(page):
             assert all((ROOT / script).is_file() for script in scripts), f"{page.name}, line {start}"
 
 
+@cache
+def gains():
+    return evidence.gains(read_results(RESULTS))
+
+
 def test_the_figure_is_of_the_recorded_runs():
-    found = evidence.gains(read_results(RESULTS))
-    assert evidence.drawing(found) == evidence.FILE.read_text("utf-8"), "run `python experiments/evidence.py`"
+    assert evidence.drawing(gains()) == evidence.FILE.read_text("utf-8"), (
+        "run `python experiments/evidence.py`"
+    )
+
+
+def test_the_readme_says_what_the_figure_shows():
+    text = (ROOT / "README.md").read_text("utf-8")
+    epr, ceil = gains()["mean"]["learnt from the LM"]
+    [free] = gains()["sst5"]["learnt from the outputs"]
+    assert f"{epr.points.mean:.1f} and {ceil.points.mean:.1f} points" in text
+    assert f"{epr.tokens:.1f} and {ceil.tokens:.1f} million LM tokens" in text
+    assert f"+{free.points.mean:.1f} ({free.points.low:.1f} to {free.points.high:.1f}) on SST-5" in text
+    assert "+{EPR:.1f} and +{CEIL:.1f}".format(**evidence.PAPER) in text
 
 
 def test_the_costs_are_recorded():
-    costs = Crossed(runs("table2", 4, evidence.LM), {}).costs().markdown().splitlines()
+    costs = Crossed(runs("table2", 4, evidence.LM), {}).costs().markdown().splitlines()[2:]
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
     printed = page[page.index(costs[0]) :].partition("\n\n")[0].splitlines()
     assert len(printed) > 6 and [line for line in printed if line not in costs] == []
