@@ -334,5 +334,5 @@ def test_what_a_page_of_fidelity_names_exists(page):
 
 
 def test_a_name_that_does_not_exist_is_not_found():
-    assert found("ceil_jax.dpp.kernel.relevance") and found("ceil_jax.lm.prompts.PromptBuilder.kept")
+    assert found("ceil_jax.dpp.kernel.relevance") and found("ceil_jax.lm.prompts.PromptBuilder.build")
     assert not found("ceil_jax.dpp.kernel.relevances") and not found("ceil_jax.dpp.no_module.relevance")
