@@ -14,7 +14,7 @@ from harness.drawing import points
 from harness.grid import Cell, Entry
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, applicable, learns_from_lm
+from ceil_jax.pipeline.methods import METHODS, applicable
 from ceil_jax.tasks.load import load_task
 
 ROWS = (
@@ -27,8 +27,12 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     """A row for each method that applies to the task; those that learn from the LM only where they are asked for."""
     task = load_task(config.task, config.data_dir, limit=2)
     start = "" if config.epr.initial == "base" else f" from {config.epr.initial}"
-    wanted = [name for name in ROWS if name in options.method or not (options.method or learns_from_lm(name))]
-    labels = {name: METHODS[name].label + (start if learns_from_lm(name) else "") for name in wanted}
+    wanted = [
+        name
+        for name in ROWS
+        if name in options.method or not (options.method or METHODS[name].learns_from_lm)
+    ]
+    labels = {name: METHODS[name].label + (start if METHODS[name].learns_from_lm else "") for name in wanted}
     return [Entry(labels[name], config.task, Cell(config, name)) for name in applicable(task, wanted)]
 
 

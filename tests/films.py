@@ -34,3 +34,8 @@ def films(train, validation):
 
 
 TASK = films(60, 30)
+
+
+def choose(run, graph, name, queries):
+    """The examples that a row chooses for some queries, in the order in which it chose them."""
+    return run.get(graph.chosen(name, queries))

@@ -24,9 +24,8 @@ Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 ROWS = (
     "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to "
     "prepare: free free_map head head_map structures cover adapter tst tst_map; from the LM's scores: epr epr_map "
-    "ceil_topk ceil; "
-    "skill_base skill_consistency skill_distinct target_knn target_sketch, or a retriever "
-    "that --plugin registers."
+    "ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn target_sketch, or a retriever that "
+    "--plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
 
@@ -104,9 +103,10 @@ def compare(
         method = applicable(graph.task, method)
     method = scorable(graph.lm.get(), method)
     if minutes is not None:
+        from ceil_jax.pipeline.graph import Opened
         from ceil_jax.pipeline.minutes import fitted
 
-        (run, graph), method, said = fitted(graph.config, graph.task, method, minutes, graph.models)
+        (run, graph), method, said = fitted(Opened(run, graph), method, minutes)
         print(said)
     table = run_all(run, graph, method)
     if not json:
@@ -168,10 +168,10 @@ def export(
         method: ceil, epr_map, epr, or with the untrained encoder dpp or topk.
         license: The license of your examples as an SPDX name, for the card.
     """
-    from ceil_jax.pipeline.export import export as write
+    from ceil_jax.pipeline.export import export_method
 
     run, graph = _opened(config, settled("export", own), (method,))
-    print(write(run, graph, method, folder, license))
+    print(export_method(run, graph, method, folder, license))
 
 
 def tasks(

@@ -6,7 +6,6 @@ the `openai` package in `lm.openai` only.
 - `base`: `LanguageModel`, the class of all of them
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget
-- `voting`: the most frequent of several answers
 - `stopping`: where generated text ends
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests

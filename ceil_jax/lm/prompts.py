@@ -9,7 +9,6 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.voting import different_orders
 from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example, Template
 
@@ -209,30 +208,6 @@ class PromptBuilder:
                 f"{len(fitting) - 1} once"
             )
         return tuple(fitting[place] for place in places)
-
-    def reordered(
-        self,
-        prompt: Prompt,
-        query: Example,
-        chosen: Sequence[Example],
-        most: int,
-        generator: np.random.Generator,
-    ) -> list[Prompt]:
-        """Return prompts with the same examples in different orders, the given prompt first.
-
-        Args:
-            prompt: as `build` made it from the query and the chosen examples.
-            query: its output is not shown.
-            chosen: the examples, in greedy order.
-            most: the number of prompts; fewer where there are fewer orders, or where one of them is too long.
-            generator: draws the orders.
-        """
-        found = [prompt]
-        for places in different_orders(len(prompt.order), most, generator)[1:]:
-            again = self._within(query, chosen, tuple(prompt.order[place] for place in places))
-            if again is not None:
-                found.append(again)
-        return found
 
     def _within(self, query: Example, chosen: Sequence[Example], order: tuple[int, ...]) -> Prompt | None:
         """The prompt in this order; None if the whole, unlike the sum of its parts, is over the budget."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,28 +13,17 @@ import numpy as np
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import Prompt
 from ceil_jax.lm.readings import LMRequest
-from ceil_jax.lm.voting import GREEDY, Voting, most_frequent
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
-from ceil_jax.pipeline.encoders import Encoders, kept
-from ceil_jax.pipeline.scoring import SAMPLED, Prompting, counted
+from ceil_jax.pipeline.encoders import Encoders, cached
+from ceil_jax.pipeline.scoring import Prompting, reading, sample
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.registry import Retrieved
-from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write, write_json
-from ceil_jax.tasks.draws import text_rng
+from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap, overlap
 from ceil_jax.training.free.encoder import observe
-
-
-def examples_shown(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the mean number of retrieved examples in a prompt, without those that open every prompt.
-
-    Args:
-        rows: predictions, each with its `examples`; without rows the mean is 0.
-    """
-    return sum(len(row["examples"]) for row in rows) / max(1, len(rows))
 
 
 def ask(
@@ -45,9 +32,9 @@ def ask(
     stop: Sequence[str],
     prompts: Sequence[str],
     queries: Sequence[Example],
-    **sampling: Any,
 ) -> list[str]:
-    """Return the LM's answer to each prompt: the most likely choice, or for tasks without choices what it writes.
+    """Return the LM's answer to each prompt: the most likely choice, or for tasks without choices what it writes,
+    greedily.
 
     Args:
         lm: the LM.
@@ -55,20 +42,18 @@ def ask(
         stop: strings that end an answer.
         prompts: N prompts.
         queries: the query of each; its gold output is not read.
-        sampling: further arguments of `LanguageModel.generate`; greedy decoding by default.
     """
     if queries and queries[0].choices:
         options = [[prompting.template.continuation(q, choice) for choice in q.choices] for q in queries]
         best = lm.choose(prompts, options, per_token=prompting.per_token)
         return [query.choices[int(i)] for query, i in zip(queries, best, strict=True)]
-    written = lm.generate(prompts, prompting.max_new_tokens, stop, **sampling)
-    return [text.strip() for text in written]
+    return [text.strip() for text in lm.generate(prompts, prompting.max_new_tokens, stop)]
 
 
 class _Answers(Stage[list[dict[str, Any]]]):
     """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain), prediction, gold."""
 
-    queries: Rows
+    queries: Examples
 
     def save(self, folder: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         write_json(folder / "rows.json", rows)
@@ -82,16 +67,14 @@ class _Answers(Stage[list[dict[str, Any]]]):
 class Predictions(_Answers):
     """The LM's answer to every query with the chosen examples.
 
-    Tasks with choices take the most likely choice; others generate greedily up to the stop strings. With voting, a
-    query's row has all of its `answers`, and its prediction is the most frequent one.
+    Tasks with choices take the most likely choice; others generate greedily up to the stop strings.
     """
 
     prompting: Prompting
-    queries: Rows
-    bank: Rows
+    queries: Examples
+    bank: Examples
     chosen: Stage[list[list[Retrieved]]]
     stop: tuple[str, ...] = ("\n",)
-    voting: Voting = GREEDY
     shots: int = unkeyed(1)
     """Examples in a prompt, to estimate what reading it takes."""
     label: str = unkeyed("")
@@ -118,51 +101,31 @@ class Predictions(_Answers):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         queries, picks = self.queries.examples, run.get(self.chosen)
-        prompts = self.prompts(run, queries, picks)
-        texts = [self._texts(run, *one) for one in zip(queries, picks, prompts, strict=True)]
-        given = iter(self._ask(run, texts))
-        rows = []
-        for query, row, prompt, each in zip(queries, picks, prompts, texts, strict=True):
-            answers = [next(given) for _ in each]
-            shown = [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order]
-            found = {
+        prompts, lm = self.prompts(run, queries, picks), run.lm(self.prompting.lm)
+        answers = ask(lm, self.prompting, self.stop, [prompt.text for prompt in prompts], queries)
+        rows = [
+            {
                 "id": query.id,
-                "examples": shown,
-                "prediction": most_frequent(answers),
+                "examples": [
+                    [row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order
+                ],
+                "prediction": answer,
                 "gold": query.output,
             }
-            rows.append(found | ({"answers": answers} if self.voting.answers > 1 else {}))
+            for query, row, prompt, answer in zip(queries, picks, prompts, answers, strict=True)
+        ]
         return self.save(folder, rows)
 
-    def _texts(self, run: Run, query: Example, picks: Sequence[Retrieved], prompt: Prompt) -> list[str]:
-        """The prompts of a query: one, one for each sample, or one for each order of the examples."""
-        voting = self.voting
-        if voting.answers == 1 or voting.by == "samples":
-            return [prompt.text] * voting.answers
-        builder = self.prompting.builder(run, self.queries.examples)
-        chosen = [self.bank.examples[pick.position] for pick in picks]
-        orders = builder.reordered(prompt, query, chosen, voting.answers, text_rng(query.id, voting.seed, 1))
-        return [one.text for one in orders]
-
-    def _ask(self, run: Run, texts: Sequence[Sequence[str]]) -> list[str]:
-        voting = self.voting
-        prompts = [text for own in texts for text in own]
-        owners = [q for q, own in zip(self.queries.examples, texts, strict=True) for _ in own]
-        drawn: dict[str, Any] = {}
-        if voting.answers > 1 and voting.by == "samples":
-            drawn = {"temperature": voting.temperature, "seed": [*range(voting.answers)] * len(texts)}
-        return ask(run.lm(self.prompting.lm), self.prompting, self.stop, prompts, owners, **drawn)
-
     def estimate(self, run: Run) -> Work:
-        step = max(1, len(self.queries) // SAMPLED)
-        asked = self.queries.examples[::step]
-        if run.summary(self.chosen) is not None:
-            picks = run.get(self.chosen)[::step]
+        some, bank = sample(len(self.queries)), self.bank.examples
+        asked = self.queries.examples[some]
+        if run.summary(self.chosen):
+            picks = run.get(self.chosen)[some]
         else:
-            rng, bank = np.random.default_rng(0), self.bank.examples
+            rng = np.random.default_rng(0)
             drawn = [rng.permutation(len(bank))[: self.shots] for _ in asked]
             picks = [[Retrieved(bank[p].id, int(p), 0.0, 0.0) for p in row] for row in drawn]
-        prompting, voting = self.prompting, self.voting
+        prompting = self.prompting
         requests = [
             LMRequest(
                 prompt.text,
@@ -173,44 +136,41 @@ class Predictions(_Answers):
             else LMRequest(prompt.text, (), False, prompting.max_new_tokens, tuple(self.stop))
             for q, prompt in zip(asked, self.prompts(run, asked, picks), strict=True)
         ]
-        share = voting.answers * len(self.queries) / max(1, len(asked))
-        return counted(run, prompting.lm, requests, share, [q.output for q in self.queries.examples[:200]])
+        answers = [q.output for q in self.queries.examples[:200]]
+        return reading(run, prompting.lm, requests, len(self.queries) / max(1, len(asked)), answers)
 
 
 @dataclass(frozen=True)
 class Majority(_Answers):
     """The most common output of the bank as the answer to every query; of equally common ones, the bank's first."""
 
-    queries: Rows
-    bank: Rows
+    queries: Examples
+    bank: Examples
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
-        return self.save(
-            folder,
-            [
-                {"id": query.id, "examples": [], "prediction": common, "gold": query.output}
-                for query in self.queries.examples
-            ],
-        )
+        return self.save(folder, _without_examples(self.queries, [common] * len(self.queries)))
 
 
 @dataclass(frozen=True)
 class Classified(_Answers):
     """The most probable label of every query, by a classifier that the bank trained; no LM is asked."""
 
-    queries: Rows
-    bank: Rows
+    queries: Examples
+    bank: Examples
     encoders: Stage[Encoders]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        encoder, queries = kept(run, run.get(self.encoders).query), self.queries.examples
-        labels = encoder.method.classify(observe(encoder.base, queries, outputs=False))
-        rows = [
-            {"id": query.id, "examples": [], "prediction": label, "gold": query.output}
-            for query, label in zip(queries, labels, strict=True)
-        ]
-        return self.save(folder, rows)
+        encoder = cached(run, run.get(self.encoders).query)
+        labels = encoder.method.classify(observe(encoder.base, self.queries.examples, outputs=False))
+        return self.save(folder, _without_examples(self.queries, labels))
+
+
+def _without_examples(queries: Examples, answers: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"id": query.id, "examples": [], "prediction": answer, "gold": query.output}
+        for query, answer in zip(queries.examples, answers, strict=True)
+    ]
 
 
 class Measured(NamedTuple):
@@ -235,19 +195,14 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Metric(Stage[Measured]):
-    """The task's metrics of predictions.
+class Measurement(Stage[Measured]):
+    """The task's metrics of predictions."""
 
-    `examples.csv` has one row a query, for people who look at them one by one.
-    """
-
+    what = "measuring answers"
+    kind = "metric"
     predictions: Predictions | Majority | Any
     metric: str
     more: tuple[str, ...] = ()
-
-    @property
-    def what(self) -> str:
-        return "measuring answers"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         rows, queries = run.get(self.predictions), self.predictions.queries.examples
@@ -259,23 +214,14 @@ class Metric(Stage[Measured]):
         more = {name: float(metric_named(name).corpus(predictions, queries)) for name in self.more}
         shared = overlap(queries, self.predictions.bank.examples)
         save_arrays(folder / "metric.npz", scores=scores, statistics=statistics, overlap=np.stack(shared))
-        write(folder / "examples.csv", _table(rows, scores, self.metric).encode())
         return {"value": value, "more": more}
 
     def load(self, run: Run, folder: Path) -> Measured:
-        summary = run.summary(self)
-        assert summary is not None
-        return read_measured(folder, summary, self.metric)
+        return read_measured(folder, run.summary(self), self.metric)
 
 
 def read_measured(folder: Path, summary: Mapping[str, Any], metric: str) -> Measured:
-    """Return the metric that a finished stage of metrics keeps.
-
-    Args:
-        folder: its folder.
-        summary: its summary.
-        metric: the metric's name.
-    """
+    """Return the value of a `Measurement` in a folder, with its summary and the metric's name."""
     found = load_arrays(folder / "metric.npz")
     shared = Overlap(found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool))
     return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared, metric)
@@ -286,17 +232,7 @@ class MetricSample(Stage[Sample]):
     """The statistics of all queries that a metric is computed from, for comparisons."""
 
     in_memory: ClassVar[bool] = True
-    metric: Metric
+    metric: Measurement
 
     def load(self, run: Run, folder: Path) -> Sample:
         return run.get(self.metric).sample
-
-
-def _table(rows: Sequence[Mapping[str, Any]], scores: np.ndarray, metric: str) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", metric, "prediction", "gold", "examples in prompt order"])
-    for row, score in zip(rows, scores, strict=True):
-        shown = " ".join(example[0] for example in row["examples"])
-        writer.writerow([row["id"], f"{score:g}", row["prediction"], row["gold"], shown])
-    return out.getvalue()

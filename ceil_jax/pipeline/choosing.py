@@ -12,8 +12,9 @@ from numpy.typing import DTypeLike
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import Encoders, vectors
+from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
-from ceil_jax.pipeline.views import Skills, View
+from ceil_jax.pipeline.views import Examples, Skills, Texts
 from ceil_jax.retrieval.registry import Retrieved, build_retriever
 from ceil_jax.skills.sketches import SKETCHES
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -29,8 +30,8 @@ class Chosen(Stage[list[list[Retrieved]]]):
     """The examples that a retriever chooses for each query, in the order in which it chose them."""
 
     retriever: str
-    bank: View
-    queries: View
+    bank: Texts
+    queries: Texts
     k: int
     encoders: Stage[Encoders] | None = None
     vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
@@ -49,8 +50,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         bank, queries = run.get(self.bank), run.get(self.queries)
-        encoders = None if self.encoders is None else run.get(self.encoders)
-        given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
+        encoders, given = run.value(self.encoders), run.value(self.trade_off)
         rewritten = dict(self._rewritten(run))
         found = build_retriever(
             self.retriever,
@@ -68,9 +68,9 @@ class Chosen(Stage[list[list[Retrieved]]]):
         ).retrieve(queries, self.k)
         save_arrays(
             folder / "chosen.npz",
-            positions=padded([[pick.position for pick in row] for row in found], -1, np.int32),
-            relevance=padded([[pick.relevance for pick in row] for row in found], -np.inf, np.float64),
-            gain=padded([[pick.gain for pick in row] for row in found], -np.inf, np.float64),
+            positions=shortlists(found),
+            relevance=_padded([[pick.relevance for pick in row] for row in found], -np.inf, np.float64),
+            gain=_padded([[pick.gain for pick in row] for row in found], -np.inf, np.float64),
         )
         return {} if given is None else {"trade_off": given}
 
@@ -98,15 +98,14 @@ def _question(example: Example) -> tuple[str, str]:
     return example.input, example.fields.get("schema", "")
 
 
-def padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> np.ndarray:
-    """Return rows of unequal length as an array [Q, n], filled up at the end."""
+def _padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> np.ndarray:
     out = np.full((len(rows), max(map(len, rows), default=0)), empty, dtype)
     for place, row in zip(out, rows, strict=True):
         place[: len(row)] = row
     return out
 
 
-class KeptSets(Stage[CandidateSets]):
+class Candidates(Stage[CandidateSets]):
     """Candidate sets on disk."""
 
     def save(self, folder: Path, found: CandidateSets) -> Mapping[str, Any]:
@@ -120,42 +119,44 @@ class KeptSets(Stage[CandidateSets]):
 
 
 @dataclass(frozen=True)
-class Singles(KeptSets):
+class Singles(Candidates):
     """EPR's candidates: single examples that BM25 finds (`training.candidates.epr_candidates`)."""
 
-    queries: View
-    bank: View
+    what = "finding single candidates"
+    queries: Texts
+    bank: Texts
     count: int
-
-    @property
-    def what(self) -> str:
-        return "finding single candidates"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         return self.save(folder, epr_candidates(run.get(self.queries), run.get(self.bank), self.count))
 
 
 @dataclass(frozen=True)
-class NearestSingles(KeptSets):
+class NearestSingles(Candidates):
     """Single candidates that a starting encoder finds nearest."""
 
     nearest: Chosen
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        shortlist = shortlists(run.get(self.nearest))
-        count = np.arange(shortlist.shape[1], dtype=np.int32)[None, :, None]
-        return self.save(folder, CandidateSets(shortlist, np.broadcast_to(count, (*shortlist.shape, 1))))
+        return self.save(folder, singles(shortlists(run.get(self.nearest))))
+
+
+def singles(shortlist: np.ndarray) -> CandidateSets:
+    """Return the examples of each shortlist, int32 [Q, n], as sets of one."""
+    count = np.arange(shortlist.shape[1], dtype=np.int32)[None, :, None]
+    return CandidateSets(shortlist, np.broadcast_to(count, (*shortlist.shape, 1)))
 
 
 def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
     """Return bank positions, int32 [Q, n]; −1 where an approximate index found fewer than for another query."""
-    return padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
+    return _padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
 
 
 @dataclass(frozen=True)
-class Sets(KeptSets):
+class Sets(Candidates):
     """CEIL's candidate sets, drawn among the examples that the starting encoder finds nearest."""
 
+    what = "drawing candidate sets"
     nearest: Chosen
     vectors: tuple[Stage[np.ndarray], Stage[np.ndarray]]
     """The vectors of queries and bank, by the starting encoder."""
@@ -166,10 +167,6 @@ class Sets(KeptSets):
     """λ of the k-DPP."""
     seed: int = 0
 
-    @property
-    def what(self) -> str:
-        return "drawing candidate sets"
-
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         retrieved = run.get(self.nearest)
         fewest = min(map(len, retrieved))
@@ -178,18 +175,17 @@ class Sets(KeptSets):
                 f"--index approximate found {fewest} neighbours of a training query where subsets have "
                 f"{self.size} examples; use --index exact"
             )
-        given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
         found = ceil_candidates(
             run.get(self.nearest.queries),
             run.get(self.nearest.bank),
             shortlists(retrieved),
-            padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
+            _padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
             lambda: (run.get(self.vectors[0]), run.get(self.vectors[1])),
             CEILConfig(
                 subsets=self.subsets,
                 size=self.size,
                 sampler=self.sampler,  # type: ignore[arg-type]
-                trade_off=given or CEILConfig.trade_off,
+                trade_off=run.value(self.trade_off) or CEILConfig.trade_off,
             ),
             self.seed,
         )
@@ -197,22 +193,17 @@ class Sets(KeptSets):
 
 
 @dataclass(frozen=True)
-class MapSets(KeptSets):
+class MapSets(Candidates):
     """The MAP set of each λ of the grid for training queries, cut to the prompt's token budget."""
 
+    what = "MAP sets of each λ"
     nearest: Chosen
     vectors: tuple[Stage[np.ndarray], Stage[np.ndarray]]
     size: int
-    prompting: Any
-    """`scoring.Prompting`, as queries are answered."""
-    queries: Any
-    """`views.Rows`: the queries that prompts show."""
-    examples: Any
-    """`views.Rows`: the bank that prompts show."""
-
-    @property
-    def what(self) -> str:
-        return "MAP sets of each λ"
+    prompting: Prompting
+    queries: Examples
+    examples: Examples
+    """The bank."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         shortlist, asked = shortlists(run.get(self.nearest)), self.queries.examples

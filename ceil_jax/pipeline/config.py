@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from ceil_jax.errors import Range, check_ranges
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.prompts import Fit
-from ceil_jax.lm.voting import By
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
 
@@ -55,26 +54,15 @@ class RunConfig:
     index: Literal["exact", "approximate"] = "exact"
     """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
-    """λ of MAP on an encoder that was not trained for it; tuned: the one whose sets make the right answers
-    of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on other queries, unless the
-    bank has too few."""
-    ceil_map_trade_off: Annotated[float | Literal["tuned"] | None, Range(above=0)] = None
-    """λ of CEIL's MAP. By default it is the λ that CEIL was trained with, as in the paper, which has one; tuned:
-    chosen again, with CEIL's own encoder."""
+    """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with. tuned: the one
+    whose sets make the right answers of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on
+    other queries, unless the bank has too few."""
     guard: bool = False
     """Answer the queries that training held out before a trained encoder is used. Where answers are better with the
     encoder that training started from, or with the untrained one, by about a standard error, use that one."""
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
     Training scores whole sets."""
-    answers: Annotated[int, Range(1)] = 1
-    """Answers to each query, of which the most frequent is taken (self-consistency; Wang et al. 2022); of equally
-    frequent ones, the first. 1: the greedy answer."""
-    answers_by: By = "samples"
-    """The difference between these answers: samples at --temperature, or greedy answers with other orders of the
-    examples, the first as it would be without."""
-    temperature: Annotated[float, Range(above=0)] = 0.7
-    """Sampling temperature of several answers."""
     fit: Fit = "greedy"
     """Which examples to drop when not all fit: the last of the greedy order, or the least similar (similarity)."""
     order: str = "relevance"

@@ -13,10 +13,11 @@ import numpy as np
 
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.models import Pretrained
-from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
-from ceil_jax.pipeline.views import View
+from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
+from ceil_jax.pipeline.views import Texts
 from ceil_jax.racing.paired import chance
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
@@ -53,14 +54,13 @@ class Untrained(Stage[Encoders]):
 class _Texts(Stage[np.ndarray]):
     """The vectors of some texts, float32 [N, D], by the content of both."""
 
+    what = "encoding texts"
+    kind = "vectors"
+    shared: ClassVar[bool] = True
     encoder: TextEncoder = unkeyed()
     texts: Sequence[str] = unkeyed()
     encoder_key: str = ""
     texts_key: str = ""
-
-    @property
-    def kind(self) -> str:
-        return "vectors"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         place = {text: i for i, text in enumerate(dict.fromkeys(self.texts))}
@@ -78,8 +78,8 @@ def vectors(run: Run, encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray:
     return run.get(_Texts(encoder, list(texts), key, digest(list(texts))))
 
 
-class Kept:
-    """An encoder whose vectors are kept on disk, for methods on top of it."""
+class CachedEncoder:
+    """An encoder that encodes texts once in a folder of runs."""
 
     def __init__(self, run: Run, encoder: TextEncoder) -> None:
         self._run, self._encoder = run, encoder
@@ -87,30 +87,27 @@ class Kept:
         self.fingerprint = getattr(encoder, "fingerprint", encoder.name)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the vectors of texts, float32 [N, D], computed once."""
+        """Return the vectors of texts, float32 [N, D]."""
         return vectors(self._run, self._encoder, texts)
 
 
-def kept(run: Run, encoder: TextEncoder) -> Any:
-    """Return an encoder that encodes each text once: itself, or a free method over such vectors."""
+def cached(run: Run, encoder: TextEncoder) -> Any:
+    """Return an encoder that encodes texts once: itself, or a free method over such vectors."""
     if isinstance(encoder, FreeEncoder):
         return replace(
-            encoder, base=kept(run, encoder.base), network=encoder.network and kept(run, encoder.network)
+            encoder, base=cached(run, encoder.base), network=encoder.network and cached(run, encoder.network)
         )
-    return Kept(run, encoder)
+    return CachedEncoder(run, encoder)
 
 
 @dataclass(frozen=True)
 class Encoded(Stage[np.ndarray]):
-    """The vectors of a view, unit rows float32 [N, D], by the encoder of queries or of examples."""
+    """The vectors of retrieval texts, unit rows float32 [N, D], by the encoder of queries or of examples."""
 
+    what = "encoding texts"
     encoders: Stage[Encoders]
-    view: View
+    view: Texts
     side: str = "query"
-
-    @property
-    def what(self) -> str:
-        return "encoding texts"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         self.load(run, folder)
@@ -118,12 +115,11 @@ class Encoded(Stage[np.ndarray]):
 
     def load(self, run: Run, folder: Path) -> np.ndarray:
         encoders, examples = run.get(self.encoders), run.get(self.view)
-        encoder, method = encoders.context, "encode_examples"
-        if self.side == "query":
-            encoder, method = encoders.query, "encode_queries"
-        if hasattr(encoder, method):
-            return unit_rows(getattr(kept(run, encoder), method)(examples))
-        return unit_rows(vectors(run, encoder, [one.input for one in examples]))
+        encoder = cached(run, encoders.query if self.side == "query" else encoders.context)
+        if isinstance(encoder, FreeEncoder):
+            encode = encoder.encode_queries if self.side == "query" else encoder.encode_examples
+            return unit_rows(encode(examples))
+        return unit_rows(encoder.encode([one.input for one in examples]))
 
     def estimate(self, run: Run) -> Work:
         count, tokens, parameters = text_facts(run, self.encoders, self.view, 0.5)
@@ -131,23 +127,20 @@ class Encoded(Stage[np.ndarray]):
 
 
 def text_facts(
-    run: Run, encoders: Stage[Encoders], view: View, quantile: float, training: bool = False
+    run: Run, encoders: Stage[Encoders], view: Texts, quantile: float, training: bool = False
 ) -> tuple[int, int, int]:
-    """Return the number of texts, the padded tokens of a text, and the encoder's parameters.
+    """Return the number of texts, the padded tokens of a text, and the parameters of the untrained encoder.
 
     Args:
-        run: loads the untrained encoder that all others begin with.
-        encoders: its network is taken.
-        view: whose texts; their originals stand in for rewritten ones.
+        run: loads the encoder.
+        encoders: they begin with it.
+        view: the texts; inputs stand in for rewritten ones.
         quantile: of the lengths of a sample, to which a batch is padded.
         training: with the padded lengths of training.
     """
-    from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
-    from ceil_jax.pipeline.stage import closure
-
     base = next(one for one in closure([encoders]) if isinstance(one, Untrained)).encoder.get()
-    rows = [one.rows for one in closure([view]) if hasattr(one, "rows")]
-    count = sum(len(one) for one in {one.key: one for one in rows}.values())
+    rows = list({one.rows.key: one.rows for one in closure([view]) if hasattr(one, "rows")}.values())
+    count = sum(map(len, rows))
     if not isinstance(base, Encoder) or not rows:
         return count, 0, 0
     texts = [example.input for example in rows[0].examples[:200]]
@@ -165,11 +158,11 @@ class Lesson:
     """Where it leaves what `Training.load` reads; its scratch folder is for checkpoints."""
     start: Encoders
     bank: Sequence[Example]
-    """The bank as trained encoders see it."""
+    """The bank; its inputs are the texts that trained encoders read."""
     data: TrainingData | None
     """Training queries with scored candidates; None for a method that learns from the bank's outputs alone."""
-    kept: Callable[[TextEncoder], Any]
-    """An encoder → the same, whose vectors are computed once and kept."""
+    cached: Callable[[TextEncoder], Any]
+    """Encoder → the same, whose vectors are computed once."""
     settings: Any
     seed: int
     trade_off: float | None
@@ -273,10 +266,10 @@ class Weights(Stage[Encoders]):
 
     training: Training
     scored: Stage[ScoredSets] | None
-    queries: View | None
-    """The training queries as retrievers see them."""
-    bank: View
-    """The bank as trained encoders see it."""
+    queries: Texts | None
+    """The training queries."""
+    bank: Texts
+    """The bank, as trained encoders read it."""
     start: Stage[Encoders]
     settings: Any
     seed: int = 0
@@ -298,17 +291,15 @@ class Weights(Stage[Encoders]):
         if self.scored is not None and self.queries is not None:
             _, candidates, scores = run.get(self.scored)
             data = TrainingData(run.get(self.queries), bank, candidates, scores, self.seen)
-        given = run.get(self.trade_off) if isinstance(self.trade_off, Stage) else self.trade_off
-        start = run.get(self.start)
         lesson = Lesson(
             folder,
-            start,
+            run.get(self.start),
             bank,
             data,
-            lambda encoder: kept(run, encoder),
+            lambda encoder: cached(run, encoder),
             self.settings,
             self.seed,
-            given,
+            run.value(self.trade_off),
         )
         found = self.training.train(lesson)
         if (found.get("ending") or {}).get("kept") == "start":
@@ -328,7 +319,9 @@ class Weights(Stage[Encoders]):
         return found._replace(source=self.training.name)
 
     def estimate(self, run: Run) -> Work:
-        from ceil_jax.training.ceil import SETS_A_STEP
+        from ceil_jax.training.ceil import (
+            SETS_A_STEP,  # it imports optax, which commands do without until here
+        )
         from ceil_jax.training.loop import held_out_count, step_count
 
         settings = self.settings
@@ -385,9 +378,7 @@ class Guarded(Stage[Encoders]):
         return {"used": used}
 
     def load(self, run: Run, folder: Path) -> Encoders:
-        summary = run.summary(self)
-        assert summary is not None
-        return run.get(self.encoders[self.names.index(summary["used"])])
+        return run.get(self.encoders[self.names.index(run.summary(self)["used"])])
 
 
 def whose(source: str) -> str:
@@ -406,5 +397,4 @@ class GuardedTradeOff(Stage[float]):
 
     def load(self, run: Run, folder: Path) -> float:
         used = run.get(self.guarded).source
-        found = self.trade_offs[self.guarded.names.index(used)]
-        return run.get(found) if isinstance(found, Stage) else found
+        return run.value(self.trade_offs[self.guarded.names.index(used)])

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ceil_jax.distributed.machine import device
-from ceil_jax.pipeline.answering import Measured
+from ceil_jax.metrics import metric_named
+from ceil_jax.pipeline.answering import Measured, Measurement
 from ceil_jax.pipeline.encoders import Guarded, whose
 from ceil_jax.pipeline.graph import Graph
-from ceil_jax.pipeline.methods import TRAININGS
 from ceil_jax.pipeline.records import Record, record
-from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.views import Rows
-from ceil_jax.retrieval.registry import Retrieved
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.store.cost import Cost
-from ceil_jax.tasks.example import Example
 
 
 class Evaluation(NamedTuple):
@@ -35,12 +32,11 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
         graph: the task and the settings.
         name: a row of METHODS.
     """
-    metric_stage = graph.metric(name)
-    measured = run.get(metric_stage)
-    predictions = metric_stage.predictions
-    answering = run.own_cost(predictions) + run.own_cost(metric_stage)
-    whole = run.cost([metric_stage])
-    method, chosen = graph.method(name), getattr(predictions, "chosen", None)
+    metric = graph.metric(name)
+    measured = run.get(metric)
+    predictions = metric.predictions
+    whole, answering = run.cost([metric]), run.own_cost(predictions) + run.own_cost(metric)
+    chosen = getattr(predictions, "chosen", None)
     recorded = record(
         run.root,
         graph.config,
@@ -48,11 +44,11 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
         name,
         graph.lm.key,
         predictions=predictions.key,
-        metrics=metric_stage.key,
+        metrics=metric.key,
         preparing=Cost(whole.seconds - answering.seconds, whole.tokens - answering.tokens),
         answering=answering,
         kept=remark(run, graph, name),
-        trade_off=(run.summary(chosen) or {}).get("trade_off") if method.needs.trade_off and chosen else None,
+        trade_off=chosen and run.summary(chosen).get("trade_off"),
         device=device(),
     )
     return Evaluation(run.get(predictions), measured, recorded)
@@ -61,33 +57,19 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
 def remark(run: Run, graph: Graph, name: str) -> str:
     """Return a remark on a method that does not use what training gave its encoders; else ""."""
     method = graph.method(name)
-    if method.encoder is None or method.encoder not in TRAININGS:
-        return ""
-    stage = graph.used(method)
+    stage = graph.used(method) if method.trains else None
     if isinstance(stage, Guarded):
         used = run.get(stage).source
         if used != method.encoder:
             return f"the guard took {whose(used)} encoder"
         stage = stage.encoders[0]
-    ending = (run.summary(stage) or {}).get("ending") or {}
-    if ending.get("kept") == "start":
-        return f"training kept {whose(graph.start(method.encoder))} encoder"
+    ending = run.summary(stage).get("ending") if stage else None
+    if ending and ending["kept"] == "start":
+        return f"training kept {whose(graph.start(method.encoder or ''))} encoder"
     return ""
 
 
-def choose(run: Run, graph: Graph, name: str, queries: Sequence[Example]) -> list[list[Retrieved]]:
-    """Return the examples that a method chooses for each query, in the order in which it chose them.
-
-    Args:
-        run: computes what is not on disk.
-        graph: the task and the settings.
-        name: a row of METHODS.
-        queries: Q queries.
-    """
-    return run.get(graph.chosen(name, Rows(queries)))
-
-
-def check(graph: Graph, names: Sequence[str]) -> list[Stage[Any]]:
+def check(graph: Graph, names: Sequence[str]) -> list[Measurement]:
     """Return the stages of some rows, so that an unknown name or a setting that cannot be is met before any work.
 
     Loads the LM, and the encoder if a row compares vectors.
@@ -99,10 +81,8 @@ def check(graph: Graph, names: Sequence[str]) -> list[Stage[Any]]:
     Raises:
         UserError: an unknown row, settings or models.
     """
-    from ceil_jax.metrics import metric_named
-
     metric_named(graph.task.metric).check(graph.task.validation)
-    targets: list[Stage[Any]] = [graph.metric(name) for name in names]
+    targets = [graph.metric(name) for name in names]
     for target in targets:
         _ = target.key
     return targets

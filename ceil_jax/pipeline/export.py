@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.answering import Measured
 from ceil_jax.pipeline.encoders import Encoded
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
-from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
 from ceil_jax.tasks.example import Task, Template
@@ -20,7 +18,7 @@ NEAREST = 1e-9
 """λ of a selector that takes the nearest examples: relevance that differs in its last digit outweighs diversity."""
 
 
-def export(run: Run, graph: Graph, name: str, folder: Path, license: str = "") -> str:
+def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str = "") -> str:
     """Write a method as a selector into a folder, and return what to tell the user.
 
     Args:
@@ -62,14 +60,16 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
         raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.exports])
     if config.text != "input":
         raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
-    encoders = run.get(graph.used(method))
+    chosen, used = graph.chosen(name), graph.used(method)
+    assert used is not None
+    encoders = run.get(used)
     trained = encoders.source != "base"
     return CeilSelector.from_examples(
         task.train,
         encoder=encoders.context,
         query_encoder=encoders.query,
-        vectors=run.get(Encoded(graph.used(method), graph.view_of(method.encoder), "context")),
-        trade_off=_number(run, graph.trade_off_of(method)) if method.needs.ends_in_map else NEAREST,
+        vectors=run.get(Encoded(used, graph.bank_texts(method.encoder), "context")),
+        trade_off=run.value(chosen.trade_off) if method.needs.ends_in_map else NEAREST,
         near_duplicate=None,  # what was evaluated passes over nothing
         shortlist=config.shortlist,
         template=of_plain_queries(task),
@@ -93,18 +93,14 @@ def of_plain_queries(task: Task) -> Template:
     return replace(template, input=next(same, template.input))
 
 
-def _number(run: Run, trade_off: Any) -> float:
-    return run.get(trade_off) if isinstance(trade_off, Stage) else trade_off
-
-
 def _measured(run: Run, graph: Graph, name: str) -> dict[str, float]:
     """The metrics, in percent, of a method that has been evaluated; none if it has not."""
     if not any(run.root.glob("metric-*/done.json")):
         return {}  # so that an encoder that needs no training needs no LM either
     stage = graph.metric(name)
-    if run.summary(stage) is None:
+    if not run.summary(stage):
         return {}
-    found: Measured = run.get(stage)
+    found = run.get(stage)
     values = {graph.task.metric: found.value, **found.more}
     settings = (
         f"percent of {len(graph.queries):,} held-out queries, {graph.config.shots} examples, {graph.lm.key}"
@@ -118,14 +114,11 @@ def _training_data(graph: Graph, source: str) -> str:
     while source != "base":
         settings, training = graph.settings(source), TRAININGS[source]
         count = min(getattr(settings, "instances", len(graph.bank)), len(graph.bank))
-        size = getattr(settings, "size", None)
-        what = (
-            f"{settings.subsets} sets of {size}"
-            if size
-            else f"{getattr(settings, 'candidates', 'all')} examples"
-        )
+        learnt = f"{getattr(settings, 'candidates', 'all')} examples"
+        if training.sets:
+            learnt = f"{settings.subsets} sets of {settings.size}"
         by = "" if training.lm_tokens else " by their outputs"
-        steps.insert(0, f"{training.title}: {count} queries × {what}{by}")
+        steps.insert(0, f"{training.title}: {count} queries × {learnt}{by}")
         source = graph.start(source)
     if not steps:
         return "none: the untrained encoder"

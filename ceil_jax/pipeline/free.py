@@ -1,8 +1,7 @@
 """Trained methods that need no LM: they learn from the outputs of the bank (`training.free`).
 
-`head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each;
-`free` is the one among them, and the untrained encoder, whose nearest examples have the outputs most like those of
-held-out rows.
+`head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each; `free`
+is the one among them and the untrained encoder whose nearest examples have outputs most like those of held-out rows.
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ceil_jax.pipeline.choosing import KeptSets
-from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, kept
+from ceil_jax.pipeline.choosing import Candidates, singles
+from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, cached
 from ceil_jax.pipeline.methods import register_method
-from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.store.folder import write_json
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import structure_parser_of
-from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.free.choice import Fits, agreement, best_free, cross_fitted_shortlists, measured_by
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe
 from ceil_jax.training.free.fitting import fit_adapter
@@ -69,17 +68,13 @@ def _parses(task: Task) -> str:
     )
 
 
-def _rows(lesson: Lesson, settings: FreeSettings) -> Observed:
-    return _seen(lesson.kept(_base(lesson.start)), lesson.bank, settings)
-
-
-def _seen(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Observed:
-    """The bank as free methods see it."""
+def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Observed:
+    """The bank as free methods learn from it."""
     return observe(encoder, bank, parser=settings.parser, output_vectors=not settings.labels)
 
 
 @dataclass(frozen=True)
-class CrossFitted(KeptSets):
+class CrossFitted(Candidates):
     """Single candidates of training queries, by a free method that was trained without the query's own output.
 
     A method that has seen a query's output finds examples of that output better than it will for a new query.
@@ -95,27 +90,14 @@ class CrossFitted(KeptSets):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         settings: FreeSettings = self.weights.settings
-        taken = (run.summary(self.weights) or {}).get("taken", self.weights.training.name)
-        rows = _seen(kept(run, _base(run.get(self.weights.start))), run.get(self.weights.bank), settings)
+        taken = run.summary(self.weights).get("taken", self.weights.training.name)
+        rows = _rows(cached(run, _base(run.get(self.weights.start))), run.get(self.weights.bank), settings)
         near = cross_fitted_shortlists(_fits(settings)[taken], rows, self.count)[self.positions]
-        count = np.arange(self.count, dtype=np.int32)[None, :, None]
-        return self.save(folder, CandidateSets(near, np.broadcast_to(count, (*near.shape, 1))))
-
-
-def _cross_fitted(name: str) -> Callable[[Any, Any, int], Stage[CandidateSets]]:
-    return lambda graph, queries, count: CrossFitted(graph.encoders(name), queries.positions, count)
+        return self.save(folder, singles(near))
 
 
 def _base(start: Encoders) -> Any:
     return start.query.base if isinstance(start.query, FreeEncoder) else start.query
-
-
-def _keep(lesson: Lesson, method: FreeMethod, rows: Observed, settings: FreeSettings) -> None:
-    if isinstance(method, Cosine):
-        write_json(lesson.folder / SETTINGS, {"method": ""})
-        return
-    pairs = rows.parts is not None
-    FreeEncoder(_base(lesson.start), method, None, settings.parser, pairs).save_method(lesson.folder)
 
 
 def _load(folder: Path, start: Encoders) -> Encoders:
@@ -137,27 +119,25 @@ def _fits(settings: FreeSettings) -> Fits:
     return found
 
 
-def _train(name: str) -> Callable[[Lesson], Mapping[str, Any]]:
-    def train(lesson: Lesson) -> Mapping[str, Any]:
-        settings: FreeSettings = lesson.settings
-        rows = _rows(lesson, settings)
-        method = _fits(settings)[name](rows)
-        _keep(lesson, method, rows, settings)
-        return {"bank": len(lesson.bank)}
-
-    return train
-
-
-def _train_best(lesson: Lesson) -> Mapping[str, Any]:
+def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
+    """Train a free method; without a name, the one that held-out rows of the bank favour."""
     settings: FreeSettings = lesson.settings
-    rows, fits = _rows(lesson, settings), _fits(settings)
-    kind = measured_by(rows, bool(settings.labels))
-    found = agreement(fits, rows, kind, min(_JUDGED_BY, len(lesson.bank) // 2))
-    best = best_free(found)
-    said = ", ".join(f"{name} {values.mean():.3f}" for name, values in found.items())
-    log.info("free supervision, by %s of held-out rows of the bank: %s; taken: %s", kind, said, best)
-    _keep(lesson, fits[best](rows), rows, settings)
-    return {"bank": len(lesson.bank), "taken": best, **{name: float(v.mean()) for name, v in found.items()}}
+    rows, fits = _rows(lesson.cached(_base(lesson.start)), lesson.bank, settings), _fits(settings)
+    found: Mapping[str, np.ndarray] = {}
+    if not name:
+        kind = measured_by(rows, bool(settings.labels))
+        found = agreement(fits, rows, kind, min(_JUDGED_BY, len(lesson.bank) // 2))
+        name = best_free(found)
+        said = ", ".join(f"{one} {values.mean():.3f}" for one, values in found.items())
+        log.info("free supervision, by %s of held-out rows of the bank: %s; taken: %s", kind, said, name)
+    method = fits[name](rows)
+    if isinstance(method, Cosine):
+        write_json(lesson.folder / SETTINGS, {"method": ""})
+    else:
+        base, pairs = _base(lesson.start), rows.parts is not None
+        FreeEncoder(base, method, None, settings.parser, pairs).save_method(lesson.folder)
+    taken = {"taken": name, **{one: float(v.mean()) for one, v in found.items()}} if found else {}
+    return {"bank": len(lesson.bank), **taken}
 
 
 def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = lambda task: "") -> Training:
@@ -168,21 +148,21 @@ def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = la
         load=_load,
         settings=lambda graph: free_settings(graph.task),
         applies=applies,
-        candidates=_cross_fitted(name),
+        candidates=lambda graph, queries, count: CrossFitted(graph.encoders(name), queries.positions, count),
         lm_tokens=False,
     )
 
 
-HEAD = _free("head", "label head", _train("head"), classifies)
+HEAD = _free("head", "label head", partial(_train, name="head"), classifies)
 """P(the example's label | query) by logistic regression on the bank, + ½ cosine."""
 
-STRUCTURES = _free("structures", "structures", _train("structures"), _parses)
+STRUCTURES = _free("structures", "structures", partial(_train, name="structures"), _parses)
 """Expected overlap of the query's predicted local structures with an example's (after Levy et al., ACL 2023)."""
 
-ADAPTER = _free("adapter", "adapter", _train("adapter"))
+ADAPTER = _free("adapter", "adapter", partial(_train, name="adapter"))
 """Target similarity tuning of a small map on each side of the vectors, on all of the bank (Poesia et al., 2022)."""
 
-FREE = _free("free", "free", _train_best)
+FREE = _free("free", "free", _train)
 """The one of them that held-out rows of the bank favour, or cosines where none is better beyond noise."""
 
 register_method("head", "dense", "label head", HEAD)

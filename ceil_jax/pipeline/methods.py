@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.pipeline.encoders import Training
 from ceil_jax.registry import Registry
-from ceil_jax.retrieval.registry import Needs, Registered, retrievers
+from ceil_jax.retrieval.registry import Needs, retrievers
 from ceil_jax.tasks.example import Task
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,17 @@ class Method(NamedTuple):
     @property
     def trains(self) -> bool:
         """Whether it needs trained encoders."""
-        return self.encoder in TRAININGS
+        return self.training is not None
+
+    @property
+    def training(self) -> Training | None:
+        """How its encoders are trained; None where they are not."""
+        return TRAININGS.get(self.encoder or "")
+
+    @property
+    def learns_from_lm(self) -> bool:
+        """Whether it needs an LM's scores before its first query."""
+        return self.training is not None and self.training.lm_tokens
 
     @property
     def exports(self) -> bool:
@@ -109,30 +119,24 @@ def load_own() -> None:
 class Methods(Mapping[str, Method]):
     """All rows by name; every retriever that no row uses is a row under its own name."""
 
-    def __getitem__(self, name: str) -> Method:
+    def _all(self) -> dict[str, Method]:
         load_own()
-        if name in _ROWS:
-            return _ROWS[name]
-        others = self._others()
-        if name not in others:
-            raise KeyError(name)
-        _, needs, label = others[name]
-        return Method(name, "base" if needs.encoder else None, label, against=("topk",))
+        used = {row.retriever for row in _ROWS.values()}
+        others = {
+            name: Method(name, "base" if needs.encoder else None, label, against=("topk",))
+            for name, (_, needs, label) in retrievers().items()
+            if name not in used
+        }
+        return {**_ROWS, **others}
 
-    def __contains__(self, name: object) -> bool:
-        load_own()
-        return name in _ROWS or name in self._others()
+    def __getitem__(self, name: str) -> Method:
+        return self._all()[name]
 
     def __iter__(self) -> Iterator[str]:
-        load_own()
-        return iter((*_ROWS, *self._others()))
+        return iter(self._all())
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
-
-    def _others(self) -> dict[str, Registered]:
-        used = {_ROWS[name].retriever for name in _ROWS}
-        return {name: entry for name, entry in retrievers().items() if name not in used}
+        return len(self._all())
 
 
 METHODS = Methods()
@@ -152,20 +156,8 @@ def method_named(name: str) -> Method:
 
 def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:
     """Return the rows that can be trained on a task, in order."""
-    encoders = {name: METHODS[name].encoder or "" for name in names}
-    return tuple(
-        name
-        for name, encoder in encoders.items()
-        if encoder not in TRAININGS or not TRAININGS[encoder].applies(task)
-    )
-
-
-def learns_from_lm(name: str) -> bool:
-    """Return whether a row needs an LM's scores before its first query; False for one that is not known here."""
-    if name not in METHODS:
-        return False
-    encoder = METHODS[name].encoder or ""
-    return encoder in TRAININGS and TRAININGS[encoder].lm_tokens
+    trainings = {name: METHODS[name].training for name in names}
+    return tuple(name for name, one in trainings.items() if one is None or not one.applies(task))
 
 
 def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
@@ -178,7 +170,7 @@ def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserError: none is left.
     """
-    left = tuple(name for name in names if lm.can_score or not learns_from_lm(name))
+    left = tuple(name for name in names if lm.can_score or not METHODS[name].learns_from_lm)
     gone = [METHODS[name].label for name in names if name not in left]
     said = (
         f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and free_map learn "
@@ -189,8 +181,3 @@ def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
     if gone:
         log.warning("%s; left out", said)
     return left
-
-
-def trains(name: str) -> bool:
-    """Return whether a row needs trained encoders; False for one that is not known here."""
-    return name in METHODS and METHODS[name].trains

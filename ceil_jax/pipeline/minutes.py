@@ -10,17 +10,15 @@ from typing import NamedTuple
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Opened, open_run
-from ceil_jax.pipeline.methods import METHODS, TRAININGS, learns_from_lm
-from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.plan import WRITING, Machine, Plan, duration, plan, this_machine
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.methods import METHODS, TRAININGS
+from ceil_jax.pipeline.plan import WRITING, Machine, duration, plan, this_machine
 from ceil_jax.store.folder import finish, finished
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Task
 
-FEWEST = 150
+FEWEST_QUERIES = 150
 """Queries that are answered at least: fewer give intervals that say nothing."""
 
 LEAST_TRAINING = 40
@@ -42,9 +40,7 @@ class Fitted(NamedTuple):
     """The cuts, and how many minutes all of it would take."""
 
 
-def fitted(
-    config: RunConfig, task: Task, methods: Sequence[str], minutes: float, models: Models | None = None
-) -> Fitted:
+def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     """Return the largest comparison that this machine ends within some minutes.
 
     Cut in this order until it fits: the training queries of methods that learn from the LM, to a half and to a
@@ -53,68 +49,73 @@ def fitted(
     that it has taken.
 
     Args:
-        config: the settings of all of it.
-        task: the task.
+        opened: all of it.
         methods: the rows of the table.
         minutes: how long it may take.
-        models: shared with other runs.
 
     Raises:
         UserError: too few minutes for anything.
     """
-    models = models or Models()
-    opened = open_run(config, task, models)
+    config, task = opened.graph.config, opened.graph.task
+    cuts = list(_cuts(config, task, methods))
     targets = [opened.graph.metric(name).key for name in methods]
     folder = opened.run.root / f"minutes-{digest([targets, minutes])}"
-    before = finished(folder)
-    machine = None if before else _measured(opened, methods)
-    whole: float | None = None
-    for number, (cut, rows, queries) in enumerate(_cuts(config, task, methods)):
-        if before and number < before["cut"]:
-            continue
-        short = task if queries == len(task.validation) else _fewer(task, queries, config.data_seed)
-        opened = open_run(cut, short, models)
-        if before:
-            return Fitted(opened, rows, before["said"])
-        assert machine is not None
-        seconds = _seconds(opened, rows, machine)
-        whole = seconds if whole is None else whole
-        if seconds <= 60 * _SHARE * minutes:
-            said = _said(opened, rows, methods, machine, whole, seconds)
+    if before := finished(folder):
+        cut = cuts[before["cut"]]
+        return Fitted(_opened(opened, cut), cut.rows, before["said"])
+    machine, seconds = _measured(opened, methods), []
+    for number, cut in enumerate(cuts):
+        less = _opened(opened, cut)
+        seconds.append(_seconds(less, cut.rows, machine))
+        if seconds[-1] <= 60 * _SHARE * minutes:
+            said = _said(less, cut.rows, methods, machine, seconds[0], seconds[-1])
             with held(folder):
                 finish(folder, {"cut": number, "said": said})
-            return Fitted(opened, rows, said)
+            return Fitted(less, cut.rows, said)
     raise UserError(
-        f"--minutes {minutes:g}: {FEWEST} queries without training take {_minutes(seconds)} minutes here"
+        f"--minutes {minutes:g}: {FEWEST_QUERIES} queries without training take {_minutes(seconds[-1])} minutes here"
     )
 
 
-def _cuts(
-    config: RunConfig, task: Task, methods: Sequence[str]
-) -> Iterator[tuple[RunConfig, tuple[str, ...], int]]:
-    """Ever smaller comparisons: settings, rows, number of queries."""
+class _Cut(NamedTuple):
+    config: RunConfig
+    rows: tuple[str, ...]
+    queries: int
+
+
+def _opened(whole: Opened, cut: _Cut) -> Opened:
+    task = whole.graph.task
+    if cut.queries < len(task.validation):
+        task = replace(task, validation=draw(task.validation, cut.queries, cut.config.data_seed))
+    return open_run(cut.config, task, whole.graph.models)
+
+
+def _cuts(config: RunConfig, task: Task, methods: Sequence[str]) -> Iterator[_Cut]:
+    """Ever smaller comparisons."""
     rows, queries = tuple(methods), len(task.validation)
     shares = (1.0, 0.5, 0.25)
     trained = [name for name in reversed(rows) if METHODS[name].trains]
     # sets first, then single examples; of each kind the last row first
-    dear = sorted(filter(learns_from_lm, trained), key=_sets, reverse=True)
-    free = [name for name in trained if not learns_from_lm(name)]
+    dear = [name for sets in (True, False) for name in trained if _learns(name, sets)]
+    free = [name for name in trained if name not in dear]
     for share in shares:
-        yield _trained_on(config, share), rows, queries
+        yield _Cut(_trained_on(config, share), rows, queries)
     for name in dear:
         rows = tuple(row for row in rows if row != name)
-        for share in shares if any(map(learns_from_lm, rows)) else shares[:1]:
-            yield _trained_on(config, share), rows, queries
-    while queries > FEWEST:
-        queries = max(FEWEST, int(0.9 * queries))
-        yield config, rows, queries
+        for share in shares if any(name in dear for name in rows) else shares[:1]:
+            yield _Cut(_trained_on(config, share), rows, queries)
+    while queries > FEWEST_QUERIES:
+        queries = max(FEWEST_QUERIES, int(0.9 * queries))
+        yield _Cut(config, rows, queries)
     for name in free:
         rows = tuple(row for row in rows if row != name)
-        yield config, rows, queries
+        yield _Cut(config, rows, queries)
 
 
-def _sets(name: str) -> bool:
-    return TRAININGS[METHODS[name].encoder or ""].sets
+def _learns(name: str, sets: bool) -> bool:
+    """Whether a row learns from an LM's scores, of sets or of single examples."""
+    training = METHODS[name].training
+    return training is not None and training.lm_tokens and training.sets == sets
 
 
 def _trained_on(config: RunConfig, share: float) -> RunConfig:
@@ -127,17 +128,12 @@ def _trained_on(config: RunConfig, share: float) -> RunConfig:
     return config
 
 
-def _fewer(task: Task, queries: int, seed: int) -> Task:
-    return replace(task, validation=draw(task.validation, queries, seed))
-
-
 def _measured(opened: Opened, methods: Sequence[str]) -> Machine:
     """This machine, with the speed at which its LM answers the first prompts of a row, in the plan's own units."""
     run, graph = opened
     name = "random" if "random" in methods else "zero"
     for count in (_WARM, _PROBE):
-        rows = Rows(graph.queries.examples[:count])
-        probe = graph.predictions(name, rows)
+        probe = graph.predictions(name, graph.queries.examples[:count])
         for need in probe.needs:
             run.get(need)
         work = run.estimate(probe)
@@ -150,8 +146,7 @@ def _measured(opened: Opened, methods: Sequence[str]) -> Machine:
 
 
 def _seconds(opened: Opened, methods: Sequence[str], machine: Machine) -> float:
-    found: Plan = plan(opened.run, [opened.graph.metric(name) for name in methods])
-    return found.seconds(machine)
+    return plan(opened.run, [opened.graph.metric(name) for name in methods]).seconds(machine)
 
 
 def _minutes(seconds: float) -> str:
@@ -173,9 +168,10 @@ def _said(
     counting = opened.run.models.counting(graph.lm)
     speed = machine.lm / counting.parameters
     parts = [f"{len(graph.queries):,} queries"]
-    for name in dict.fromkeys(METHODS[row].encoder for row in rows if learns_from_lm(row)):
-        assert name is not None
-        parts.append(f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries")
+    learnt = dict.fromkeys(METHODS[row].encoder or "" for row in rows if METHODS[row].learns_from_lm)
+    parts += [
+        f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries" for name in learnt
+    ]
     gone = [METHODS[name].label for name in asked if name not in rows]
     parts += [f"no {' and no '.join(gone)}"] if gone else []
     rest = "" if seconds >= whole else f"; --minutes {_minutes(whole)} for all of it"

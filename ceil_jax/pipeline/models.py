@@ -28,44 +28,38 @@ class Models:
             self._loaded[key] = load()
         return self._loaded[key]
 
-    def load_lm(
-        self, spec: str, dtype: str, device_map: str | None, endpoint: EndpointConfig
-    ) -> LanguageModel:
-        """Return a language model; see `ceil_jax.load_lm` for the arguments."""
-        return load_lm(spec, dtype=dtype, device_map=device_map, endpoint=endpoint)
+    def load_lm(self, lm: LM) -> LanguageModel:
+        """Load a language model."""
+        return lm.loader()()
 
     def counting(self, lm: LM) -> CountingLM:
         """Return an LM with the same tokenizer that only counts; one that guesses from characters for a server."""
-        return self.once(("counting", lm.spec, lm.dtype), lambda: self._counting(lm))
 
-    def _counting(self, lm: LM) -> CountingLM:
-        if is_address(lm.spec):
+        def made() -> CountingLM:
+            served = is_address(lm.spec)
+            if not served and ":" not in lm.spec:
+                return counting_lm(lm.spec, lm.dtype)
             loaded = lm.get()
-            return CountingLM(loaded.name, loaded.context_length, 1, by_characters, exact=False)
-        if ":" in lm.spec:
-            loaded = lm.get()
-            return CountingLM(loaded.name, loaded.context_length, 1, loaded.count_tokens)
-        return counting_lm(lm.spec, lm.dtype)
+            count = by_characters if served else loaded.count_tokens
+            return CountingLM(loaded.name, loaded.context_length, 1, count, exact=not served)
 
-    def parameters(self, lm: LM) -> float:
-        """Return the number of an LM's parameters; 1 where it is not known."""
-        return float(self.counting(lm).parameters)
+        return self.once(("counting", lm.spec, lm.dtype), made)
 
 
 class CountingModels(Models):
-    """Models whose LMs only count: what a dry run needs."""
+    """Models whose LMs only count, with their tokenizers and without their weights: what a dry run needs."""
 
-    def load_lm(
-        self, spec: str, dtype: str, device_map: str | None, endpoint: EndpointConfig
-    ) -> LanguageModel:
-        """Return the LM's tokenizer and configuration, without its weights.
+    def load_lm(self, lm: LM) -> LanguageModel:
+        """Return a counting LM.
 
         Raises:
             UserError: a server or a function, whose tokens cannot be counted here.
         """
-        if is_address(spec) or ":" in spec:
-            raise UserError(f"--lm {spec}: its tokens cannot be counted without asking it; name a local LM")
-        return counting_lm(spec, dtype)
+        if is_address(lm.spec) or ":" in lm.spec:
+            raise UserError(
+                f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM"
+            )
+        return counting_lm(lm.spec, lm.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +74,11 @@ class LM:
 
     def get(self) -> LanguageModel:
         """Return the loaded LM."""
-        given = (self.spec, self.dtype, self.device_map, self.endpoint)
-        return self.models.once(("lm", *given), lambda: self.models.load_lm(*given))
+        key = "lm", self.spec, self.dtype, self.device_map, self.endpoint
+        return self.models.once(key, lambda: self.models.load_lm(self))
 
     def loader(self) -> Callable[[], LanguageModel]:
-        """Return a function that loads the LM in another process."""
+        """Return a function that loads the LM, in another process too."""
         return partial(
             load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint
         )

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.lm.openai.address import is_address, parse_address
-from ceil_jax.pipeline.answering import examples_shown, read_measured
+from ceil_jax.pipeline.answering import read_measured
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import trains
-from ceil_jax.pipeline.stage import describe
+from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import KEY, finish, finished, read_json, write, write_json
 from ceil_jax.store.hashing import canonical, digest
@@ -129,13 +128,11 @@ def record(
     Args:
         root: the folder of stages.
         config: the run's settings.
-        task: the task, whose validation examples were answered and whose training examples are the bank.
+        task: its validation examples were answered, and its training examples are the bank.
         method: a name in METHODS.
         lm: the LM's name.
-        predictions: the name of the stage of predictions.
-        metrics: the name of the stage of metrics.
-        preparing: cost of all stages before any query is answered.
-        answering: cost of answering.
+        predictions, metrics: the names of stages.
+        preparing, answering: costs of the stages before any query is answered, and of answering.
         remarks: `kept`, `trade_off` and `device` of the record, which are no part of its name.
     """
     queries = task.validation
@@ -160,7 +157,7 @@ def record(
     if finished(folder) is None:
         with held(folder):
             write(folder / KEY, canonical(key).encode())
-            costs = {"preparing": _plain(preparing), "answering": _plain(answering)}
+            costs = {"preparing": asdict(preparing), "answering": asdict(answering)}
             finish(folder, costs | {name: value for name, value in remarks.items() if value})
     found = _read(root, folder)
     assert found is not None, f"{folder.name} has just been written"
@@ -181,10 +178,6 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
 
 def _texts(examples: Sequence[Example]) -> dict[str, list[str]]:
     return {example.id: [example.input, example.output] for example in examples}
-
-
-def _plain(cost: Cost) -> dict[str, float]:
-    return {"seconds": round(cost.seconds, 3), "tokens": cost.tokens}
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
@@ -208,11 +201,12 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
 
 def _read(root: Path, folder: Path) -> Record | None:
     """The record in a folder; None if it is unfinished or one of its stages is."""
-    key, cost = describe(folder), finished(folder)
+    key, cost = read_json(folder / KEY), finished(folder)
     measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
     if cost is None or measured is None or texts is None or finished(root / key["predictions"]) is None:
         return None
     found = read_measured(root / key["metrics"], measured, key["metric"])
+    method = METHODS.get(key["method"])
     record = Record(
         **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},
         **{name: key[name] for name in ("predictions", "metrics", "texts")},
@@ -225,8 +219,9 @@ def _read(root: Path, folder: Path) -> Record | None:
         more={name: 100 * value for name, value in found.more.items()},
         cost=Cost(**cost["preparing"]) + Cost(**cost["answering"]),
         answering=Cost(**cost["answering"]),
-        seed=key["config"]["seed"] if trains(key["method"]) else None,
+        seed=key["config"]["seed"] if method is not None and method.trains else None,
         statistics=found.statistics,
         overlap=found.overlap,
     )
-    return replace(record, examples=examples_shown(record.rows()))
+    shown = [len(row["examples"]) for row in record.rows()]
+    return replace(record, examples=sum(shown) / max(1, len(shown)))

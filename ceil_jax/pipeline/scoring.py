@@ -10,18 +10,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import LMRequest, ReadingMeter, Readings, ReadLM
 from ceil_jax.pipeline.encoders import Untrained, vectors
 from ceil_jax.pipeline.models import LM
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.store.shards import Shard
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training.candidates import CandidateSets, ScoredSets, join_tasks
+from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.scoring import scored_sets, set_prompts
 from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off
@@ -56,32 +55,29 @@ class Prompting:
         return PromptBuilder(lm, self.template, reserve, self.few_shot, self.token_budget, self.order)
 
 
-def random_sets(queries: int, bank: int, sets: int, size: int) -> CandidateSets:
-    """Return random sets that stand in for those that are not drawn yet, to count their tokens."""
-    rng = np.random.default_rng(0)
-    n = min(bank, max(size, 50))
-    shortlist = np.stack([rng.permutation(bank)[:n] for _ in range(queries)]).astype(np.int32)
-    drawn = [[np.sort(rng.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)]
-    return CandidateSets(shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n)))
+def sample(count: int) -> slice:
+    """Return a slice that takes about SAMPLED of so many queries."""
+    return slice(None, None, max(1, count // SAMPLED))
 
 
-def counted(run: Run, lm: LM, requests: Sequence[LMRequest], share: float, answers: Sequence[str]) -> Work:
-    """Return the work of reading requests, less what has been read.
+def reading(
+    run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()
+) -> Work:
+    """Return the work of reading prompts, less what has been read.
 
     Args:
         run: its LM may be one that only counts.
         lm: the LM.
-        requests: a sample.
-        share: the size of all relative to that of the sample.
+        requests: a sample of the prompts.
+        times: the number of all prompts over that of the sample.
         answers: texts as long as those that are generated.
     """
-    reading: ReadLM = run.lm(lm)
-    left = reading.missing(requests) / max(1, len({one.key(reading.name) for one in requests}))
-    counting = run.models.counting(lm)
     if not requests:
         return Work()
+    reader, counting = run.lm(lm), run.models.counting(lm)
+    left = times * reader.missing(requests) / len({one.key(reader.name) for one in requests})
     read, written = counting.count(requests, answers)
-    return Work(read * share * left, written * share * left, parameters=counting.parameters)
+    return Work(read * left, written * left, parameters=counting.parameters)
 
 
 @dataclass(frozen=True)
@@ -93,8 +89,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
     """
 
     prompting: Prompting
-    queries: Rows
-    bank: Rows
+    queries: Examples
+    bank: Examples
     sets: Stage[CandidateSets]
     shape: tuple[int, int] = unkeyed((1, 1))
     """M sets of k examples, to estimate what reading them takes."""
@@ -108,13 +104,13 @@ class Scores(Stage[dict[str, np.ndarray]]):
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
-    def _read(self, run: Run, lm: LanguageModel) -> dict[str, np.ndarray]:
+    def _score(self, run: Run, lm: ReadLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
         prompts = self._prompts(run, queries, run.get(self.sets))
         return scored_sets(lm, queries, prompts, self.prompting.template, self.prompting.per_token)
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        save_arrays(folder / "scores.npz", **self._read(run, run.lm(self.prompting.lm)))
+        save_arrays(folder / "scores.npz", **self._score(run, run.lm(self.prompting.lm)))
         return {}
 
     def read_shard(self, run: Run, shard: Shard) -> ReadingMeter:
@@ -122,27 +118,37 @@ class Scores(Stage[dict[str, np.ndarray]]):
         reader = None if run.engine is None else run.engine(self.prompting.lm)
         lm = ReadLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
         with lm.metered(f"{self.what}, shard {shard}") as meter:
-            self._read(run, lm)
+            self._score(run, lm)
         return meter
 
     def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:
         return load_arrays(folder / "scores.npz")
 
     def estimate(self, run: Run) -> Work:
-        asked = self.queries.examples[:: max(1, len(self.queries) // SAMPLED)]
-        sets = random_sets(len(asked), len(self.bank), *self.shape)
-        if self.sets.in_memory or run.summary(self.sets) is not None:
-            step = max(1, len(self.queries) // SAMPLED)
-            sets = CandidateSets(*(one[::step] for one in run.get(self.sets)))
-        prompts = self._prompts(run, asked, sets)
-        each = len(prompts) // max(1, len(asked))
-        owners = [query for query in asked for _ in range(each)]
+        some = sample(len(self.queries))
+        asked = self.queries.examples[some]
+        if self.sets.in_memory or run.summary(self.sets):
+            sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
+        else:
+            sets = self._random_sets(len(asked))
+        prompts = iter(self._prompts(run, asked, sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
-            LMRequest(prompt, tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token)
-            for prompt, q in zip(prompts, owners, strict=True)
+            LMRequest(
+                next(prompts), tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token
+            )
+            for q in asked
+            for _ in range(sets.subsets.shape[1])
         ]
-        return counted(run, self.prompting.lm, requests, len(self.queries) / max(1, len(asked)), ())
+        return reading(run, self.prompting.lm, requests, len(self.queries) / max(1, len(asked)))
+
+    def _random_sets(self, queries: int) -> CandidateSets:
+        """Random sets that stand in for those that are not drawn yet, to count their tokens."""
+        rng, (sets, size) = np.random.default_rng(0), self.shape
+        n = min(len(self.bank), max(size, 50))
+        shortlist = np.stack([rng.permutation(len(self.bank))[:n] for _ in range(queries)]).astype(np.int32)
+        drawn = [[np.sort(rng.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)]
+        return CandidateSets(shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n)))
 
 
 @dataclass(frozen=True)
@@ -157,17 +163,15 @@ class FixedSets(Stage[CandidateSets]):
 
 
 @dataclass(frozen=True)
-class OutputSimilarity(Stage[dict[str, np.ndarray]]):
+class OutputScores(Stage[dict[str, np.ndarray]]):
     """TST's scores in place of an LM's: the cosine of a query's output with each candidate's."""
 
+    what = "comparing outputs"
+    kind = "outputsimilarity"
     encoder: Untrained
-    queries: Rows
-    bank: Rows
+    queries: Examples
+    bank: Examples
     sets: Stage[CandidateSets]
-
-    @property
-    def what(self) -> str:
-        return "comparing outputs"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoder, sets = run.get(self.encoder).query, run.get(self.sets)
@@ -183,31 +187,20 @@ class OutputSimilarity(Stage[dict[str, np.ndarray]]):
 
 
 @dataclass(frozen=True)
-class Scored(Stage[ScoredSets]):
+class ScoredCandidates(Stage[ScoredSets]):
     """Training queries with their candidate sets and the scores of these."""
 
     in_memory: ClassVar[bool] = True
+    kind = "scored"
     positions: np.ndarray = field(repr=False)
     """int32 [Q]: bank positions of the queries."""
     sets: Stage[CandidateSets]
-    scores: Scores | OutputSimilarity
+    scores: Scores | OutputScores
 
     def load(self, run: Run, folder: Path) -> ScoredSets:
         return ScoredSets(
             self.positions, run.get(self.sets), run.get(self.scores)["log_prob"].astype(np.float32)
         )
-
-
-@dataclass(frozen=True)
-class Joined(Stage[ScoredSets]):
-    """The training queries of several tasks, whose banks are joined in the same order."""
-
-    in_memory: ClassVar[bool] = True
-    parts: tuple[Stage[ScoredSets], ...]
-    banks: tuple[int, ...]
-
-    def load(self, run: Run, folder: Path) -> ScoredSets:
-        return join_tasks([run.get(part) for part in self.parts], self.banks)
 
 
 @dataclass(frozen=True)
@@ -224,18 +217,4 @@ class TradeOff(Stage[float]):
         return {"trade_off": chosen}
 
     def load(self, run: Run, folder: Path) -> float:
-        summary = run.summary(self)
-        assert summary is not None
-        return summary["trade_off"]
-
-
-@dataclass(frozen=True)
-class Middle(Stage[float]):
-    """The middle one of several λ."""
-
-    in_memory: ClassVar[bool] = True
-    trade_offs: tuple[float | Stage[float], ...]
-
-    def load(self, run: Run, folder: Path) -> float:
-        found = sorted(run.get(one) if isinstance(one, Stage) else one for one in self.trade_offs)
-        return found[len(found) // 2]
+        return run.summary(self)["trade_off"]

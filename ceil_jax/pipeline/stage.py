@@ -8,7 +8,6 @@ holds. Nothing that was computed is in a key, so that all keys are known before 
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,6 +59,9 @@ class Stage(Generic[T_co]):
     """Raised when the same settings give another value."""
     in_memory: ClassVar[bool] = False
     """Whether `load` alone makes the value, without files."""
+    shared: ClassVar[bool] = False
+    """Whether other stages get it while they are computed, so that it is no need of theirs: whose cost is the row's,
+    and not that of the stage that happened to get it first."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -90,27 +92,17 @@ class Stage(Generic[T_co]):
     @cached_property
     def content(self) -> dict[str, Any]:
         """The settings and keys whose digest the key is, readable."""
-        found = {"version": self.version} if self.version != 1 else {}
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if field.metadata.get("key", True) and not _is_default(field, value):
-                found[field.name] = keyed(value)
-        return found
+        return ({"version": self.version} if self.version != 1 else {}) | _changed(self)
 
     @cached_property
     def needs(self) -> tuple[Stage[Any], ...]:
         """The stages among its fields, in order."""
-        return tuple(
-            need
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            for need in _stages(getattr(self, field.name))
-        )
+        return tuple(_stages([value for _, value in _fields(self)]))
 
     @property
     def lms(self) -> list[LM]:
         """The LMs that it reads prompts with."""
-        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        found = (getattr(value, "lm", value) for value in values if not isinstance(value, Stage))
+        found = (getattr(value, "lm", value) for _, value in _fields(self) if not isinstance(value, Stage))
         return [one for one in found if isinstance(one, LM)]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
@@ -132,17 +124,26 @@ def unkeyed(default: Any = dataclasses.MISSING) -> Any:
 
 
 def keyed(value: Any) -> Any:
-    """Return what of a value is part of a key: its `key` where it has one, of a dataclass the fields not at
-    default."""
+    """Return a value as keys have it: its own `key`, or the fields of a dataclass that are not at default."""
     if isinstance(key := getattr(value, "key", None), str | list):
         return key
     if isinstance(value, tuple | list):
         return [keyed(one) for one in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        found = {field.name: keyed(one) for field, one in fields if not _is_default(field, one)}
-        return {"": type(value).__name__, **found}
+        return {"": type(value).__name__, **_changed(value)}
     return value
+
+
+def _fields(value: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
+    return [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+
+
+def _changed(value: Any) -> dict[str, Any]:
+    return {
+        field.name: keyed(own)
+        for field, own in _fields(value)
+        if field.metadata.get("key", True) and not _is_default(field, own)
+    }
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
@@ -169,17 +170,13 @@ class Run:
         engine: LM → what reads its prompts elsewhere; this process by default.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        models: Models,
-        *,
-        engine: Callable[[LM], Reader] | None = None,
-    ) -> None:
+    def __init__(self, root: Path, models: Models, *, engine: Callable[[LM], Reader] | None = None) -> None:
         self.root, self.models, self.engine = root, models, engine
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, ReadLM] = {}
+        self._shared: dict[Stage[Any], float] = {}
+        """Shared stages of the stage that is computed now, with the seconds that getting them took just now."""
 
     def lm(self, lm: LM) -> ReadLM:
         """Return an LM that reads each prompt once."""
@@ -192,44 +189,54 @@ class Run:
         """Return where a stage is kept."""
         return self.root / stage.key
 
-    def summary(self, stage: Stage[Any]) -> dict[str, Any] | None:
-        """Return the summary of a stage that is on disk; None if it is not."""
-        return finished(self.folder(stage))
+    def summary(self, stage: Stage[Any]) -> dict[str, Any]:
+        """Return the summary of a stage that is on disk; empty if it is not."""
+        return {} if stage.in_memory else finished(self.folder(stage)) or {}
 
     def get(self, stage: Stage[T]) -> T:
         """Return a stage's value. What is not on disk is computed, needs first; another process that computes it is
         waited for."""
+        began = time.perf_counter()
         if stage.key in self._values:
             self._values.move_to_end(stage.key)
-            return self._values[stage.key]
-        if not stage.in_memory and self.summary(stage) is None:
-            for need in stage.needs:
-                self.get(need)
-            self._compute(stage)
-        value = self._values[stage.key] = stage.load(self, self.folder(stage))
+        else:
+            if not stage.in_memory and not self.summary(stage):
+                for need in stage.needs:
+                    self.get(need)
+                self._compute(stage)
+            self._values[stage.key] = stage.load(self, self.folder(stage))
+        value = self._values[stage.key]
         while len(self._values) > _IN_MEMORY:
             self._values.popitem(last=False)
+        if stage.shared:
+            self._shared[stage] = self._shared.get(stage, 0.0) + time.perf_counter() - began
         return value
+
+    def value(self, given: T | Stage[T]) -> T:
+        """Return a setting: a stage's value, or the setting itself where it is no stage."""
+        return self.get(given) if isinstance(given, Stage) else given
 
     def _compute(self, stage: Stage[Any]) -> None:
         folder = self.folder(stage)
         with held(folder):
-            if self.summary(stage) is not None:
+            if self.summary(stage):
                 return
-            if shown := running_bar():
+            if not stage.shared and (shown := running_bar()):
                 shown.enter(stage.key, stage.what)
             write(folder / KEY, (canonical(stage.content) + "\n").encode())
             lms = [self.lm(lm) for lm in stage.lms]
+            outside, self._shared = self._shared, {}
             began = time.perf_counter()
             with ExitStack() as stack:
                 meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
                 found = stage.compute(self, folder)
             cost = sum((meter.cost for meter in meters), Cost())
             # a stage costs what it would from nothing: what was read before (`cost`) took its time then, and what was
-            # read just now (`now`) is in the wall time already
-            now = sum(meter.now.seconds for meter in meters)
+            # read just now (`now`) is in the wall time already; shared stages have costs of their own
+            now = sum(meter.now.seconds for meter in meters) + sum(self._shared.values())
             seconds = time.perf_counter() - began + cost.seconds - now
-            finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens]})
+            shared, self._shared = {one.key: one.what for one in self._shared}, outside
+            finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens], "shared": shared})
 
     def estimate(self, stage: Stage[Any]) -> Work:
         """Return what computing a stage takes, without its needs; estimated once."""
@@ -237,36 +244,40 @@ class Run:
 
     def own_cost(self, stage: Stage[Any]) -> Cost:
         """Return what computing a stage took, without its needs; nothing for one that is not on disk."""
-        found = None if stage.in_memory else self.summary(stage)
-        return Cost(*found["cost"]) if found else Cost()
+        return Cost(*self.summary(stage).get("cost", ()))
+
+    def costs(self, targets: Iterable[Stage[Any]]) -> dict[str, tuple[str, Cost]]:
+        """Return the work in words and the cost of all stages on disk that targets need, shared ones included, by
+        key."""
+        found = {}
+        for stage in closure(targets):
+            for key, what in {**self.summary(stage).get("shared", {}), stage.key: stage.what}.items():
+                found[key] = what, Cost(*(finished(self.root / key) or {}).get("cost", ()))
+        return found
 
     def cost(self, targets: Iterable[Stage[Any]]) -> Cost:
         """Return what the stages and all that they need took, each stage once."""
-        return sum((self.own_cost(one) for one in closure(targets)), Cost())
+        return sum((cost for _, cost in self.costs(targets).values()), Cost())
 
     def missing(self, targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
         """Return the stages that getting these would compute, needs first. Nothing on disk changes."""
-        found: dict[str, Stage[Any]] = {}
-
-        def visit(stage: Stage[Any]) -> None:
-            if stage.key in found or (not stage.in_memory and self.summary(stage) is not None):
-                return
-            for need in stage.needs:
-                visit(need)
-            if not stage.in_memory:
-                found[stage.key] = stage
-
-        for target in targets:
-            visit(target)
-        return list(found.values())
+        found = closure(targets, lambda stage: bool(self.summary(stage)))
+        return [stage for stage in found if not stage.in_memory]
 
 
-def closure(targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
-    """Return the stages and all that they need, each once, needs first."""
+def closure(
+    targets: Iterable[Stage[Any]], without: Callable[[Stage[Any]], bool] = lambda stage: False
+) -> list[Stage[Any]]:
+    """Return the stages and all that they need, each once, needs first.
+
+    Args:
+        targets: the stages.
+        without: stages that are left out, and what they need with them; by default none.
+    """
     found: dict[str, Stage[Any]] = {}
 
     def visit(stage: Stage[Any]) -> None:
-        if stage.key not in found:
+        if stage.key not in found and not without(stage):
             for need in stage.needs:
                 visit(need)
             found[stage.key] = stage
@@ -274,8 +285,3 @@ def closure(targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
     for target in targets:
         visit(target)
     return list(found.values())
-
-
-def describe(folder: Path) -> Any:
-    """Return what a stage in a folder depends on, from its key.json."""
-    return json.loads((folder / KEY).read_text("utf-8"))

@@ -20,7 +20,7 @@ from ceil_jax.pipeline.encoders import (
     save_networks,
 )
 from ceil_jax.pipeline.methods import TRAININGS, register_method
-from ceil_jax.pipeline.scoring import OutputSimilarity, Scored
+from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates
 from ceil_jax.pipeline.stage import Stage
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
@@ -41,27 +41,28 @@ def _singles(graph: Graph, settings: EPRConfig) -> Stage[CandidateSets]:
     """Single candidates: BM25's, or the nearest of the encoders that training starts from."""
     queries, count = graph.training_queries(settings.instances), min(settings.candidates, len(graph.bank) - 1)
     if settings.initial == "base":
-        return Singles(queries.seen, graph.bank_view, count)
+        return Singles(graph.texts(queries), graph.bank_texts("base"), count)
     own = TRAININGS[settings.initial].candidates if settings.initial in TRAININGS else None
     if own is not None:
-        return own(graph.first, queries, count)
-    return NearestSingles(graph.first.nearest(settings.initial, queries.seen, count))
+        return own(graph, queries, count)
+    return NearestSingles(graph.nearest(settings.initial, queries, count))
 
 
 def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
-    base = Untrained(graph.pretrained)
-    return Scored(queries.positions, sets, OutputSimilarity(base, queries.rows, graph.bank, sets))
+    scores = OutputScores(Untrained(graph.pretrained), queries, graph.bank, sets)
+    return ScoredCandidates(queries.positions, sets, scores)
 
 
 def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     """Return training queries with single candidates, scored by the LM."""
     queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
     count = min(settings.candidates, len(graph.bank) - 1)
-    return Scored(queries.positions, sets, graph.scores(queries.rows, sets, (count, 1), "EPR's candidates"))
+    scores = graph.scores(queries, sets, (count, 1), "EPR's candidates")
+    return ScoredCandidates(queries.positions, sets, scores)
 
 
-def _train_singles(lesson: Lesson, title: str, groups: np.ndarray | None = None) -> Mapping[str, Any]:
+def _train_epr(lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = None) -> Mapping[str, Any]:
     from ceil_jax.training.contrastive import train_epr
 
     assert lesson.data is not None
@@ -75,11 +76,7 @@ def _train_singles(lesson: Lesson, title: str, groups: np.ndarray | None = None)
 def _train_tst(lesson: Lesson) -> Mapping[str, Any]:
     # an example with the positive's very output is no negative; EPR's may be, as in the released code
     _, groups = np.unique([example.output for example in lesson.bank], return_inverse=True)
-    return _train_singles(lesson, "TST", groups)
-
-
-def _train_epr(lesson: Lesson) -> Mapping[str, Any]:
-    return _train_singles(lesson, "EPR")
+    return _train_epr(lesson, "TST", groups)
 
 
 def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
@@ -90,20 +87,21 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
             f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it or raise "
             "--ceil.shortlist"
         )
-    queries, first = graph.training_queries(settings.instances), graph.first
-    nearest = first.nearest(settings.initial, queries.seen, available)
-    k_dpp = settings.sampler == "k_dpp"
+    queries, trade_off = graph.training_queries(settings.instances), None
+    if settings.sampler == "k_dpp":
+        tuned = settings.trade_off == "tuned"
+        trade_off = graph.tuned(settings.initial) if tuned else settings.trade_off
     sets = Sets(
-        nearest,
-        first.compared(settings.initial, queries.seen),
+        graph.nearest(settings.initial, queries, available),
+        graph.encoded(settings.initial, queries),
         settings.subsets,
         settings.size,
         settings.sampler,
-        first.trade_off_for(settings) if k_dpp else None,
+        trade_off,
         graph.config.data_seed,
     )
-    shape = settings.subsets, settings.size
-    return Scored(queries.positions, sets, graph.scores(queries.rows, sets, shape, "CEIL's candidate sets"))
+    scores = graph.scores(queries, sets, (settings.subsets, settings.size), "CEIL's candidate sets")
+    return ScoredCandidates(queries.positions, sets, scores)
 
 
 def _check_network(graph: Graph, _: Any) -> None:
@@ -117,10 +115,11 @@ def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
     _check_network(graph, settings)
     # a misspelt loss is refused before the LM scores anything
     ceil_loss(settings.loss, settings.loss_options)
-    two = getattr(graph.settings(settings.initial), "train_context", "") == "both"
+    start = settings.initial
+    two = start in TRAININGS and getattr(graph.settings(start), "train_context", "") == "both"
     if two and settings.train_context in ("frozen", "shared"):
         raise UserError(
-            f"--{settings.initial}.train-context both: --ceil.train-context {settings.train_context} has one encoder "
+            f"--{start}.train-context both: --ceil.train-context {settings.train_context} has one encoder "
             "for queries and examples; give both or released, or --ceil.initial base"
         )
 
@@ -136,7 +135,7 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
     trained = train_ceil(
         lesson.scratch,
         start,
-        unit_rows(lesson.kept(examples).encode([example.input for example in lesson.bank])),
+        unit_rows(lesson.cached(examples).encode([example.input for example in lesson.bank])),
         lesson.data,
         lesson.settings,
         lesson.seed,

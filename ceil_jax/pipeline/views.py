@@ -1,4 +1,4 @@
-"""The examples of a task as methods see them: as they are, rewritten as skills, or with their outputs."""
+"""Retrieval texts of a task's examples: their inputs, the skills that these need, or inputs with outputs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ceil_jax.pipeline.models import LM
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
 from ceil_jax.skills.rewriter import MAX_NEW_TOKENS, Demonstration, Rewriter
@@ -18,8 +20,8 @@ from ceil_jax.tasks.example import Example, context_text
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows of a task, known by their content."""
+class Examples:
+    """Examples of a task, known by their content."""
 
     examples: Sequence[Example]
 
@@ -31,16 +33,25 @@ class Rows:
         return len(self.examples)
 
 
-View = Stage[Sequence[Example]]
+@dataclass(frozen=True, eq=False)
+class TrainingQueries(Examples):
+    """Examples of the bank that training or tuning asks."""
+
+    positions: np.ndarray
+    """int32 [Q]: their bank positions, ascending."""
+
+
+Texts = Stage[Sequence[Example]]
 """Examples whose `input` is the retrieval text."""
 
 
 @dataclass(frozen=True)
-class Given(Stage[Sequence[Example]]):
-    """The examples as they are."""
+class Inputs(Stage[Sequence[Example]]):
+    """The examples themselves: their inputs are the retrieval texts."""
 
     in_memory: ClassVar[bool] = True
-    rows: Rows
+    kind = "given"
+    rows: Examples
 
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
         return self.rows.examples
@@ -50,7 +61,7 @@ class Given(Stage[Sequence[Example]]):
 class Skills(Stage[list[str]]):
     """The skill that each input needs, as an LM writes it after one order of the demonstrations (Skill-KNN)."""
 
-    rows: Rows
+    rows: Examples
     lm: LM
     demonstrations: tuple[Demonstration, ...]
     orders: int
@@ -61,12 +72,11 @@ class Skills(Stage[list[str]]):
     def what(self) -> str:
         return f"rewriting {len(self.rows):,} inputs as skills, order {self.order}"
 
-    def rewriter(self, run: Run) -> Rewriter:
-        """Return what rewrites."""
+    def _rewriter(self, run: Run) -> Rewriter:
         return Rewriter(run.lm(self.lm), self.demonstrations, orders=self.orders, seed=self.seed)
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        found = self.rewriter(run).rewrite(self.rows.examples, self.order)
+        found = self._rewriter(run).rewrite(self.rows.examples, self.order)
         write_json(folder / "skills.json", found.skills)
         return {"failures": dict(found.failures), "copies": found.copies, "rewrites": found.rewrites}
 
@@ -75,29 +85,25 @@ class Skills(Stage[list[str]]):
 
     def estimate(self, run: Run) -> Work:
         lm = run.lm(self.lm)
-        prompts = self.rewriter(run).prompts(self.rows.examples, self.order)
+        prompts = self._rewriter(run).prompts(self.rows.examples, self.order)
         some = prompts[:: max(1, len(prompts) // 32)]
         share = len(prompts) / max(1, len(some))
         skills = lm.count_tokens([one.skill for one in self.demonstrations]).mean() + 1
         read = float(lm.count_tokens(some).sum()) * share
-        return Work(
-            read, min(skills, MAX_NEW_TOKENS) * len(prompts), parameters=run.models.parameters(self.lm)
-        )
+        written = min(skills, MAX_NEW_TOKENS) * len(prompts)
+        return Work(read, written, parameters=run.models.counting(self.lm).parameters)
 
 
 def failures(run: Run, targets: Iterable[Stage[Any]]) -> str:
-    """Return a line on how many rewrites failed, how many different skills there are, and how many are copies.
+    """Return a line on how many rewrites failed, how many different skills there are, and how many are copies; ""
+    where nothing was rewritten.
 
     An LM that is too small for the task writes the same skill for all inputs, which no single rewrite shows.
-
-    Args:
-        run: has computed the stages.
-        targets: what the rewrites are for; "" where nothing was rewritten.
     """
     stages = [one for one in closure(targets) if isinstance(one, Skills)]
     if not stages:
         return ""
-    summaries = [run.summary(one) or {} for one in stages]
+    summaries = [run.summary(one) for one in stages]
     failed: Counter[str] = sum((Counter(one["failures"]) for one in summaries), Counter())
     total, copies = (sum(one[name] for one in summaries) for name in ("rewrites", "copies"))
     said = Counter(skill for one in stages for skill in run.get(one))
@@ -116,7 +122,7 @@ class Rewritten(Stage[Sequence[Example]]):
     """The examples with a skill in place of the input."""
 
     in_memory: ClassVar[bool] = True
-    rows: Rows
+    rows: Examples
     skills: Skills
 
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
@@ -129,18 +135,7 @@ class WithOutputs(Stage[Sequence[Example]]):
     """The examples with their output after the input."""
 
     in_memory: ClassVar[bool] = True
-    view: View
+    view: Texts
 
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
         return [replace(one, input=context_text(one, "example")) for one in run.get(self.view)]
-
-
-@dataclass(frozen=True)
-class Together(Stage[Sequence[Example]]):
-    """The examples of several tasks, one after another."""
-
-    in_memory: ClassVar[bool] = True
-    views: tuple[View, ...]
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        return [example for view in self.views for example in run.get(view)]

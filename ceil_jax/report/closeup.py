@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ceil_jax.pipeline.encoders import Encoded
-from ceil_jax.pipeline.evaluate import choose
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import Figure
 from ceil_jax.report.plots import draw_kernel, draw_plane, draw_scores, image, panels
@@ -108,12 +107,13 @@ def _view(run: Run, graph: Graph, comparison: Comparison, query: Example) -> _Ca
     first, best = _first_and_last(comparison)
     method = graph.method(best)
     method = method if method.encoder else METHODS["dpp"]
-    encoders, rows = graph.used(method), Rows([query])
-    items = run.get(Encoded(encoders, graph.view_of(method.encoder), "context"))
-    vector = run.get(Encoded(encoders, graph.seen(rows)))
+    encoders = graph.used(method)
+    assert encoders is not None
+    items = run.get(Encoded(encoders, graph.bank_texts(method.encoder), "context"))
+    vector = run.get(Encoded(encoders, graph.texts(Examples([query]))))
     _, near = top_k(vector, items, min(_SHOWN, len(graph.bank)), np.array([-1], np.int32))
     chosen = {
-        name: [pick.position for pick in choose(run, graph, name, [query])[0]]
+        name: [pick.position for pick in run.get(graph.chosen(name, [query]))[0]]
         for name in dict.fromkeys((first, best))
     }
     # examples that a method chose outside the nearest are drawn too
@@ -121,9 +121,7 @@ def _view(run: Run, graph: Graph, comparison: Comparison, query: Example) -> _Ca
     positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)
     place = {int(p): i for i, p in enumerate(positions)}
     features = jnp.asarray(items[positions])
-    found = graph.trade_off_of(method._replace(retriever="dpp"))
-    trade_off = run.get(found) if isinstance(found, Stage) else found
-    assert trade_off is not None
+    trade_off = run.value(graph.trade_off(encoders))
     sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
     relevant = relevance(jnp.asarray(vector[0]), features)
     label, picked = list(sets.items())[-1]

@@ -9,7 +9,7 @@ from typing import Any
 from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.plan import plan, this_machine
-from ceil_jax.pipeline.stage import Run, Stage, closure
+from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import failures
 from ceil_jax.report.certainty import certainty, needed
 from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table, pairs
@@ -135,7 +135,9 @@ def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
         methods: rows of METHODS, in the order of the table.
     """
     targets = check(graph, methods)
-    with command_bar(plan(run, targets).expected(this_machine())):
+    machine = this_machine()
+    expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()}
+    with command_bar(expected):
         evaluations = {method: evaluate(run, graph, method) for method in methods}
     rows = method_rows([evaluation.record for evaluation in evaluations.values()])
     compared = pairs(rows)
@@ -156,10 +158,9 @@ def stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
     line."""
     found: dict[str, Cost] = {}
     rest = Cost()
-    for stage in closure(targets):
-        cost = run.own_cost(stage)
+    for key, (what, cost) in run.costs(targets).items():
         if cost.tokens or cost.seconds >= 0.1:
-            label = stage.what if stage.what not in found else f"{stage.what} ({stage.key[-6:]})"
+            label = what if what not in found else f"{what} ({key[-6:]})"
             found[label] = cost
         else:
             rest += cost
@@ -170,8 +171,6 @@ def _remarks(run: Run, graph: Graph, methods: Sequence[str], targets: Sequence[S
     """Yield what a reader of the numbers has to know besides."""
     if any(graph.method(name).trains for name in methods):
         yield ONE_SEED.format(seed=graph.config.seed)
-    if voting := graph.voting.text():
-        yield voting
     if rewriting := failures(run, targets):
         yield rewriting
     if answers := getattr(graph.lm.get(), "note", ""):

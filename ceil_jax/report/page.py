@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
-from ceil_jax.pipeline.methods import METHODS, trains
+from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.certainty import certainty
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.table import Number, Table, signed, typeset
@@ -136,7 +136,8 @@ def _scores_chart(table: RunTable) -> str:
         )
     for place, row in enumerate(table.rows):
         y = _STEP * place + 28
-        kind = "learned" if trains(row.method) else "plain"
+        known = METHODS.get(row.method)
+        kind = "learned" if known is not None and known.trains else "plain"
         label = row.label if len(row.label) <= 50 else row.label[:49] + "…"
         at = x(row.value)
         # told apart by shape as well as by colour

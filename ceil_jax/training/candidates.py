@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int32
 
-from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.tasks.example import Example
 
@@ -77,36 +76,3 @@ def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: i
         shortlist[row] = order[np.argsort(turn[order], kind="stable")][:count]
     subsets = np.broadcast_to(np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1))
     return CandidateSets(shortlist, subsets)
-
-
-def join_tasks(parts: Sequence[ScoredSets], bank_sizes: Sequence[int]) -> ScoredSets:
-    """Join the scored sets of several tasks, whose banks are joined in the same order.
-
-    Args:
-        parts: the scored sets of each task.
-        bank_sizes: the number of examples in each task's bank.
-
-    Raises:
-        UserError: the tasks differ in the number of candidates, sets, or examples a set.
-    """
-    shapes = {(part.candidates.shortlist.shape[1], *part.candidates.subsets.shape[1:]) for part in parts}
-    if len(shapes) > 1:
-        sizes = ", ".join(" × ".join(map(str, shape)) for shape in sorted(shapes))
-        raise UserError(
-            f"tasks that are trained on together need shortlists and sets of one size, not {sizes}: the smallest "
-            "bank sets it; lower --epr.candidates or --ceil.shortlist below its size"
-        )
-    starts = np.cumsum([0, *bank_sizes[:-1]])
-    shortlists = [
-        np.where(part.candidates.shortlist < 0, -1, part.candidates.shortlist + start)
-        for part, start in zip(parts, starts, strict=True)
-    ]
-    positions = [part.positions + start for part, start in zip(parts, starts, strict=True)]
-    return ScoredSets(
-        np.concatenate(positions).astype(np.int32),
-        CandidateSets(
-            np.concatenate(shortlists).astype(np.int32),
-            np.concatenate([part.candidates.subsets for part in parts]),
-        ),
-        np.concatenate([part.scores for part in parts]),
-    )

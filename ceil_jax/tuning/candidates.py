@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, TRAININGS, learns_from_lm
+from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.tasks.example import Context, Task
 from ceil_jax.tuning.options import Space
 
@@ -38,7 +38,7 @@ class Candidate:
     @property
     def trains(self) -> bool:
         """Whether encoders have to be trained for it on an LM's scores."""
-        return learns_from_lm(self.method)
+        return METHODS[self.method].learns_from_lm
 
     @property
     def prepared(self) -> bool:

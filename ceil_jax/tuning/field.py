@@ -11,7 +11,6 @@ import numpy as np
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import metric_named
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import choose
 from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Meter
@@ -82,7 +81,7 @@ class Field:
             queries: N rows.
         """
         builder = self._builder(queries)
-        retrieved = choose(self.run, self.graph(candidate), candidate.method, queries)
+        retrieved = self.run.get(self.graph(candidate).chosen(candidate.method, queries))
         prompts = []
         for query, picks in zip(queries, retrieved, strict=True):
             chosen = [self.task.train[pick.position] for pick in picks]

@@ -40,7 +40,7 @@ def cost(field: Field, candidate: Candidate) -> float | None:
     except UserError as error:
         log.info("%s: its cost cannot be counted: %s", candidate.label(), error)
         return None
-    asked = [lm for step in found.missing for lm in step.stage.lms]
+    asked = [lm for stage in found for lm in stage.lms]
     if any(not field.run.models.counting(lm).exact for lm in asked):
         return None
     return MARGIN * found.tokens
@@ -69,14 +69,14 @@ def prospect(field: Field, candidate: Candidate) -> Interval:
     run, graph, k = field.run, field.graph(candidate), candidate.shots
     queries = graph.training_queries(QUERIES)
     n = min(max(SHORTLIST, 2 * k), len(graph.bank) - 1)
-    near = shortlists(run.get(graph.nearest("base", queries.seen, n)))
+    near = shortlists(run.get(graph.nearest("base", queries, n)))
     rng = np.random.default_rng([field.config.data_seed, 6])
     k = min(k, near.shape[1])
     drawn = [[np.sort(rng.choice(near.shape[1], k, replace=False)) for _ in range(SETS)] for _ in near]
     subsets = np.array([[np.arange(k), *sets] for sets in drawn], np.int32)
     shape = subsets.shape[1], k
     stages = [
-        graph.scores(queries.rows, FixedSets(CandidateSets(*sets)), shape, f"sets, order {order}")
+        graph.scores(queries, FixedSets(CandidateSets(*sets)), shape, f"sets, order {order}")
         for order, sets in enumerate([(near, subsets), _shuffled(near, subsets, rng)], 1)
     ]
     scores = [run.get(stage)["log_prob"].astype(np.float32) for stage in stages]

@@ -1,7 +1,8 @@
 """What the scripts beside this folder share: an experiment as a command, its grid of runs, tables, figures, records.
 
 - `command`: a table or a figure as one script (`Experiment`, `ExperimentOptions`); any other script (`script`)
-- `grid`: cells of tables, each a configuration and a method; their runs, and the plan of a dry run
+- `grid`: cells of tables, each a configuration and a method; their runs
+- `dry_run`: the stages that the cells would need, their LM tokens and their time
 - `inside`: what scripts read from inside a run; with `grid` the only modules that know how runs are made
 - `table`: the tables of an experiment that was just run
 - `results_file`: published records, one line a run

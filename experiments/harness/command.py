@@ -15,13 +15,12 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.plan import HEADER
 from ceil_jax.report.plots import image
-from ceil_jax.report.table import Table
 from ceil_jax.store.folder import write as write_file
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.tasks import task_spec
+from harness.dry_run import dry_run
 from harness.grid import Entry, Grid, records_of
 from harness.results_file import keep
 from harness.table import ExperimentTable
@@ -76,10 +75,8 @@ class Experiment:
         configs = self._configs(config, options)
         entries = _only([entry for one in configs for entry in self.entries(one, options)], options.method)
         if options.dry_run:
-            from harness.grid import plan
-
-            planned = plan(entries, options.seeds)
-            print(f"{Table(HEADER, planned.rows()).text()}\n\n{planned.text()}")
+            planned = dry_run(entries, options.seeds)
+            print(planned.text())
             if len(planned.failed) == len(configs):
                 raise UserError("no task can run")
             return config.out

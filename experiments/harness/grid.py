@@ -1,4 +1,4 @@
-"""Grids of runs: the cells of tables, each a configuration and a method, computed once or, in a dry run, planned."""
+"""Grids of runs: the cells of tables, each a configuration and a method, computed once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
 from ceil_jax.pipeline.graph import Opened, open_run
-from ceil_jax.pipeline.methods import METHODS, TRAININGS, trains
-from ceil_jax.pipeline.models import CountingModels, Models
-from ceil_jax.pipeline.plan import Plan
+from ceil_jax.pipeline.methods import METHODS, TRAININGS
+from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.runs import Runs
@@ -34,13 +33,12 @@ class Cell(NamedTuple):
     config: RunConfig
     method: str
     trained_by: tuple[RunConfig, ...] = ()
-    """The run whose trained encoders this one takes, if not its own; with several runs, the encoders are trained on
-    the scores of all of them."""
+    """The run whose trained encoders this one takes, if not its own."""
 
     @property
     def trains(self) -> bool:
         """Whether the method needs a trained encoder."""
-        return trains(self.method)
+        return METHODS[self.method].trains
 
     def seeded(self, seed: int) -> Cell:
         """Return this cell with another seed of training, for the run that trains its encoders too."""
@@ -141,9 +139,8 @@ class Grid:
         return Opened(self._runs.setdefault(cell.config.out, run), graph)
 
     def _opened(self, config: RunConfig, trained_by: tuple[RunConfig, ...]) -> Opened:
-        own = () if trained_by == (config,) else trained_by
-        others = [self._opened(one, ()).graph for one in own]
-        return open_run(config, self.task(config), self.models, others)
+        others = [self._opened(one, ()).graph for one in trained_by if one != config]
+        return open_run(config, self.task(config), self.models, *others)
 
     def applies(self, entry: Entry) -> bool:
         """Return whether the entry's task has enough training examples for it."""
@@ -188,24 +185,3 @@ class Grid:
                 failed[entry.task] = str(error)
                 log.warning("%s failed, the others go on: %s", entry.task, error)
         return measured, failed
-
-
-def plan(entries: Sequence[Entry], seeds: Sequence[int]) -> Plan:
-    """Return the stages that the entries would need with these seeds of training. Nothing is written.
-
-    Args:
-        entries: cells of a table.
-        seeds: seeds of training; only the first where nothing is trained.
-    """
-    found, grid = Plan(), Grid(CountingModels())
-    for entry in entries:
-        for seed in seeds if entry.cell.trains else seeds[:1]:
-            if entry.task in found.failed:
-                continue
-            try:
-                if grid.applies(entry):
-                    run, graph = grid.open(entry.cell.seeded(seed))
-                    found.add(run, [graph.metric(entry.cell.method)], entry.task)
-            except UserError as error:
-                found.failed[entry.task] = str(error)
-    return found

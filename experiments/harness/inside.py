@@ -10,7 +10,6 @@ import numpy as np
 
 from ceil_jax.pipeline.encoders import Encoded
 from ceil_jax.pipeline.graph import Opened
-from ceil_jax.pipeline.stage import Stage
 from ceil_jax.retrieval.embedded_bank import unit_rows
 
 T = TypeVar("T")
@@ -42,16 +41,16 @@ def measure_latency(opened: Opened, method: str) -> Latency:
     run, graph = opened
     entry, config = graph.method(method), graph.config
     assert entry.exports
-    encoders = run.get(graph.used(entry))
-    items = run.get(Encoded(graph.used(entry), graph.view_of(entry.encoder), "context"))
-    texts = [example.input for example in run.get(graph.seen(graph.queries))]
+    used = graph.used(entry)
+    assert used is not None
+    encoders, items = run.get(used), run.get(Encoded(used, graph.bank_texts(entry.encoder), "context"))
+    texts = [example.input for example in run.get(graph.texts(graph.queries))]
     vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
     n = min(max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(items))
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
     if not entry.needs.ends_in_map:
         return Latency(len(texts), len(items), encode, shortlist, 0.0)
-    given = graph.trade_off_of(entry)
-    trade_off = run.get(given) if isinstance(given, Stage) else given
+    trade_off = run.value(graph.chosen(method).trade_off)
     assert trade_off is not None
     _, greedy = _timed(lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off))
     return Latency(len(texts), len(items), encode, shortlist, greedy)
@@ -78,7 +77,7 @@ def chosen_ranks(opened: Opened, method: str) -> list[int]:
     run, graph = opened
     entry, n = graph.method(method), max(graph.config.shortlist, graph.config.shots)
     assert entry.encoder is not None
-    near = run.get(graph.nearest(entry.encoder, graph.seen(graph.queries), n))
+    near = run.get(graph.nearest(entry.encoder, graph.queries, n))
     ranks = []
     for picks, nearest in zip(run.get(graph.chosen(method)), near, strict=True):
         rank = {pick.position: i for i, pick in enumerate(nearest, 1)}

@@ -16,7 +16,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
 from ceil_jax.pipeline.choosing import Chosen
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import Evaluation, choose, evaluate
+from ceil_jax.pipeline.evaluate import Evaluation, evaluate
 from ceil_jax.pipeline.graph import Graph, Opened
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run, closure
@@ -203,7 +203,7 @@ def compare_skills(
         name, _, encoder = method.partition("@")
         own = with_encoder(graph, encoder)
         for repeat in repeats(own, name, seeds):
-            choices.append(measure(choose(run, repeat, name, task.validation)))
+            choices.append(measure(run.get(repeat.chosen(name))))
             chosen.append(repeat.chosen(name))
             if answer:
                 evaluations.append(evaluate(run, repeat, name))

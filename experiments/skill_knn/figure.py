@@ -9,7 +9,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import vectors
 from ceil_jax.pipeline.graph import Opened
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE, image, panels
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.skills.sketches import SKETCHES
@@ -50,7 +50,7 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
     def skills(examples: Sequence[Example]) -> list[list[str]]:
         if gold:
             return [[GOLD_SKILLS[SKETCHES[task.language]](example.output)] for example in examples]
-        orders = graph.skills(Rows(examples), range(graph.config.skills.orders))
+        orders = graph.skills(Examples(examples), range(graph.config.skills.orders))
         return [list(skills) for skills in zip(*(run.get(one) for one in orders), strict=True)]
 
     sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}

@@ -29,7 +29,6 @@ WRONG = [
     *[(f"--{part}.clip", "0.0", "above 0") for part in ("epr", "tst", "ceil")],
     ("--epr.temperature", "0.0", "above 0"),
     ("--temperature", "0.0", "above 0"),
-    ("--answers", "0", "at least 1"),
     ("--ceil.subsets", "1", "at least 2"),
     ("--ceil.size", "0", "at least 1"),
     ("--ceil.shortlist", "0", "at least 1"),

@@ -5,7 +5,6 @@ import json
 from dataclasses import replace
 
 import figure5
-import one_for_all
 import table2
 import table3
 from films import SMALL
@@ -94,20 +93,3 @@ def test_figure5_compares_few_examples_of_ceil_with_many_of_others():
     assert {entry.cell.method for entry in found} == {"topk", "epr", "ceil"}
     # a prompt of 32 examples asks for more than 32 in the bank
     assert {entry.least_bank for entry in found if entry.cell.config.shots == 32} == {33}
-
-
-def test_a_family_of_tasks_is_left_out():
-    options = ExperimentOptions(tasks=("sst5", "mnli", "qnli", "geoquery", "geoquery.template"))
-    found = {
-        (task, entry.row.removeprefix("trained on ")): [by.task for by in entry.cell.trained_by]
-        for task in options.tasks
-        for entry in one_for_all.entries(replace(SMALL, task=task), options)
-    }
-    assert found["qnli", "all but this one"] == ["sst5", "mnli", "geoquery", "geoquery.template"]
-    assert found["qnli", "all but its family"] == ["sst5", "geoquery", "geoquery.template"]
-    assert found["geoquery", "all but its family"] == ["sst5", "mnli", "qnli"]
-    assert found["qnli", "all tasks"] == list(options.tasks) and found["qnli", "itself"] == []
-    # two tasks of one family leave none to train on
-    only = ExperimentOptions(tasks=("mnli", "qnli"))
-    rows = [entry.row for entry in one_for_all.entries(replace(SMALL, task="mnli"), only)]
-    assert "trained on all but its family" not in rows

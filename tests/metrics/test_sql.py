@@ -13,10 +13,10 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics import METRICS, sql_worker
 from ceil_jax.metrics.sql import SqlSandbox
 from ceil_jax.metrics.sql_worker import same_result
-from ceil_jax.pipeline.answering import Majority, Metric
+from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.stage import Run
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks import Example, Task, Template
 from ceil_jax.tasks.load import load_task
 
@@ -187,7 +187,7 @@ def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
         def compute(self, run, folder):
             return self.save(folder, rows)
 
-    metric = Metric(Written(Rows(task.validation), Rows([])), task.metric)
+    metric = Measurement(Written(Examples(task.validation), Examples([])), task.metric)
     assert Run(tmp_path, Models()).get(metric).value == 1 / 3
     assert asked == predictions
 

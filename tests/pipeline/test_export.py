@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, choose
 
 from ceil_jax import CeilSelector, UserError
-from ceil_jax.pipeline.evaluate import choose, evaluate
-from ceil_jax.pipeline.export import export, selector_of
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.export import export_method, of_plain_queries, selector_of
 from ceil_jax.pipeline.graph import open_run
+from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
 
+PLAYS = (("a film", "a film"), ("a play", "a stage play"))
 FEW = replace(TASK, validation=TASK.validation[:6])
 BOTH = replace(SMALL.ceil, initial="base", train_context="both")
 
@@ -30,7 +32,7 @@ def assert_chooses_alike(run, graph, method, selector):
 
 @pytest.mark.parametrize("method", ["topk", "dpp", "epr", "ceil", "head", "head_map"])
 def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
-    said = export(*opened, method, tmp_path / "selector")
+    said = export_method(*opened, method, tmp_path / "selector")
     assert f"{opened.graph.method(method).label} on films, 60 examples; not evaluated" in said
     assert_chooses_alike(*opened, method, CeilSelector.from_pretrained(tmp_path / "selector"))
 
@@ -55,7 +57,7 @@ def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
 def test_the_card_has_the_runs_metrics(opened, tmp_path):
     run, graph = opened
     value = evaluate(run, graph, "ceil").measured.value
-    said = export(run, graph, "ceil", tmp_path / "selector", license="mit")
+    said = export_method(run, graph, "ceil", tmp_path / "selector", license="mit")
     card = CeilSelector.from_pretrained(tmp_path / "selector").card
     [(name, measured)] = card.metrics.items()
     assert name.startswith("accuracy (percent of 6 held-out queries, 3 examples, tiny")
@@ -68,7 +70,7 @@ def test_the_card_has_the_runs_metrics(opened, tmp_path):
 
 def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path, moved_for_trained):
     run, graph = open_run(replace(SMALL, context="example", ceil=BOTH, out=tmp_path / "runs"), FEW)
-    export(run, graph, "ceil", tmp_path / "selector")
+    export_method(run, graph, "ceil", tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     assert_chooses_alike(run, graph, "ceil", selector)
     # an untrained encoder sees inputs alone, in a run and so in its selector
@@ -83,7 +85,7 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_stay(tmp_path):
         file, input="text", output="label", template="{text} It is {output}", choices=("bad", "good")
     )
     opened = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
-    export(*opened, "dpp", tmp_path / "selector")
+    export_method(*opened, "dpp", tmp_path / "selector")
     chosen = CeilSelector.from_pretrained(tmp_path / "selector").select("a new film", k=1)
     assert chosen.prompt.endswith("\n\na new film It is") and chosen.examples[0].fields["language"] == "en"
 
@@ -94,11 +96,22 @@ def test_what_cannot_be_exported(tmp_path):
     (tmp_path / "letters" / "letter").write_text("dear")
     for folder in (tmp_path / "letters", tmp_path / "letters" / "letter"):
         with pytest.raises(UserError, match="is there already and is no selector; choose another folder"):
-            export(run, graph, "dpp", folder)
+            export_method(run, graph, "dpp", folder)
     for name in ("bm25", "classifier", "majority"):
         with pytest.raises(UserError, match=rf"unknown selector '{name}'.*ceil"):
-            export(run, graph, name, tmp_path / "new")
+            export_method(run, graph, name, tmp_path / "new")
     skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), FEW)
     with pytest.raises(UserError, match="a selector embeds inputs as they are"):
-        export(*skills, "dpp", tmp_path / "new")
+        export_method(*skills, "dpp", tmp_path / "new")
     assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").glob("epr-*")]
+
+
+def test_a_template_that_names_the_input_by_a_field_takes_plain_queries():
+    def shape(pattern, *rows):
+        return of_plain_queries(Task("films", rows, [], Template(pattern), "exact_match"))
+
+    same, other = (Example("1", text, "x", fields={"text": shown}) for text, shown in PLAYS)
+    query = Example("", "a warm film", "")
+    assert shape("{text} is {output}", same).query(query) == "a warm film is"
+    assert shape("{text} is {output}", same, other).input == "input"
+    assert shape("{text} {input} {output}", same).input == "input"

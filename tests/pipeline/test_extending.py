@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, choose
 
 from ceil_jax import CeilSelector, UserError
-from ceil_jax.pipeline.evaluate import choose
-from ceil_jax.pipeline.export import export
+from ceil_jax.pipeline.export import export_method
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.plan import plan
@@ -41,9 +40,9 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     run, graph = open_run(config, FEW)
 
     planned = plan(run, [graph.metric("relative")])
-    [training] = [step for step in planned.missing if step.stage.what == "training relative EPR"]
+    [training] = [work for stage, work in planned.items() if stage.what == "training relative EPR"]
     # 60 of the 100 queries are there, a quarter is held out: 6 epochs of 45 in batches of 16
-    assert training.work.steps == 17 and training.work.trained > 0 and planned.tokens > 0
+    assert training.steps == 17 and training.trained > 0 and planned.tokens > 0
 
     table = compare(run, graph, ["topk", "relative"])
     assert [row.label for row in table.rows] == ["dense top-k", "relative EPR"]
@@ -53,7 +52,7 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     assert "relative EPR" in report([config.out], tmp_path / "all.html").read_text()
     assert run.missing([graph.metric("relative")]) == []
 
-    assert "relative EPR on films" in export(run, graph, "relative", tmp_path / "selector")
+    assert "relative EPR on films" in export_method(run, graph, "relative", tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     assert "relative EPR: 60 queries × 10 examples" in selector.card.training_data
     for query, picks in zip(FEW.validation, choose(run, graph, "relative", FEW.validation), strict=True):

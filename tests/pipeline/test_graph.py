@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from films import SMALL, TASK, film, films
+from films import SMALL, TASK, choose, film, films
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline.encoders import Guarded, Weights
-from ceil_jax.pipeline.evaluate import choose, evaluate, remark
+from ceil_jax.pipeline.evaluate import evaluate, remark
 from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.stage import closure
+from ceil_jax.tasks.example import Example, Task, Template
 
 FEW = replace(TASK, validation=TASK.validation[:6])
 
@@ -36,25 +38,19 @@ def of(kind, graph, name):
 
 def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_trained):
     config = replace(SMALL, out=tmp_path)
-    run, graph = open_run(config, FEW)
-    run.get(graph.encoders("ceil"))
-    asked = read_by(monkeypatch)
-    for changed in (
+    changed = (
         replace(config, seed=1),
         replace(config, token_budget=35),
         replace(config, ceil=replace(SMALL.ceil, loss="info_nce")),
-    ):
-        other, others = open_run(changed, FEW)
-        other.get(others.encoders("ceil"))
-    assert asked == []
-    seed, budget, loss = (
-        open_run(one, FEW).graph.encoders("ceil").key
-        for one in (
-            replace(config, seed=1),
-            replace(config, token_budget=35),
-            replace(config, ceil=replace(SMALL.ceil, loss="info_nce")),
-        )
     )
+    run, graph = open_run(config, FEW)
+    run.get(graph.encoders("ceil"))
+    asked = read_by(monkeypatch)
+    others = [open_run(one, FEW) for one in changed]
+    for other, graphs in others:
+        other.get(graphs.encoders("ceil"))
+    assert asked == []
+    seed, budget, loss = (graphs.encoders("ceil").key for _, graphs in others)
     assert graph.encoders("ceil").key == budget and len({budget, seed, loss}) == 3
 
 
@@ -116,22 +112,13 @@ def test_what_falls_back_is_recorded_as_it_was_used(tmp_path, monkeypatch, moved
     assert choose(run, graph, "ceil", FEW.validation) == choose(run, graph, "dpp", FEW.validation)
 
 
-def test_encoders_are_trained_on_several_tasks_and_taken_by_others(tmp_path, moved_for_trained):
-    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, trade_off="tuned"))
-    other = replace(films(40, 6), name="others")
-    parts = [open_run(config, task).graph for task in (FEW, other)]
-    run, joint = open_run(config, other, trained_by=parts)
-    weights = joint.encoders("ceil")
-    data = run.get(weights.scored)
-    assert isinstance(weights, Weights) and len(data.positions) == 48
-    bank = [*FEW.train, *other.train]
-    queries = run.get(weights.queries)
-    assert [bank[i].input for i in data.positions] == [one.input for one in queries]
-    assert data.positions[24:].min() >= 60 and data.candidates.shortlist[24:].min() >= 60
-    _, transferred = open_run(replace(config, guard=True), other, trained_by=parts[:1])
-    assert transferred.encoders("ceil").key == parts[0].encoders("ceil").key
-    assert isinstance(transferred.used(transferred.method("ceil")), Weights), "no guard"
-    assert evaluate(run, transferred, "ceil").record.queries == 6
+def test_encoders_that_another_task_trained(tmp_path, moved_for_trained):
+    config, other = replace(SMALL, out=tmp_path), replace(films(40, 6), name="others")
+    trained = open_run(config, FEW).graph
+    run, graph = open_run(replace(config, guard=True), other, trained_by=trained)
+    assert graph.encoders("ceil").key == trained.encoders("ceil").key
+    assert isinstance(graph.used(graph.method("ceil")), Weights), "no guard"
+    assert evaluate(run, graph, "ceil").record.queries == 6
 
 
 def long_and_short(split, i):
@@ -180,16 +167,14 @@ def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_
     assert found["ceil"].trade_off == 0.05
 
 
-def test_ceil_has_one_trade_off_unless_told(tmp_path):
+def test_ceil_has_one_trade_off(tmp_path):
     tuned = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off="tuned"))
     _, graph = open_run(tuned, TASK)
-    ceil, epr, base = (graph.trade_off_of(graph.method(name)) for name in ("ceil", "epr_map", "dpp"))
+    ceil, epr, base = (graph.chosen(name).trade_off for name in ("ceil", "epr_map", "dpp"))
     assert ceil.key == graph.encoders("ceil").trade_off.key == epr.key != base.key
-    assert graph.trade_off_of(graph.method("epr")) is None
-    for given, expected in ((0.02, 0.02), ("tuned", graph.tuned("ceil").key)):
-        _, other = open_run(replace(tuned, ceil_map_trade_off=given), TASK)
-        found = other.trade_off_of(other.method("ceil"))
-        assert getattr(found, "key", found) == expected
+    assert graph.chosen("epr").trade_off is None
+    fixed = replace(tuned, ceil=replace(SMALL.ceil, trade_off=0.02))
+    assert open_run(fixed, TASK).graph.chosen("ceil").trade_off == 0.02
 
 
 def test_without_examples_every_method_is_zero_shot(tmp_path):
@@ -219,6 +204,27 @@ def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
     assert {row["prediction"] for row in found.rows} == {"great"} and asked == []
 
 
+def test_a_row_is_computed_once_and_then_found(tmp_path, monkeypatch, moved_for_trained):
+    config = replace(SMALL, out=tmp_path)
+    first = evaluate(*open_run(config, FEW), "ceil")
+    assert len(first.rows) == len(FEW.validation) and first.record.preparing.tokens > 0
+    asked = read_by(monkeypatch)
+    run, graph = open_run(config, FEW)
+    assert not plan(run, [graph.metric("ceil")])
+    assert evaluate(run, graph, "ceil").rows == first.rows and asked == []
+
+
+def test_a_query_that_stands_in_the_bank_is_never_its_own_example():
+    texts = enumerate(["red apple", "blue  sky", "green grass"], 1)
+    bank = [Example(str(number), text, "x") for number, text in texts]
+    query = Example("1", "blue sky", "x")
+    task = Task("fruit", bank, [query], Template("{input} {output}"), "exact_match")
+    _, graph = open_run(replace(SMALL, shots=1), task)
+    assert [one.id for one in graph.bank.examples] == ["1", "3"]
+    # the bank's row 1 is another question, which the query may get
+    assert [one.id for one in graph.queries.examples] == ["query-1"]
+
+
 def test_what_cannot_be_is_said_before_anything_runs(tmp_path):
     with pytest.raises(UserError, match="--shots 60: the bank of films has 60 examples"):
         open_run(replace(SMALL, shots=60), TASK)
@@ -226,7 +232,10 @@ def test_what_cannot_be_is_said_before_anything_runs(tmp_path):
         open_run(replace(SMALL, ceil=replace(SMALL.ceil, size=13)), TASK).graph.metric("ceil")
     with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
         open_run(SMALL, TASK).graph.metric("ciel")
-    with pytest.raises(UserError, match=r"--answers 3: films chooses .* take --answers-by orders"):
-        open_run(replace(SMALL, answers=3), TASK)
     with pytest.raises(UserError, match=r"--epr\.initial epr: a training cannot start from itself"):
         open_run(replace(SMALL, epr=replace(SMALL.epr, initial="epr")), TASK).graph.encoders("epr")
+    both = replace(SMALL, epr=replace(SMALL.epr, train_context="both"))
+    with pytest.raises(UserError, match=r"--ceil\.train-context frozen has one encoder"):
+        open_run(both, TASK).graph.encoders("ceil")
+    released = replace(both, ceil=replace(both.ceil, train_context="released"))
+    assert open_run(released, TASK).graph.encoders("ceil").training.name == "ceil"

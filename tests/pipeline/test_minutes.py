@@ -10,7 +10,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import readings
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import minutes as minutes_module
-from ceil_jax.pipeline.minutes import FEWEST, _cuts, fitted
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.minutes import FEWEST_QUERIES, _cuts, fitted
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import Machine
 from ceil_jax.training.config import EPRConfig
@@ -41,7 +42,7 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     assert found[3:6] == [(n, c, "epr_map", 200) for n, c in ((400, 60), (200, 40), (100, 40))]
     assert [one[2] for one in found[6:9]] == ["epr"] * 3
     # without a training no share is tried; queries last, and never below 150
-    assert found[9:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST)]
+    assert found[9:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
     assert all(config.tst.instances == 300 for config, _, _ in _cuts(CONFIG, TASK, ROWS))  # no LM taught it
 
 
@@ -86,7 +87,7 @@ def planted(monkeypatch):
     ],
 )
 def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
-    found = fitted(replace(CONFIG, out=tmp_path), TASK, ROWS, minutes)
+    found = fitted(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, minutes)
     assert found.methods == rows
     assert found.said.startswith(f"this machine reads 100 LM tokens a second: {said}")
     assert len(found.opened.graph.queries) == int(said.split()[0])
@@ -94,18 +95,18 @@ def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
 
 def test_where_nothing_fits_it_says_how_many_minutes_would(planted, tmp_path):
     with pytest.raises(UserError, match=r"--minutes 1: 150 queries without training take 2 minutes here"):
-        fitted(replace(CONFIG, out=tmp_path), TASK, ROWS, 1)
+        fitted(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
 
 
 def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):
     config = replace(CONFIG, out=tmp_path)
-    first = fitted(config, TASK, ROWS, 6)
+    first = fitted(open_run(config, TASK), ROWS, 6)
     # what is on disk by now leaves less to do
     monkeypatch.setattr(minutes_module, "_seconds", lambda *_: 0.0)
-    again = fitted(config, TASK, ROWS, 6)
+    again = fitted(open_run(config, TASK), ROWS, 6)
     assert (again.methods, again.said) == (first.methods, first.said)
     assert again.opened.graph.config == first.opened.graph.config
-    assert fitted(config, TASK, ROWS, 7).methods == ROWS
+    assert fitted(open_run(config, TASK), ROWS, 7).methods == ROWS
 
 
 class Slow(TinyLM):
@@ -127,7 +128,7 @@ class One(Models):
         super().__init__()
         self.own = lm
 
-    def load_lm(self, *given):
+    def load_lm(self, lm):
         return self.own
 
 
@@ -139,7 +140,8 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     monkeypatch.setattr(readings, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     asked = 2 / 3 * 2 * 400 * 44 / speed
     config, rows = replace(SMALL, lm=lm, out=tmp_path), ("majority", "random", "bm25")
-    found = fitted(config, films(60, 400), rows, asked / 60, One(Slow(speed, clock)))
+    opened = open_run(config, films(60, 400), One(Slow(speed, clock)))
+    found = fitted(opened, rows, asked / 60)
     assert found.methods == rows
     for name in rows:
         found.opened.run.get(found.opened.graph.metric(name))

@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from films import choose
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
-from ceil_jax.pipeline.evaluate import choose, evaluate
+from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.views import failures
 from ceil_jax.report.compare import compare

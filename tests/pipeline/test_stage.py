@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.stage import Run, Stage, Work, closure, describe, unkeyed
+from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import read_json, write_json
 
@@ -92,7 +92,7 @@ def test_each_stage_is_computed_once_needs_first(run):
     assert COMPUTED == ["first", "left", "right", "last"]
     assert run.get(LAST) == Run(run.root, run.models).get(LAST) == 20 and len(COMPUTED) == 4
     assert run.summary(LAST)["is"] == "last"
-    assert describe(run.folder(LEFT)) == {"needs_too": [FIRST.key], "value": 2}
+    assert read_json(run.folder(LEFT) / "key.json") == {"needs_too": [FIRST.key], "value": 2}
 
 
 def test_walks(run):
@@ -118,6 +118,36 @@ def test_a_cost_is_of_the_whole_closure_each_stage_once(run):
     assert run.cost([LAST]) == Cost(1111.0, 15)
     assert run.cost([LEFT]) == Cost(11.0, 3) and run.cost([LEFT, RIGHT]) == Cost(111.0, 7)
     assert run.cost([Number(99)]) == Cost()
+
+
+@dataclass(frozen=True)
+class Found(Number):
+    """A number that others get while they are computed, without naming it as a need."""
+
+    shared: ClassVar[bool] = True
+
+    def compute(self, run, folder):
+        time.sleep(0.2)
+        return super().compute(run, folder)
+
+
+@dataclass(frozen=True)
+class Finds(Number):
+    def compute(self, run, folder):
+        run.get(Found(self.value))
+        return super().compute(run, folder)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_row_costs_the_same_whichever_row_was_first(run, order):
+    """What two stages find alike is computed once, and is in the cost of both rows, once."""
+    rows = [[Finds(7), Finds(7, scale=2.0)], [Finds(7, scale=3.0)]]
+    for row in order:
+        for stage in rows[row]:
+            run.get(stage)
+    assert all(run.own_cost(stage).seconds < 0.1 for row in rows for stage in row)
+    for row in rows:
+        assert Found(7).key in run.costs(row) and 0.2 <= run.cost(row).seconds < 0.3
 
 
 @pytest.mark.parametrize("harmed", ["first", "left"])

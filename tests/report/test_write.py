@@ -9,12 +9,12 @@ import pytest
 
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.answering import Majority, Metric
+from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, record
 from ceil_jax.pipeline.stage import Run
-from ceil_jax.pipeline.views import Rows
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.report import write
 from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import report
@@ -51,7 +51,7 @@ class Written(Majority):
 
 def keep(root, method, predictions, config=None, task=TASK, kept=""):
     """An evaluation on disk, as the pipeline leaves it."""
-    bank, queries = Rows(task.train), Rows(task.validation)
+    bank, queries = Examples(task.train), Examples(task.validation)
     rows = [
         {
             "id": query.id,
@@ -62,7 +62,7 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
         for query, prediction in zip(task.validation, predictions, strict=True)
     ]
     run, answers = Run(root, Models()), Written(queries, bank, tuple(map(json.dumps, rows)), method)
-    metrics = Metric(answers, task.metric)
+    metrics = Measurement(answers, task.metric)
     run.get(metrics)
     return record(
         root,

@@ -491,7 +491,6 @@ def test_wrong_options():
 
 def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
     from ceil_jax.pipeline.config import RunConfig
-    from ceil_jax.pipeline.evaluate import choose
     from ceil_jax.pipeline.export import selector_of
     from ceil_jax.pipeline.graph import open_run
     from ceil_jax.tasks.example import Task
@@ -501,7 +500,8 @@ def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
     config = RunConfig(encoder="tiny", lm="tiny", shots=3, shortlist=12, trade_off=0.1, out=tmp_path)
     opened = open_run(config, task)
     selector = selector_of(*opened, "dpp")
-    expected = choose(*opened, "dpp", bank[40:44])
+    run, graph = opened
+    expected = run.get(graph.chosen("dpp", bank[40:44]))
     for query, picks in zip(bank[40:44], expected, strict=True):
         assert greedy_order(selector.select(query, k=3, own_answer=True)) == [pick.id for pick in picks]
     assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")

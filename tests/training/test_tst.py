@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from films import SMALL, WORDS
+from films import SMALL, WORDS, choose
 
 from ceil_jax.encoders.registry import load_encoder
-from ceil_jax.pipeline.evaluate import choose
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.stage import closure

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import SMALL
+from films import SMALL, choose
 
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.pipeline.evaluate import choose
 from ceil_jax.pipeline.methods import scorable
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Limits

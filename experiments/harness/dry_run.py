@@ -1,0 +1,98 @@
+"""The plan of a grid of runs: the stages of all entries, their LM tokens and their time. Nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.models import CountingModels
+from ceil_jax.pipeline.plan import Machine, Plan, duration, plan, this_machine
+from ceil_jax.pipeline.stage import Stage, closure
+from ceil_jax.report.table import Table
+from harness.grid import Entry, Grid
+
+_H100_BF16 = 989e12  # dense bfloat16 FLOP/s, the maker's figure for the SXM model
+_H100_TF32 = 495e12
+
+ONE_H100 = Machine(
+    "one H100 (an estimate from its peak, not measured)",
+    # 2 FLOP a parameter and token, at 40 % of the peak
+    lm=0.4 * _H100_BF16 / 2,
+    # short texts in small networks: 10 % of the peak
+    encode=0.1 * _H100_TF32 / 2,
+    # the backward pass costs twice the forward one
+    train=0.1 * _H100_TF32 / 6,
+)
+
+
+@dataclass
+class DryRun:
+    """What the entries of a table would need."""
+
+    stages: dict[Stage[Any], str] = field(default_factory=dict)
+    """The task of each stage, needs first."""
+    missing: Plan = field(default_factory=Plan)
+    """The work of those that are not on disk."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why a task cannot run, by its name."""
+
+    def text(self) -> str:
+        """Return a line for each stage that takes LM tokens, encoding or training, and the sums in words."""
+        machines = this_machine(), ONE_H100
+        rows: list[list[str | int | None]] = []
+        small = 0
+        for stage, task in self.stages.items():
+            work = self.missing.get(stage)
+            if work is None:
+                rows.append([stage.what, task, "on disk", *[None] * 5])
+            elif any((work.read, work.written, work.encoded, work.trained)):
+                times = [duration(machine.seconds(work)) for machine in machines]
+                amounts = work.steps or None, round(work.read), round(work.written)
+                rows.append([stage.what, task, "would run", *amounts, *times])
+            else:
+                small += 1
+        if small:
+            rows.append([f"{small} stages of little work", "", "would run", *[None] * 5])
+        read = sum(work.read for work in self.missing.values())
+        written = sum(work.written for work in self.missing.values())
+        return "\n".join(
+            [
+                Table(HEADER, rows).text(),
+                "",
+                f"{len(self.stages) - len(self.missing)} stages on disk, {len(self.missing)} would run: about "
+                f"{read:,.0f} LM tokens to read and {written:,.0f} to write",
+                *(f"{one.name}: about {duration(self.missing.seconds(one))}" for one in machines),
+                *(f"{task} cannot run: {message}" for task, message in self.failed.items()),
+            ]
+        )
+
+
+HEADER = ("stage", "task", "state", "steps", "LM tokens read", "written", "this machine", "H100 (est.)")
+
+
+def dry_run(entries: Sequence[Entry], seeds: Sequence[int]) -> DryRun:
+    """Return the stages that the entries would need with these seeds of training. Nothing is written.
+
+    Args:
+        entries: cells of a table.
+        seeds: seeds of training; only the first where nothing is trained.
+    """
+    found, grid = DryRun(), Grid(CountingModels())
+    for entry in entries:
+        for seed in seeds if entry.cell.trains else seeds[:1]:
+            if entry.task in found.failed:
+                continue
+            try:
+                if not grid.applies(entry):
+                    continue
+                run, graph = grid.open(entry.cell.seeded(seed))
+                targets = [graph.metric(entry.cell.method)]
+                found.missing |= plan(run, targets)
+                for stage in closure(targets):
+                    if stage in found.missing or run.summary(stage):
+                        found.stages.setdefault(stage, entry.task)
+            except UserError as error:
+                found.failed[entry.task] = str(error)
+    return found
