@@ -50,7 +50,8 @@ class Chosen(Stage[list[list[Retrieved]]]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         bank, queries = run.get(self.bank), run.get(self.queries)
-        encoders, given = run.value(self.encoders), run.value(self.trade_off)
+        encoders = None if self.encoders is None else run.get(self.encoders)
+        given = run.value(self.trade_off)
         rewritten = dict(self._rewritten(run))
         found = build_retriever(
             self.retriever,
@@ -175,6 +176,7 @@ class Sets(Candidates):
                 f"--index approximate found {fewest} neighbours of a training query where subsets have "
                 f"{self.size} examples; use --index exact"
             )
+        given = run.value(self.trade_off)
         found = ceil_candidates(
             run.get(self.nearest.queries),
             run.get(self.nearest.bank),
@@ -185,7 +187,7 @@ class Sets(Candidates):
                 subsets=self.subsets,
                 size=self.size,
                 sampler=self.sampler,  # type: ignore[arg-type]
-                trade_off=run.value(self.trade_off) or CEILConfig.trade_off,
+                trade_off=given or CEILConfig.trade_off,
             ),
             self.seed,
         )

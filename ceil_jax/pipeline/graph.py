@@ -113,13 +113,18 @@ class Graph:
 
     def _chosen(self, method: Method, queries: Examples, encoders: Stage[Encoders] | None) -> Chosen:
         needs, config = method.needs, self.config
-        bank, asked = Inputs(self.bank), Inputs(queries)
+        bank: Texts = Inputs(self.bank)
+        asked: Texts = Inputs(queries)
         vectors: tuple[Stage[np.ndarray], ...] = ()
         if needs.text:
             bank, asked = self.bank_texts(method.encoder), self.texts(queries)
             if encoders is not None:
                 vectors = Encoded(encoders, asked), Encoded(encoders, bank, "context")
-        trade_off = needs.trade_off if needs.trade_off != "tunable" else encoders and self.trade_off(encoders)
+        trade_off: float | Stage[float] | None = None
+        if isinstance(needs.trade_off, float):
+            trade_off = needs.trade_off
+        elif needs.trade_off == "tunable" and encoders is not None:
+            trade_off = self.trade_off(encoders)
         orders = {"all": range(config.skills.orders), "one": [config.skills.order]}.get(needs.skills, ())
         return Chosen(
             method.retriever,
@@ -176,8 +181,9 @@ class Graph:
             asked,
             self.bank,
         )
-        # neighbouring values of λ often choose the same set, which is read once
-        return TradeOff(self.scores(asked, sets, (len(TRADE_OFFS) // 2, shots), f"λ of {source}"), source)
+        # neighbouring values of λ often choose the same set: five gave 2.0 to 3.0 different ones on five tasks
+        scores = self.scores(asked, sets, (len(TRADE_OFFS), shots), f"λ of {source}", differing=0.47)
+        return TradeOff(scores, source)
 
     # trained encoders: their weights, the scored candidates that they learn from, the nearest examples among which
     # these are drawn by the encoders that training starts from
@@ -256,10 +262,15 @@ class Graph:
         return scored(self.first, self.settings(source))
 
     def scores(
-        self, queries: Examples, sets: Stage[CandidateSets], shape: tuple[int, int], label: str
+        self,
+        queries: Examples,
+        sets: Stage[CandidateSets],
+        shape: tuple[int, int],
+        label: str,
+        differing: float = 1.0,
     ) -> Scores:
         """Return the LM's scores of candidate sets, M sets of k examples each."""
-        return Scores(self.prompting, queries, self.bank, sets, shape, label)
+        return Scores(self.prompting, queries, self.bank, sets, shape, label, differing)
 
     def nearest(self, source: str, queries: Examples, n: int) -> Chosen:
         """Return the n nearest examples of each query, never the query itself."""

@@ -95,6 +95,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
     shape: tuple[int, int] = unkeyed((1, 1))
     """M sets of k examples, to estimate what reading them takes."""
     label: str = unkeyed("candidate sets")
+    differing: float = unkeyed(1.0)
+    """The share of the sets that is expected to differ: equal ones are read once."""
 
     @property
     def what(self) -> str:
@@ -127,10 +129,11 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def estimate(self, run: Run) -> Work:
         some = sample(len(self.queries))
         asked = self.queries.examples[some]
+        times = len(self.queries) / max(1, len(asked))
         if self.sets.in_memory or run.summary(self.sets):
             sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
         else:
-            sets = self._random_sets(len(asked))
+            sets, times = self._random_sets(len(asked)), times * self.differing
         prompts = iter(self._prompts(run, asked, sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
@@ -140,7 +143,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
             for q in asked
             for _ in range(sets.subsets.shape[1])
         ]
-        return reading(run, self.prompting.lm, requests, len(self.queries) / max(1, len(asked)))
+        return reading(run, self.prompting.lm, requests, times)
 
     def _random_sets(self, queries: int) -> CandidateSets:
         """Random sets that stand in for those that are not drawn yet, to count their tokens."""

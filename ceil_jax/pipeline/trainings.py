@@ -87,10 +87,11 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
             f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it or raise "
             "--ceil.shortlist"
         )
-    queries, trade_off = graph.training_queries(settings.instances), None
+    queries = graph.training_queries(settings.instances)
+    trade_off: float | Stage[float] | None = None
     if settings.sampler == "k_dpp":
-        tuned = settings.trade_off == "tuned"
-        trade_off = graph.tuned(settings.initial) if tuned else settings.trade_off
+        given = settings.trade_off
+        trade_off = graph.tuned(settings.initial) if given == "tuned" else given
     sets = Sets(
         graph.nearest(settings.initial, queries, available),
         graph.encoded(settings.initial, queries),
