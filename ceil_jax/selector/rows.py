@@ -10,9 +10,16 @@ from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.files import Split, Table, read_table
-from ceil_jax.tasks.files import read_examples as read_split_examples
-from ceil_jax.tasks.rows import Columns, as_text, check_text, missing, row_example, texts
+from ceil_jax.tasks.files import TableLike, TableRows, numbered_rows, read_table
+from ceil_jax.tasks.rows import (
+    Columns,
+    as_text,
+    check_text,
+    examples_of,
+    list_of_texts,
+    missing,
+    row_example,
+)
 from ceil_jax.tasks.spec import FieldError, RowError
 
 log = logging.getLogger(__name__)
@@ -73,7 +80,7 @@ def read_queries(queries: Iterable[str | Row], keys: Keys = PLAIN) -> list[Examp
 
 
 def read_rows(
-    table: Table, keys: Keys, delimiter: str | None = None, *, skip_bad_rows: bool = False
+    table: TableLike, keys: Keys, delimiter: str | None = None, *, skip_bad_rows: bool = False
 ) -> list[Example]:
     """Return an Example for each row of a file or data frame.
 
@@ -92,7 +99,7 @@ def read_rows(
     split = read_table(table, delimiter)
     columns = Columns((keys.input,), keys.output)
     ids = "id" not in keys and _are_ids(split)
-    found = read_split_examples(
+    found = examples_of(
         split,
         "",
         keys,
@@ -104,7 +111,7 @@ def read_rows(
     return found
 
 
-def _are_ids(split: Split) -> bool:
+def _are_ids(split: TableRows) -> bool:
     """Whether the column `id` tells the rows apart; a note names the lines of an id that repeats."""
     lines = defaultdict(list)
     for row, line in zip(split.rows, split.lines, strict=True):
@@ -126,8 +133,8 @@ def _read(
     if isinstance(rows, (str, Mapping, Example)):
         raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
     given: list[Any] = list(rows)
-    split = Split(source, given, range(1, len(given) + 1), unit)
-    return read_split_examples(split, "", (), lambda _, row: _row(row, columns, answered))
+    split = numbered_rows(source, given, unit)
+    return examples_of(split, "", (), lambda _, row: _row(row, columns, answered))
 
 
 def _row(row: Any, columns: Columns, answered: bool) -> Example:
@@ -154,7 +161,7 @@ def _example(row: Mapping[str, Any], columns: Columns, *, ids: bool, answered: b
     own: dict[str, Any] = {
         name: several
         for name in ("choices", "references")
-        if name not in columns.used and (several := texts(row, name)) is not None
+        if name not in columns.used and (several := list_of_texts(row, name)) is not None
     }
     id = "" if not ids or missing(row.get("id")) else str(row["id"])
     check_text("id", id)

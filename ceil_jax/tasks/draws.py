@@ -9,8 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from ceil_jax.errors import UserError
-
 T = TypeVar("T")
 
 
@@ -29,27 +27,9 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
     return [items[i] for i in sorted(order[:limit])]
 
 
-def check_limits(**limits: int | None) -> None:
-    """Refuse a limit below 1.
-
-    Args:
-        limits: name -> limit; None stands for no limit.
-
-    Raises:
-        UserError: a limit is below 1; the message names it.
-    """
-    for name, limit in limits.items():
-        if limit is not None and limit < 1:
-            raise UserError(f"{name} is {limit}: expected at least 1, or none for all")
-
-
 def text_rng(text: str, *seeds: int) -> np.random.Generator:
-    """Return the random generator of one text, which depends on nothing but the text and the seeds.
+    """Return the random generator of one text (a query's id, or a prompt) and some seeds.
 
     A query's draws are therefore the same whichever other queries are asked, in whatever order.
-
-    Args:
-        text: a query's id, or a prompt.
-        seeds: the run's seed, and a number for each further use of the same text.
     """
     return np.random.default_rng([*seeds, zlib.crc32(text.encode())])

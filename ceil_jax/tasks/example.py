@@ -6,8 +6,7 @@ import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from ceil_jax.errors import UserError
 
@@ -27,7 +26,7 @@ class Example:
     references: tuple[str, ...] = ()
     """All accepted answers where there are several; empty means `output` alone."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Other columns of the row, which the template names or the metric needs; read-only."""
+    """Other columns of the row, which the template names or the metric needs."""
     parts: tuple[str, ...] = ()
     """The texts that `input` joins, such as premise and hypothesis; empty where it is one text."""
 
@@ -36,35 +35,13 @@ class Example:
         """The texts that the input is made of: `parts`, or `input` alone."""
         return self.parts or (self.input,)
 
-    def __post_init__(self) -> None:
-        if isinstance(self.fields, dict):
-            object.__setattr__(self, "fields", MappingProxyType(self.fields))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # a read-only view of a dictionary cannot be pickled or copied
-        given = (
-            self.id,
-            self.input,
-            self.output,
-            self.choices,
-            self.references,
-            dict(self.fields),
-            self.parts,
-        )
-        return Example, given
-
 
 Context = Literal["input", "example"]
 """The text of a bank example that encoders read: its input, or its input and output."""
 
 
 def context_text(example: Example, context: Context) -> str:
-    """Return the text that an encoder reads of a bank example.
-
-    Args:
-        example: from the bank.
-        context: "input", or "example" for input and output.
-    """
+    """Return the text that an encoder reads of a bank example."""
     return example.input if context == "input" else f"{example.input} {example.output}"
 
 
@@ -95,31 +72,23 @@ class Template:
 
     A name in braces may be any text, as the columns of tables have them: `{Q: text}`, `{2023}`, `{a.b}`.
 
-    Args:
-        pattern: text with names in braces. The answer's name comes once, at the end; the other names are the input's,
-            or keys of `Example.fields`. A literal brace is written twice.
-        separator: what stands between examples, and between the last one and the query; a line's end by default.
-        input: the name that stands for `Example.input`, also where a field has it: "input" by default.
-        output: the name that stands for the answer: "output" by default.
-
     Raises:
         UserError: the pattern does not end with its only answer, or has a single brace.
     """
 
     pattern: str
+    """Text with names in braces: the answer's once, at the end; the others are the input's, or keys of
+    `Example.fields`. A literal brace is written twice."""
     separator: str = "\n"
     """The text between examples, and between the last one and the query."""
     input: str = "input"
-    """The name in the pattern that stands for `Example.input`."""
+    """The name in the pattern that stands for `Example.input`, also where a field has it."""
     output: str = "output"
     """The name in the pattern that stands for the answer."""
 
     def __post_init__(self) -> None:
-        if (
-            self.names[-1:] != (self.output,)
-            or self.names.count(self.output) != 1
-            or _pieces(self.pattern)[-1][0]
-        ):
+        names = [name for _, name in _pieces(self.pattern)]
+        if names[-1:] != [self.output] or names.count(self.output) != 1:
             raise UserError(f"template {self.pattern!r} must end with its only {{{self.output}}}")
 
     @property
@@ -143,10 +112,7 @@ class Template:
             ) from None
 
     def example(self, example: Example) -> str:
-        """Return an example with its answer, as it is written in context.
-
-        Args:
-            example: from the bank.
+        """Return an example of the bank with its answer, as it is written in context.
 
         Raises:
             UserError: the pattern names a field that the example lacks.
@@ -154,12 +120,9 @@ class Template:
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:
-        """Return the text that the LM continues.
+        """Return the text that the LM continues; the query's output is not read.
 
         One space before the answer is left to the continuation, because most tokenisers join it to the word after it.
-
-        Args:
-            example: the query; its output is not read.
 
         Raises:
             UserError: the pattern names a field that the example lacks.
@@ -167,12 +130,7 @@ class Template:
         return self._before_answer(example).removesuffix(" ")
 
     def continuation(self, example: Example, answer: str) -> str:
-        """Return what follows `query`: an answer, with the space that `query` left to it.
-
-        Args:
-            example: the query.
-            answer: an option, or the gold answer.
-        """
+        """Return what follows `query`: an answer, with the space that `query` left to it."""
         return (" " if self._before_answer(example).endswith(" ") else "") + answer
 
 
@@ -193,20 +151,21 @@ def column_template(
     Raises:
         UserError: the pattern does not end with its only answer.
     """
+    named = [name for _, name in _pieces(pattern)]
+    if named[-1:] not in ([output], ["output"]):
+        raise UserError(f"template {pattern!r} must end with its only {{{output}}}")
     if columns is None:
-        named = [name for _, name in _pieces(pattern) if name]
         columns = {*named[:-1]} - ({"input"} if input not in named else set())
-    theirs = {"input", "output"} & ({*columns} - {input, output})
-    asked = input if "input" in theirs else "input"
-    answer = output if "output" in theirs else "output"
-    *stem, (_, last) = _pieces(pattern) or (("", ""),)
-    if last != output and (last != "output" or "output" in columns):
-        other = "; the column 'output' is another one" if "output" in theirs else ""
-        raise UserError(f"template {pattern!r} must end with its only {{{output}}}{other}")
-    renamed = {"input": asked} if "input" not in columns else {}
-    renamed |= {output: answer, input: asked}
-    parts = [f"{{{renamed.get(name, name)}}}" if name else text * (1 + (text in "{}")) for text, name in stem]
-    return Template(f"{''.join(parts)}{{{answer}}}", separator, asked, answer)
+    others = {*columns} - {input, output}
+    asked, answer = (
+        column if role in others else role for role, column in (("input", input), ("output", output))
+    )
+    roles = {role: name for role, name in (("input", asked), ("output", answer)) if role not in columns}
+    roles |= {output: answer, input: asked}
+    shown = _PIECE.sub(
+        lambda piece: f"{{{roles.get(piece['name'], piece['name'])}}}" if piece["name"] else piece[0], pattern
+    )
+    return Template(shown, separator, asked, answer)
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,36 @@
-"""Local files and data frames to rows, each knowing the line it stood on, and rows to examples."""
+"""Local files and data frames to rows, each with the line it stood on."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
+import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.formats import csv_rows, json_rows, parquet_rows
-from ceil_jax.tasks.spec import FieldError, Row, RowError
+from ceil_jax.tasks.spec import Row, RowError
 
 log = logging.getLogger(__name__)
 
-_READERS = {
-    **dict.fromkeys((".jsonl", ".json", ".ndjson"), json_rows),
-    **dict.fromkeys((".csv", ".tsv", ".txt"), csv_rows),
-    ".parquet": parquet_rows,
-}
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet")
-"""The endings of a split's file in a folder of data sets."""
+ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet")
 
-Table = str | os.PathLike[str] | Any
+TableLike = str | os.PathLike[str] | Any
 """A path, or a pandas or polars data frame."""
+
+Numbered = list[tuple[int, Row | RowError]]
+"""Each row, or what is wrong with it, with its line in a text file or its number (from 1)."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows, and where each of them came from."""
+class TableRows:
+    """The rows of a file, a data frame or a split, and where each of them came from."""
 
     source: str
     """A file, or a hub repository at a revision."""
@@ -50,45 +50,29 @@ class Split:
         return dict.fromkeys(name for row in self.rows if not isinstance(row, RowError) for name in row)
 
 
-def read_table(table: Table, delimiter: str | None = None) -> Split:
-    """Return the rows of a file, or of a pandas or polars data frame.
+def numbered_rows(source: str, rows: Sequence[Row | RowError], unit: str = "row") -> TableRows:
+    """Return rows that stand in no text file, counted from 1."""
+    return TableRows(source, rows, range(1, len(rows) + 1), unit)
+
+
+def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
+    """Return the rows of a file, by its ending in any case, or of a pandas or polars data frame.
 
     Args:
-        table: see `read_split`; or a data frame.
-        delimiter: see `read_split`.
-
-    Raises:
-        UserError: see `read_split`; or two columns of a frame have one name.
-    """
-    if isinstance(table, str | os.PathLike):
-        return read_split(Path(table).expanduser(), delimiter)
-    if not hasattr(table, "columns") or not (hasattr(table, "to_dicts") or hasattr(table, "to_dict")):
-        raise UserError(f"expected a file, or a pandas or polars data frame, found {type(table).__name__}")
-    names = [str(name) for name in table.columns]
-    if len({*names}) < len(names):
-        raise UserError(f"data frame: two columns have one name: {', '.join(map(repr, names))}")
-    rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")
-    found = [{str(name): value for name, value in row.items()} for row in rows]
-    return Split("data frame", found, range(1, len(found) + 1), "row")
-
-
-def read_split(path: Path, delimiter: str | None = None) -> Split:
-    """Return the rows of one file, by its ending in any case.
-
-    Args:
-        path: a file of JSON, JSON lines, separated values (.csv, .tsv, .txt) or parquet.
+        table: a file of JSON, JSON lines, separated values (.csv, .tsv, .txt) or parquet; or a data frame.
         delimiter: what separates values; by default a tab in .tsv, else a comma. A .txt file must be told.
 
     Raises:
-        UserError: there is no such file, its ending is unknown, it holds no rows or more than the limits allow, or it
-            cannot be read.
+        UserError: there is no such file, its ending is unknown, it holds no rows, or it cannot be read; two columns
+            have one name.
     """
+    if not isinstance(table, str | os.PathLike):
+        return _frame_rows(table)
+    path = Path(table).expanduser()
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: name one file, ending in {', '.join(_READERS)}")
-    if kind not in _READERS:
+    if kind not in ENDINGS or path.is_dir():
         raise UserError(
-            f"cannot read {path}: expected a file ending in {', '.join(_READERS)}, or .gz after it"
+            f"cannot read {path}: name one file that ends in {', '.join(ENDINGS)}, or .gz after it"
         )
     if not path.is_file():
         raise UserError(f"no file {path}")
@@ -98,110 +82,139 @@ def read_split(path: Path, delimiter: str | None = None) -> Split:
         )
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
-    try:
-        numbered = list(_READERS[kind](path, delimiter))
-    except MemoryError:
-        raise UserError(f"cannot read {path}: its rows do not fit into memory") from None
-    if not numbered:
+    if kind == ".parquet":
+        found = numbered_rows(str(path), _parquet_rows(path))
+    elif kind in (".csv", ".tsv", ".txt"):
+        numbered = _separated_rows(path, delimiter or ("\t" if kind == ".tsv" else ","))
+        found = TableRows(str(path), [row for _, row in numbered], [line for line, _ in numbered])
+    else:
+        found = _json_rows(path)
+    if not found.rows:
         raise UserError(f"{path} holds no rows")
-    lines = [line for line, _ in numbered]
-    unit = (
-        "row" if kind == ".parquet" or (kind == ".json" and lines == [*range(1, len(lines) + 1)]) else "line"
-    )
-    return Split(str(path), [row for _, row in numbered], lines, unit)
+    return found
 
 
-def find_split(folder: Path, *names: str) -> tuple[Path, bool] | None:
-    """Return (file, whether it is the whole split) for the first name that has a file; None if none has.
-
-    Args:
-        folder: where to look.
-        names: what the file may be called, without suffix. A part of a split has an addition to its name, as in
-            `train_sample.jsonl`, and is taken where no whole split is found.
-    """
-    for name in names:
-        for suffix in SUFFIXES:
-            if (folder / f"{name}{suffix}").is_file():
-                return folder / f"{name}{suffix}", True
-    for name in names:
-        partial = [p for suffix in SUFFIXES for p in sorted(folder.glob(f"{name}_*{suffix}")) if p.is_file()]
-        if partial:
-            return partial[0], False
-    return None
+def _frame_rows(table: Any) -> TableRows:
+    if not hasattr(table, "columns") or not (hasattr(table, "to_dicts") or hasattr(table, "to_dict")):
+        raise UserError(f"expected a file, or a pandas or polars data frame, found {type(table).__name__}")
+    names = [str(name) for name in table.columns]
+    if len({*names}) < len(names):
+        raise UserError(f"data frame: two columns have one name: {', '.join(map(repr, names))}")
+    rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")
+    return numbered_rows("data frame", [{str(name): value for name, value in row.items()} for row in rows])
 
 
-def read_examples(
-    split: Split,
-    name: str,
-    columns: Sequence[str],
-    example: Callable[[str, Row], Example],
-    keep: Callable[[Row], bool] | None = None,
-    enrich: Callable[[Row], Row] | None = None,
-    *,
-    skip_bad_rows: bool | None = None,
-    hint: str = "",
-) -> list[Example]:
-    """Return the example of each row of a split.
-
-    Args:
-        split: the rows.
-        name: the split's name. An example's id is this name and the row's place, also counting rows not kept.
-        columns: what every row must have.
-        example: (id, row) -> example; it raises RowError for a row that it cannot read.
-        keep: which rows are wanted; all by default.
-        enrich: adds to a row what other files hold; nothing by default.
-        skip_bad_rows: leave out rows that cannot be read, and list them in a warning. False refuses them, and says
-            that this may be said; None (default) refuses them without a word of it.
-        hint: a sentence that ends the message about a missing column; none by default.
-
-    Raises:
-        UserError: no row has a column, or rows cannot be read; the message names the file, the lines and the field.
-    """
-    there = split.columns() if columns else {}
-    if there and (missing := [column for column in columns if column not in there]):
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file, unpacked where its name ends in .gz, without a byte order mark."""
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+            content = stream.read()
+        return [line.rstrip("\r") for line in content.decode("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{split.source}: no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, there))}"
-            f"{f'; {hint}' if hint else ''}"
+            f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}); convert the file, for example "
+            "with iconv"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+
+
+def _json_rows(path: Path) -> TableRows:
+    """The objects of a JSON list, else one a line. The content decides: pandas writes JSON lines as .json."""
+    lines = _lines(path)
+    content = "\n".join(lines)
+    if content.lstrip().startswith("["):
+        rows = _object(content, list)
+        if isinstance(rows, RowError):
+            raise UserError(f"{path}: {rows}")
+        return numbered_rows(str(path), [row if isinstance(row, dict) else _not_a_row(row) for row in rows])
+    numbered = [(number, _object(line, dict)) for number, line in enumerate(lines, 1) if line.strip()]
+    return TableRows(str(path), [row for _, row in numbered], [number for number, _ in numbered])
+
+
+def _object(text: str, expected: type) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return RowError(f"not JSON ({error}): {text.strip()[:60]}")
+    return value if isinstance(value, expected) else _not_a_row(value)
+
+
+def _not_a_row(value: Any) -> RowError:
+    return RowError(f"expected an object of columns, found {type(value).__name__}")
+
+
+def _separated_rows(path: Path, delimiter: str) -> Numbered:
+    """The rows of a table with a header; a row's line is its first one.
+
+    Quotes are characters like any other where they do not pair up as CSV has them, and every line by itself has as
+    many cells as the header; a warning says so.
+    """
+    lines = _lines(path)
+    plain = [(number, line.split(delimiter)) for number, line in enumerate(lines, 1) if line]
+    plain_fits = all(len(cells) == len(plain[0][1]) for _, cells in plain)
+    csv.field_size_limit(2**31 - 1)  # 131,072 characters by default
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(io.StringIO("\n".join(lines), newline=""), strict=True, delimiter=delimiter)
+    start = 1
+    try:
+        for cells in reader:
+            if cells:
+                rows.append((start, cells))
+            start = reader.line_num + 1
+        unpaired = any(len(cells) != len(rows[0][1]) for _, cells in rows) or (
+            delimiter == "\t" and len(rows) < len(plain)  # a quote that closes lines later swallowed them
         )
-    examples: list[Example] = []
-    bad: list[tuple[int, RowError]] = []
-    for position, row in enumerate(split.rows):
-        try:
-            if isinstance(row, RowError):
-                raise row
-            if missing := [column for column in columns if column not in row]:
-                raise RowError(
-                    f"no field {', '.join(map(repr, missing))}; it has {', '.join(map(repr, row))}"
-                )
-            if keep is None or keep(row):
-                examples.append(example(f"{name}-{position}", enrich(row) if enrich else row))
-        except RowError as error:
-            bad.append((position, error))
-    if bad and skip_bad_rows and examples:
-        log.warning("%s: %s left out; %s", split.source, _count(len(bad), "bad row"), _listed(split, bad))
-    elif bad:
-        position, first = bad[0]
-        said = f"{split.where(position)}{', ' if isinstance(first, FieldError) else ': '}{first}"
-        if len(bad) > 1:
-            said += f"; {len(bad):,} rows cannot be used: {_lines(split, [at for at, _ in bad], 20)}"
-        way = "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists them"
-        raise UserError(said + way * (skip_bad_rows is not None))
-    return examples
+    except csv.Error as error:
+        unpaired = True
+        if not plain_fits:
+            raise UserError(
+                f"{path}, line {start}: a quote that begins or ends in this row has no partner ({error}); double it"
+            ) from None
+    if unpaired and plain_fits:
+        log.warning("%s: quotes do not pair up; they are read as characters like any other", path)
+        rows = plain
+    if not rows:
+        return []
+    (line, header), *rest = rows
+    _check_header(f"{path}, line {line}", header)
+    return [
+        (line, dict(zip(header, cells, strict=True)))
+        if len(cells) == len(header)
+        else (line, RowError(f"{len(cells)} cells, the header has {len(header)}"))
+        for line, cells in rest
+    ]
 
 
-def _listed(split: Split, bad: Sequence[tuple[int, RowError]]) -> str:
-    """All bad rows by their lines, those with one problem together."""
-    by_problem: dict[str, list[int]] = {}
-    for position, error in bad:
-        by_problem.setdefault(getattr(error, "problem", str(error)), []).append(position)
-    return "; ".join(f"{problem}: {_lines(split, places)}" for problem, places in by_problem.items())
+def _check_header(where: str, header: list[str]) -> None:
+    named = [name for name in header if name]
+    if len({*named}) < len(named):
+        raise UserError(f"{where}: two columns have one name: {', '.join(map(repr, header))}")
+    for other in ";\t|,":
+        if len(header) == 1 and other in header[0]:
+            raise UserError(
+                f"{where}: the header is one column, {header[0]!r:.80}; if {other!r} separates values, say so: "
+                f"--delimiter {other!r} (delimiter={other!r} in Python)"
+            )
 
 
-def _lines(split: Split, positions: Sequence[int], most: int | None = None) -> str:
-    shown = ", ".join(str(split.lines[position]) for position in positions[:most])
-    more = "" if most is None or len(positions) <= most else f" and {len(positions) - most:,} more"
-    return f"{split.unit}{'s' * (len(positions) > 1)} {shown}{more}"
+def _parquet_rows(path: Path) -> list[Row]:
+    """The rows of a parquet file, with the names of its ClassLabels, as `datasets` writes them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number > 1)}"
+    try:
+        table = pq.read_table(path)
+        rows = table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
+    written = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = written.get("info", {}).get("features", {})
+    labels = {
+        name: dict(enumerate(kind["names"]))
+        for name, kind in features.items()
+        if isinstance(kind, dict) and kind.get("_type") == "ClassLabel"
+    }
+    # -1 stands for no label
+    return [{**row, **{name: labels[name].get(row[name]) for name in labels}} for row in rows]

@@ -8,18 +8,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.draws import check_limits, draw
+from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tasks.files import Split, find_split, read_examples, read_split
-from ceil_jax.tasks.hub import hub_split
+from ceil_jax.tasks.files import TableRows, numbered_rows, read_table
 from ceil_jax.tasks.own_file import load_file
-from ceil_jax.tasks.registry import task_spec
+from ceil_jax.tasks.registry import TASKS
+from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import Row, TaskSpec
 from ceil_jax.tasks.words import bert_words, first_of_each, overlap
 
 __all__ = ["load_file", "load_task"]
 
 log = logging.getLogger(__name__)
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet")
+"""The endings of a split's file in a folder of data sets."""
 
 
 def load_task(
@@ -46,10 +49,12 @@ def load_task(
     Raises:
         UserError: an unknown name; a missing file, split or column; a row that cannot be read.
     """
-    spec = task_spec(name) if isinstance(name, str) else name
-    check_limits(limit=limit, bank_limit=bank_limit)
+    spec = TASKS[name] if isinstance(name, str) else name
+    for argument, most in {"limit": limit, "bank_limit": bank_limit}.items():
+        if most is not None and most < 1:
+            raise UserError(f"{argument} is {most}: expected at least 1, or none for all")
     root = None if data_dir is None else Path(data_dir).expanduser()
-    source = spec if spec.bank_of is None else task_spec(spec.bank_of)
+    source = spec if spec.bank_of is None else TASKS[spec.bank_of]
     bank = _examples(source, source.train, root)
     if source.deduplicate:
         bank = first_of_each(bank, lambda example: bert_words(example.input))
@@ -82,38 +87,71 @@ def load_task(
 def _examples(
     spec: TaskSpec, names: Sequence[str], root: Path | None, keep: Callable[[Row], bool] | None = None
 ) -> list[Example]:
-    if spec.enrich is not None and root is None:
-        raise UserError(f"task {spec.name!r} needs files the hub does not have ({spec.note}): give data_dir")
-    enrich = spec.enrich(root) if spec.enrich is not None and root is not None else None
+    read = spec.example
+    if spec.enrich is not None:
+        if root is None:
+            raise UserError(
+                f"task {spec.name!r} needs files the hub does not have ({spec.note}): give data_dir"
+            )
+        enrich = spec.enrich(root)
+        read = lambda id, row: spec.example(id, enrich(row))  # noqa: E731
     examples: list[Example] = []
     for name in names:
         split = _split(spec, name, root)
         if split is not None:
-            examples += read_examples(split, name, spec.columns, spec.example, keep, enrich)
+            examples += examples_of(split, name, spec.columns, read, keep)
     if not examples:
         raise UserError(f"task {spec.name!r}: no row of {', '.join(names)} is one of its queries")
     return examples
 
 
-def _split(spec: TaskSpec, name: str, root: Path | None) -> Split | None:
+def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
     """Return the rows of one split; None for an optional split that is not there."""
     if spec.embedded is not None:
-        rows = spec.embedded()[name]
-        return Split(f"task {spec.name!r}, split {name!r}", rows, range(1, len(rows) + 1), unit="row")
+        return numbered_rows(f"task {spec.name!r}, split {name!r}", spec.embedded()[name])
     if root is None and spec.hub is not None:
-        return hub_split(spec, name)
+        return _hub_split(spec, name)
     wanted = (
         f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {', '.join(spec.columns)})"
     )
     if root is None:
         raise UserError(f"task {spec.name!r} has no hub copy: give a data_dir that holds {wanted}")
-    found = find_split(root / spec.folder, name, *filter(None, [spec.files.get(name)]))
-    if found is None:
-        if name in spec.optional:
-            log.warning("%s: %s has no split %r; going on without it", spec.name, root / spec.folder, name)
-            return None
+    folder, stems = root / spec.folder, [name, *filter(None, [spec.files.get(name)])]
+    whole = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
+    # a part of a split has an addition to its name, as in train_sample.jsonl
+    parts = [
+        file for stem in stems for suffix in SUFFIXES for file in sorted(folder.glob(f"{stem}_*{suffix}"))
+    ]
+    file = next((file for file in (*whole, *parts) if file.is_file()), None)
+    if file is None and name in spec.optional:
+        log.warning("%s: %s has no split %r; going on without it", spec.name, folder, name)
+        return None
+    if file is None:
         raise UserError(f"task {spec.name!r}: no split {name!r}; looked for {wanted} under {root}")
-    file, whole = found
-    if not whole:
+    if file not in whole:
         log.warning("%s: split %r is partial, from %s", spec.name, name, file.name)
-    return read_split(file)
+    return read_table(file)
+
+
+def _hub_split(spec: TaskSpec, name: str) -> TableRows:
+    """Return one split of a task's data set on the hub. Its columns are checked before a row is read."""
+    import datasets
+
+    hub = spec.hub
+    assert hub is not None
+    source = f"{hub.repo}{f' ({hub.config})' if hub.config else ''} at revision {hub.revision}"
+    try:
+        data = datasets.load_dataset(hub.repo, hub.config, split=name, revision=hub.revision)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a data_dir that "
+            f"holds {spec.folder}/{name}.jsonl with the columns {', '.join(spec.columns)}"
+        ) from None
+    missing = [column for column in spec.columns if column not in data.column_names]
+    if missing:
+        raise UserError(
+            f"{source}, split {name!r}: no column {', '.join(map(repr, missing))}; it has "
+            f"{', '.join(data.column_names)}. The dataset has changed: name a revision that has the column"
+        )
+    return numbered_rows(f"{source}, split {name!r}", data.select_columns(list(spec.columns)).to_list())

@@ -11,20 +11,20 @@ from pathlib import Path
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
-from ceil_jax.tasks.files import Split, Table, read_examples, read_table
+from ceil_jax.tasks.files import TableLike, TableRows, read_table
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.rows import Columns, row_example
+from ceil_jax.tasks.rows import Columns, examples_of, row_example
 from ceil_jax.tasks.spec import FieldError, Row
 from ceil_jax.tasks.words import first_of_each, question_key
 
 log = logging.getLogger(__name__)
 
-PATHS = {"sql_execution": "database"}
-"""The metrics that need a file of each row, and the column with its path, which is relative to the data file."""
+DATABASE = "database"
+"""The column with the path of a row's SQLite file, relative to the data file; sql_execution needs it."""
 
 
 def load_file(
-    path: Table,
+    path: TableLike,
     *,
     input: str | Sequence[str] = "input",
     output: str = "output",
@@ -32,7 +32,7 @@ def load_file(
     metric: str | None = None,
     choices: Sequence[str] | None = None,
     seed: int = 0,
-    validation: float | Table = 0.1,
+    validation: float | TableLike = 0.1,
     separator: str | None = None,
     max_new_tokens: int = 128,
     stop: Sequence[str] = ("\n",),
@@ -46,8 +46,7 @@ def load_file(
     (`question_key` compares). Rows of equal inputs stay on one side of the split.
 
     Args:
-        path: the file, or a pandas or polars data frame. A file may be as large as `CEIL_JAX_MAX_DATA_MB` says
-            (1,000), and a field as long as `CEIL_JAX_MAX_CELL` says (200,000 characters).
+        path: the file, or a pandas or polars data frame.
         input: the column that retrievers see; of several, such as premise and hypothesis, the joined text.
         output: the column with the answer: text, a truth value or a finite number.
         template: how an example stands in a prompt, by names of columns; it ends with the output's. `{input}` and
@@ -75,38 +74,32 @@ def load_file(
     ends = () if choices or metric == "accuracy" else tuple(stop)
     if separator is None:
         separator = "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
-    split = read_table(path, delimiter)
-    shape = _shape(template, separator, inputs, output, split)
-    named = shape.fields
-    hint = "--input, --output and --template name columns"
-    if metric in PATHS:
-        named = (*named, PATHS[metric])
-        hint += f", and the metric {metric} needs the path of an SQLite file in {PATHS[metric]!r}"
+    table = read_table(path, delimiter)
+    shape = _shape(template, separator, inputs, output, table)
+    named, hint = shape.fields, "--input, --output and --template name columns"
+    if metric == "sql_execution":
+        named = (*named, DATABASE)
+        hint += f", and the metric {metric} needs the path of an SQLite file in {DATABASE!r}"
+    options, options_of = tuple(choices or ()), ""
 
-    def examples(table: Split, name: str, options: tuple[str, ...], source: str) -> list[Example]:
+    def examples(table: TableRows, name: str) -> list[Example]:
         columns = Columns(inputs, output, named)
-        found = read_examples(
-            table,
-            name,
-            columns.used,
-            _reader(columns, options, source, ends, table.source if metric in PATHS else None),
-            skip_bad_rows=skip_bad_rows,
-            hint=hint,
-        )
+        folder = Path(table.source).parent if metric == "sql_execution" else None
+        read = _reader(columns, options, options_of, ends, folder)
+        found = examples_of(table, name, columns.used, read, skip_bad_rows=skip_bad_rows, hint=hint)
         columns.note(table.source)
         return found
 
-    options, source = tuple(choices or ()), ""
-    rows = examples(split, "train", options, source)
+    rows = examples(table, "train")
     if metric == "accuracy" and not options:
-        options, source = tuple(sorted({row.output for row in rows})), f" (the answers in {split.source})"
+        options, options_of = tuple(sorted({row.output for row in rows})), f" (the answers in {table.source})"
         rows = [replace(row, choices=options) for row in rows]
     if isinstance(validation, int | float):
-        bank, queries = _hold_out(rows, validation, seed, split.source)
+        bank, queries = _hold_out(rows, validation, seed, table.source)
     else:
-        bank, queries = rows, examples(read_table(validation, delimiter), "validation", options, source)
+        bank, queries = rows, examples(read_table(validation, delimiter), "validation")
     task = Task(
-        name=_name(Path(split.source).name),
+        name=_name(Path(table.source).name),
         train=bank,
         validation=queries,
         template=shape,
@@ -115,7 +108,7 @@ def load_file(
         stop=tuple(stop),
         available=len(queries),
     )
-    return separated(task, split.source)
+    return separated(task, table.source)
 
 
 def _name(file: str) -> str:
@@ -125,37 +118,35 @@ def _name(file: str) -> str:
 
 
 def _shape(
-    template: str | Template | None, separator: str, inputs: tuple[str, ...], output: str, split: Split
+    template: str | Template | None, separator: str, inputs: tuple[str, ...], output: str, table: TableRows
 ) -> Template:
     """The template in the names of the examples' fields."""
+    if template is None and len(inputs) == 1:
+        return Template("{input}\t{output}", separator)
     if template is None:
-        if len(inputs) == 1:
-            return Template("{input}\t{output}", separator)
         template = "".join(f"{{{name}}}\t" for name in inputs) + f"{{{output}}}"
-    pattern, between = (
-        (template.pattern, template.separator) if isinstance(template, Template) else (template, separator)
-    )
+    if isinstance(template, Template):
+        template, separator = template.pattern, template.separator
     only = inputs[0] if len(inputs) == 1 else ""
-    return column_template(pattern, between, only, output, split.columns())
+    return column_template(template, separator, only, output, table.columns())
 
 
 def _reader(
-    columns: Columns, choices: tuple[str, ...], source: str, stop: tuple[str, ...], beside: str | None
+    columns: Columns, choices: tuple[str, ...], choices_of: str, stop: tuple[str, ...], folder: Path | None
 ) -> Callable[[str, Row], Example]:
-    """Return what reads a row; a path in it is relative to the folder of the file `beside`."""
+    """Return what reads a row; with a folder, the path of the row's database is relative to it."""
 
     def read(id: str, row: Row) -> Example:
         example = replace(row_example(id, row, columns), choices=choices)
         if choices and example.output not in choices:
-            raise FieldError(columns.output, f"one of {', '.join(choices)}{source}", example.output)
+            raise FieldError(columns.output, f"one of {', '.join(choices)}{choices_of}", example.output)
         for end in stop:
             if end in example.output:
                 way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
                 raise FieldError(columns.output, way, example.output)
-        if beside is not None:
-            name = columns.named[-1]
-            file = str(Path(beside).parent / Path(example.fields[name]).expanduser())
-            example = replace(example, fields={**example.fields, name: file})
+        if folder is not None:
+            file = str(folder / Path(example.fields[DATABASE]).expanduser())
+            example = replace(example, fields={**example.fields, DATABASE: file})
         return example
 
     return read
@@ -198,18 +189,13 @@ def separated(task: Task, source: str = "") -> Task:
     others = [row for row in rows if question_key(template.query(row)) not in asked]
     if not others:
         raise UserError(f"{path}: every row has the text of a query, so that none is left for the bank")
-    if len(others) < len(rows):
-        log.warning("%s: %s", path, _left_out(len(rows) - len(others), "has", "have", "a query's text"))
     bank = first_of_each(others, lambda row: question_key(template.query(row)))
-    if len(bank) < len(others):
-        repeated = _left_out(len(others) - len(bank), "repeats", "repeat", "another's text")
-        log.warning("%s: %s", path, repeated)
+    for count, what in (
+        (len(rows) - len(others), "with a query's text"),
+        (len(others) - len(bank), "with another's text"),
+    ):
+        if count:
+            log.warning("%s: %d row%s %s left out", path, count, "s" * (count > 1), what)
     ids = {row.id for row in bank}
     queries = [replace(query, id=f"query-{query.id}") if query.id in ids else query for query in queries]
     return replace(task, train=bank, validation=queries)
-
-
-def _left_out(count: int, one: str, many: str, what: str) -> str:
-    if count == 1:
-        return f"1 row {one} {what} and was left out"
-    return f"{count:,} rows {many} {what} and were left out"

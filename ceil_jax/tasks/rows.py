@@ -1,19 +1,79 @@
-"""A row of somebody's table → an Example: what is used is checked, what is not used comes along if it can."""
+"""Rows to examples: what is used is checked, what is not used comes along if it can."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.formats import check_cell
-from ceil_jax.tasks.spec import FieldError, Row, RowError
+from ceil_jax.tasks.files import TableRows
+from ceil_jax.tasks.spec import NOT_EMPTY, FieldError, Row, RowError
 
 log = logging.getLogger(__name__)
+
+
+def examples_of(
+    table: TableRows,
+    name: str,
+    columns: Sequence[str],
+    example: Callable[[str, Row], Example],
+    keep: Callable[[Row], bool] | None = None,
+    *,
+    skip_bad_rows: bool | None = None,
+    hint: str = "",
+) -> list[Example]:
+    """Return the example of each row of a table.
+
+    Args:
+        table: the rows.
+        name: the split's name. An example's id is this name and the row's place, also counting rows not kept.
+        columns: what every row must have.
+        example: (id, row) -> example; it raises RowError for a row that it cannot read.
+        keep: which rows are wanted; all by default.
+        skip_bad_rows: leave out rows that cannot be read, and list them in a warning. False refuses them, and says
+            that this may be said; None (default) refuses them without a word of it.
+        hint: a sentence that ends the message about a missing column; none by default.
+
+    Raises:
+        UserError: no row has a column, or rows cannot be read; the message names the file, the lines and the field.
+    """
+    there = table.columns() if columns else {}
+    if there and (absent := [column for column in columns if column not in there]):
+        raise UserError(
+            f"{table.source}: no column {', '.join(map(repr, absent))}; it has {', '.join(map(repr, there))}"
+            f"{f'; {hint}' if hint else ''}"
+        )
+    examples: list[Example] = []
+    bad: list[tuple[int, RowError]] = []
+    for position, row in enumerate(table.rows):
+        try:
+            if isinstance(row, RowError):
+                raise row
+            if absent := [column for column in columns if column not in row]:
+                raise RowError(f"no field {', '.join(map(repr, absent))}; it has {', '.join(map(repr, row))}")
+            if keep is None or keep(row):
+                examples.append(example(f"{name}-{position}", row))
+        except RowError as error:
+            bad.append((position, error))
+    if not bad:
+        return examples
+    position, first = bad[0]
+    said = f"{table.where(position)}{', ' if isinstance(first, FieldError) else ': '}{first}"
+    if len(bad) > 1:
+        lines = [str(table.lines[position]) for position, _ in bad]
+        more = f" and {len(lines) - 20:,} more" if len(lines) > 20 and not skip_bad_rows else ""
+        shown = lines if skip_bad_rows else lines[:20]
+        said += f"; {len(bad):,} rows cannot be used: {table.unit}s {', '.join(shown)}{more}"
+    if skip_bad_rows and examples:
+        log.warning("%s; left out", said)
+        return examples
+    way = "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists them"
+    raise UserError(said + way * (skip_bad_rows is not None))
 
 
 @dataclass(frozen=True)
@@ -34,11 +94,7 @@ class Columns:
         return tuple(dict.fromkeys((*self.input, self.output, *self.named)))
 
     def note(self, source: str) -> None:
-        """Say once, as a warning, which columns were left out.
-
-        Args:
-            source: the table's name.
-        """
+        """Say once, as a warning, which columns of the table `source` were left out."""
         if self.left_out:
             names = ", ".join(f"{name!r} ({count:,} rows)" for name, count in self.left_out.items())
             what = "values that are no text, number or date, or whose column has no name,"
@@ -65,8 +121,13 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
     fields = {}
     for name, value in row.items():
         if name in columns.named:
-            fields[name] = _shown(row, name)
-        elif name == columns.output or name in columns.input or _empty(value):
+            fields[name] = _needed(row, name, blank=True)
+        elif (
+            name == columns.output
+            or name in columns.input
+            or missing(value)
+            or (isinstance(value, str) and not value)
+        ):
             continue
         elif name and _carried(name) == name and (text := _carried(value)) is not None:
             fields[name] = text
@@ -79,19 +140,19 @@ def as_text(value: Any) -> str | None:
     """Return a cell's value as text; None where it is missing, a container, bytes, or an infinite number."""
     if isinstance(value, str):
         return value
-    container = isinstance(value, Mapping | list | tuple | set | bytes) or _is_array(value)
-    infinite = isinstance(value, float) and not math.isfinite(value)
-    return None if container or infinite or missing(value) else str(value)
+    if isinstance(value, Mapping | list | tuple | set | bytes) or _is_array(value) or missing(value):
+        return None
+    return None if isinstance(value, float) and not math.isfinite(value) else str(value)
 
 
-def texts(row: Row, name: str) -> tuple[str, ...] | None:
+def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
     """Return a field that is a list (or an array) of texts or numbers; None where it is none.
 
     Raises:
         FieldError: a text of it cannot be written.
     """
     value = row.get(name)
-    items = value.tolist() if value is not None and _is_array(value) else value
+    items = value.tolist() if _is_array(value) else value
     if not isinstance(items, list | tuple):
         return None
     found = [as_text(item) for item in items]
@@ -100,45 +161,20 @@ def texts(row: Row, name: str) -> tuple[str, ...] | None:
 
 def missing(value: Any) -> bool:
     """Whether a cell holds nothing: None, or pandas' NaN, NaT and NA, which are not equal to themselves."""
-    if value is None or _is_array(value):
-        return value is None
-    # NA == NA is NA, which is neither
-    return str(value == value) != "True"
-
-
-def _empty(value: Any) -> bool:
-    return missing(value) or (isinstance(value, str) and not value)
+    # NA == NA is NA, which is neither true nor false
+    return value is None or (not _is_array(value) and str(value == value) != "True")
 
 
 def _is_array(value: Any) -> bool:
     return bool(getattr(value, "shape", ()))  # a number of numpy's has the shape ()
 
 
-def _needed(row: Row, name: str) -> str:
-    value = row.get(name)
-    # annotation tools write the label of a text as a list
-    text = as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    if text is None or not text.strip():
-        raise FieldError(name, "a text that is not empty", row.get(name))
-    return check_text(name, text)
-
-
-def _shown(row: Row, name: str) -> str:
-    text = as_text(row.get(name))
-    if text is None:
-        raise FieldError(
-            name, "text or a finite number, which the template or the metric needs", row.get(name)
-        )
-    return check_text(name, text)
-
-
 def check_text(name: str, text: str) -> str:
-    """Return a text that can be written and is not too long.
+    """Return a text that can be written.
 
     Raises:
-        FieldError: it is too long, or has half a character (a surrogate), as a cut inside an emoji leaves it.
+        FieldError: it has half a character (a surrogate), as a cut inside an emoji leaves it.
     """
-    check_cell(name, text)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -147,10 +183,17 @@ def check_text(name: str, text: str) -> str:
     return text
 
 
+def _needed(row: Row, name: str, *, blank: bool = False) -> str:
+    value = row.get(name)
+    # annotation tools write the label of a text as a list
+    text = as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    if text is None or not (blank or text.strip()):
+        expected = "text or a finite number, which the template or the metric needs" if blank else NOT_EMPTY
+        raise FieldError(name, expected, value)
+    return check_text(name, text)
+
+
 def _carried(value: Any) -> str | None:
     """A value that nobody asked for, as text; None where it cannot come along."""
-    try:
-        text = as_text(value)
-        return None if text is None else check_text("", text)
-    except RowError:
-        return None
+    text = as_text(value)
+    return None if text is None or text.encode(errors="ignore").decode() != text else text

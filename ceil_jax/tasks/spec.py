@@ -16,11 +16,7 @@ PAPER_METHODS = ("random", "BM25", "Contriever", "SimCSE", "BERT", "DPP-BERT", "
 
 
 def table2(*percent: float) -> Mapping[str, float]:
-    """Return one column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent.
-
-    Args:
-        percent: in the order of `PAPER_METHODS`.
-    """
+    """Return a column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent, given in the order of `PAPER_METHODS`."""
     return dict(zip(PAPER_METHODS, percent, strict=True))
 
 
@@ -89,48 +85,35 @@ class TaskSpec:
     """Remarks for a reader of its numbers."""
 
 
+NOT_EMPTY = "a text that is not empty"
+
+
 class RowError(ValueError):
     """A row that cannot be used. The reader adds the file and line."""
 
 
 class FieldError(RowError):
-    """A field of a row is not what the task needs.
-
-    Args:
-        name: the column.
-        expected: what the task needs.
-        found: the value.
-    """
+    """A field of a row is not what the task needs."""
 
     def __init__(self, name: str, expected: str, found: object) -> None:
         shown = repr(found)
-        self.problem = f"field {name!r}: expected {expected}"
-        super().__init__(f"{self.problem}, found {shown[:60]}{'…' * (len(shown) > 60)}")
+        super().__init__(f"field {name!r}: expected {expected}, found {shown[:60]}{'…' * (len(shown) > 60)}")
 
 
 def text(row: Row, name: str) -> str:
     """Return a field that must be text and not empty, unchanged.
-
-    Args:
-        row: column -> value.
-        name: the column.
 
     Raises:
         FieldError: it is something else.
     """
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise FieldError(name, "a text that is not empty", value)
+        raise FieldError(name, NOT_EMPTY, value)
     return value
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """Return a field that must be a class number, also one written as text (HellaSwag's "3").
-
-    Args:
-        row: column -> value.
-        name: the column.
-        classes: how many classes there are; they count from 0.
+    """Return a field that must be a class number from 0 on, also one written as text (HellaSwag's "3").
 
     Raises:
         FieldError: it is something else, as the −1 of splits that are unlabelled on the hub.
@@ -144,12 +127,7 @@ def label(row: Row, name: str, classes: int) -> int:
 
 
 def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """Return a field that must be a list of texts.
-
-    Args:
-        row: column -> value.
-        name: the column.
-        count: how many texts there must be; one or more by default.
+    """Return a field that must be a list of `count` texts, by default of one or more.
 
     Raises:
         FieldError: it is something else.
@@ -162,12 +140,7 @@ def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
 
 
 def pair_example(source: str, target: str) -> Callable[[str, Row], Example]:
-    """Return a reader whose input is one column and whose output is another.
-
-    Args:
-        source: the column of inputs.
-        target: the column of outputs.
-    """
+    """Return a reader whose input is one column and whose output is another."""
     return lambda id, row: Example(id, text(row, source).strip(), text(row, target).strip())
 
 

@@ -137,8 +137,8 @@ def test_bad_rows_are_skipped_if_that_is_said(tmp_path, caplog):
     selector = CeilSelector.from_csv(file, encoder=Words(), delimiter=";", skip_bad_rows=True)
     assert [example.input for example in selector.examples] == ["a"]
     assert caplog.messages == [
-        f"{file}: 4 bad rows left out; field 'input': expected a text that is not empty: line 3; field 'output': "
-        "expected a text that is not empty: lines 4, 6; 3 cells, the header has 2: line 5"
+        f"{file}, line 3, field 'input': expected a text that is not empty, found ''; 4 rows cannot be used: "
+        "lines 3, 4, 5, 6; left out"
     ]
 
 

@@ -144,8 +144,8 @@ def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
     task = load_file(path, input="text", output="label", skip_bad_rows=True)
     assert [row.input for row in rows_of(task)] == ["t0", "t1", "t3", "t4", "t6", "t7", "t8"]
     assert caplog.messages == [
-        f"{path}: 4 bad rows left out; field 'label': expected a text that is not empty: lines 3, 6; expected an "
-        "object of columns, found list: line 10; no field 'label'; it has 'text': line 11"
+        f"{path}, line 3, field 'label': expected a text that is not empty, found ''; 4 rows cannot be used: "
+        "lines 3, 6, 10, 11; left out"
     ]
 
 
@@ -209,6 +209,6 @@ def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
     # the zoo's question is asked; the park's stands twice; the id 1 is of a row that left
     assert [one.id for one in task.train] == ["2"]
     assert [one.id for one in task.validation] == ["1", "q"]
-    assert "1 row has a query's text" in caplog.text and "1 row repeats another's text" in caplog.text
+    assert "1 row with a query's text" in caplog.text and "1 row with another's text" in caplog.text
     other = separated(replace(task, validation=[row("2", "who?", "zoo")]))
     assert [one.id for one in other.validation] == ["query-2"]

@@ -1,0 +1,65 @@
+"""Numbers that are none, and quotes that do not pair up."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.load import load_file
+
+ROWS = [{"input": f"film {i} of many", "output": "good" if i % 2 else "bad"} for i in range(20)]
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("metric", ["accuracy", "exact_match"])
+def test_labels_that_are_no_numbers_are_refused(tmp_path, value, metric):
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps(row) for row in ROWS]
+    lines[3] = '{"input": "film", "output": ' + value + "}"
+    path.write_text("\n".join(lines))
+    with pytest.raises(
+        UserError, match=r"a\.jsonl, line 4, field 'output': expected a text that is not empty"
+    ):
+        load_file(path, metric=metric)
+
+
+def test_fields_of_a_template_that_are_no_numbers_are_refused(tmp_path):
+    rows = [{**row, "year": 1990.5} for row in ROWS]
+    rows[5]["year"] = float("nan")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet, row 6, field 'year': expected text or a finite number"):
+        load_file(tmp_path / "a.parquet", template="{input} ({year}): {output}")
+
+
+def test_numbers_are_labels(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({**row, "output": i % 3}) + "\n" for i, row in enumerate(ROWS)))
+    task = load_file(path, metric="accuracy")
+    assert task.train[0].choices == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        # a quote that closes many lines later swallows them; one that never closes is an error of CSV
+        ('"Great\tgood\nfine\tbad\nend"\tbad\n', [['"Great', "good"], ["fine", "bad"], ['end"', "bad"]]),
+        ('"Great\tgood\nfine\tbad\n', [['"Great', "good"], ["fine", "bad"]]),
+        ('"q" she said\tgood\n', [['"q" she said', "good"]]),
+        ('"a ""b"""\tgood\n"x\ny"\tbad\n', [['a "b"', "good"], ["x\ny", "bad"]]),
+    ],
+)
+def test_quotes_that_do_not_pair_up_are_characters(tmp_path, caplog, text, rows):
+    file = tmp_path / "rows.tsv"
+    file.write_text("t\tl\n" + text)
+    assert [list(row.values()) for row in read_table(file).rows] == rows
+    assert ("quotes do not pair up" in caplog.text) == (rows[0][0] != 'a "b"')
+
+
+def test_a_quote_without_partner_is_named_by_the_row_in_which_it_stands(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text('t,l\nfine,good\n"Great, film,good\nfine,bad\n')
+    with pytest.raises(UserError, match=r"rows.csv, line 3: a quote .* has no partner"):
+        read_table(file)
