@@ -17,32 +17,15 @@ class Metric(ABC):
     name: str
 
     def check(self, examples: Sequence[Example]) -> None:
-        """Raise a UserError if an example lacks what the metric needs; called before the LM answers.
-
-        Args:
-            examples: N queries.
-        """
+        """Raise a UserError if a query lacks what the metric needs; called before the LM answers."""
         return
 
     @abstractmethod
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        """Return the score of each prediction by itself.
-
-        Args:
-            predictions: N answers.
-            examples: the N queries they answer, with the gold answers.
-
-        Returns:
-            float64 [N].
-        """
+        """Return the score of each of N predictions for N queries with their gold answers: float64 [N]."""
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        """Return one score of all predictions together: `from_sums` of their `statistics`, by default the mean.
-
-        Args:
-            predictions: N answers; nan is returned for N = 0.
-            examples: the N queries they answer.
-        """
+        """Return one score of all predictions: `from_sums` of their `statistics`; nan where there are none."""
         if not predictions:
             return float("nan")
         found = self.statistics(self.per_example(predictions, examples), predictions, examples)
@@ -51,28 +34,17 @@ class Metric(ABC):
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        """Return what `corpus` is a function of the sums of; resampling examples needs no more.
+        """Return what `corpus` is a function of the sums of: float64 [N, s]; resampling examples needs no more.
 
         Args:
             scores: float64 [N], what `per_example` gave. They are the statistics where `corpus` is their mean.
             predictions: N answers.
             examples: the N queries they answer.
-
-        Returns:
-            float64 [N, s].
         """
         return np.asarray(scores, np.float64)[:, None]
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-        """Return `corpus` from sums of statistics.
-
-        Args:
-            sums: float64 [..., s].
-            count: how many examples each sum is over; int [...] where they differ.
-
-        Returns:
-            float64 [...].
-        """
+        """Return `corpus`, float64 [...], from sums of statistics [..., s] over `count` examples, an int or [...]."""
         return sums[..., 0] / count
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -32,15 +31,21 @@ def character_counts(prediction: str, gold: str) -> list[int]:
     return [*matches, *totals, len(prediction), len(gold)]
 
 
-def bleu(counts: np.ndarray, orders: int = ORDER) -> float:
-    """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0."""
-    matches, totals = counts[:orders], counts[ORDER : ORDER + orders]
-    if orders == 0 or not all(matches):
-        return 0.0
-    pairs = zip(matches, totals, strict=True)
-    precision = math.exp(sum(math.log(match / total) for match, total in pairs) / orders)
-    length, gold_length = counts[-2:]
-    return precision * min(1.0, math.exp(1 - gold_length / length))
+def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
+    """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0.
+
+    Args:
+        counts: float64 [..., 10], as `character_counts` gives them.
+        orders: n goes from 1 to this; int [...] where it differs.
+    """
+    matches, totals = counts[..., :ORDER], counts[..., ORDER : 2 * ORDER]
+    orders = np.asarray(orders)[..., None]
+    used = np.arange(ORDER) < orders
+    some = np.all((matches > 0) | ~used, axis=-1) & (orders[..., 0] > 0)
+    log_precision = np.log(np.where(used & (matches > 0), matches / np.maximum(totals, 1), 1)).sum(axis=-1)
+    precision = np.exp(log_precision / np.maximum(orders[..., 0], 1))
+    brevity = np.minimum(1.0, np.exp(1 - counts[..., -1] / np.maximum(counts[..., -2], 1)))
+    return np.where(some, precision * brevity, 0.0)
 
 
 class CharBleu(Metric):
@@ -53,26 +58,18 @@ class CharBleu(Metric):
     name = "char_bleu"
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        rows = self._counts(predictions, examples)
-        return np.array([bleu(row, min(ORDER, int(row[-2:].min()))) for row in rows], np.float64)
+        counts = self.statistics(np.empty(0), predictions, examples)
+        return bleu(counts, np.minimum(ORDER, counts[:, -2:].min(axis=1)))
 
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        return self._counts(predictions, examples)
-
-    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-        matches, totals = sums[..., :ORDER], sums[..., ORDER : 2 * ORDER]
-        length, gold_length = sums[..., -2], sums[..., -1]
-        some = np.all(matches > 0, axis=-1, keepdims=True)
-        precision = np.exp(np.log(np.where(some, matches / np.maximum(totals, 1), 1)).mean(axis=-1))
-        brevity = np.minimum(1.0, np.exp(1 - gold_length / np.maximum(length, 1)))
-        return np.where(some[..., 0], precision * brevity, 0.0)
-
-    def _counts(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         pairs = zip(predictions, examples, strict=True)
         rows = [character_counts(prediction, example.output) for prediction, example in pairs]
         return np.array(rows, np.float64).reshape(len(rows), 2 * ORDER + 2)
+
+    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
+        return bleu(sums)
 
 
 class Bleu(Metric):

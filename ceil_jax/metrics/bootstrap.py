@@ -26,6 +26,14 @@ Statistic = Callable[[np.ndarray, int | np.ndarray], np.ndarray]
 the sums: int [...]."""
 
 
+class Sample(NamedTuple):
+    """The arguments of `bootstrap_interval`: examples, and what is computed from their sums."""
+
+    values: np.ndarray
+    """float [N, c]."""
+    statistic: Statistic
+
+
 class Interval(NamedTuple):
     """A value and its 95 % interval. It is zero-width when all examples have equal values; that is not certainty,
     and `metric_interval` gives a proportion at 0 or 1 Wilson's interval instead."""
@@ -40,12 +48,7 @@ class Interval(NamedTuple):
 
 
 def mean(sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-    """Return the mean over examples, averaged over columns where there are several.
-
-    Args:
-        sums: float64 [..., s].
-        count: examples in each sum.
-    """
+    """Return the mean over examples, averaged over columns where there are several."""
     return sums.mean(axis=-1) / count
 
 
@@ -54,20 +57,16 @@ def bootstrap_interval(
 ) -> Interval:
     """Return a statistic of per-example values with its interval over resampled examples.
 
-    For a paired comparison give the differences of two methods on the same examples. For a statistic that is no mean
-    give the columns of both methods and the difference of the two statistics, as `paired` does.
-
     Args:
         values: float64 [N] or [N, s].
         statistic: a function of the values' sums; the mean by default.
-        resamples: how often the examples are drawn, 10,000 by default.
-        seed: decides the draws; 0 by default.
+        resamples: how often the examples are drawn.
+        seed: decides the draws.
 
     Raises:
         ValueError: there are no values.
     """
-    here, found = _resampled(values, statistic, resamples, seed)
-    return _percentile(here, found)
+    return _percentile(*_resampled(values, statistic, resamples, seed))
 
 
 def metric_interval(
@@ -81,7 +80,7 @@ def metric_interval(
     Args:
         sample: examples and their metric.
         groups: int [N], equal numbers for examples that are resampled together; each by itself by default.
-        resamples: how often they are drawn, 10,000 by default.
+        resamples: how often they are drawn.
     """
     values = np.asarray(sample.values, np.float64)
     here = bootstrap_interval(*by_group(sample, groups), resamples=resamples)
@@ -143,25 +142,14 @@ def _percentile(here: float, found: np.ndarray) -> Interval:
 
 
 def averaged_interval(samples: Sequence[Sample]) -> Interval:
-    """Return the mean over tasks of one statistic each, with its interval.
+    """Return the mean over tasks of one sample each, with its interval.
 
     The examples of each task are resampled by themselves, and all tasks have the same weight.
-
-    Args:
-        samples: one a task.
     """
     drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
     here = float(np.mean([value for value, _ in drawn]))
     # a task on which nothing varies is one number, whatever is resampled
     return _percentile(here, np.mean([np.broadcast_to(found, RESAMPLES) for _, found in drawn], axis=0))
-
-
-class Sample(NamedTuple):
-    """The arguments of `bootstrap_interval`: examples, and what is computed from their sums."""
-
-    values: np.ndarray
-    """float [N, c]."""
-    statistic: Statistic
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:

@@ -16,7 +16,7 @@ from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples, Skills, Texts
 from ceil_jax.retrieval.registry import Retrieved, build_retriever
-from ceil_jax.skills.sketches import SKETCHES
+from ceil_jax.skills.sketches import PARTS
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, epr_candidates
@@ -64,7 +64,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
             index=self.index,
             embed=lambda encoder, texts: vectors(run, encoder, texts),
             rewrite=lambda examples: [rewritten[_question(one)] for one in examples],
-            sketch=SKETCHES.get(self.language),
+            sketch=PARTS.get(self.language),
             known_by="id",  # the texts may be skills
         ).retrieve(queries, self.k)
         save_arrays(

@@ -27,8 +27,8 @@ Embed = Callable[["Encoder", Sequence[str]], "np.ndarray"]
 Rewrite = Callable[[Sequence["Example"]], Sequence[Sequence[str]]]
 """N examples to the m skills of each one's input."""
 
-Sketch = Callable[[str], frozenset[str]]
-"""A formal output to the keywords or roles it is built of."""
+Parts = Callable[[str], dict[str, int]]
+"""A formal output to the keywords, words or roles it is built of, each with its weight."""
 
 INDEXES = ("exact", "approximate")
 """How the nearest vectors are found: by comparing all, or by `faiss_index.ApproximateIndex`."""
@@ -99,7 +99,7 @@ class Given:
     seed: int
     embed: Embed
     rewrite: Rewrite | None
-    sketch: Sketch | None
+    sketch: Parts | None
     index: str
     known_by: KnownBy
 
@@ -173,7 +173,7 @@ def build_retriever(
     seed: int = 0,
     embed: Embed | None = None,
     rewrite: Rewrite | None = None,
-    sketch: Sketch | None = None,
+    sketch: Parts | None = None,
     index: str = "exact",
     known_by: KnownBy = "words",
 ) -> Retriever:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from sklearn.feature_extraction import DictVectorizer
 
 from ceil_jax.retrieval.embedded_bank import View
 from ceil_jax.retrieval.own_rows import OwnRows
@@ -31,9 +32,9 @@ def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
 
 
 class TargetSketch:
-    """The largest overlap with the sketch of the query's gold output (oracle).
+    """The largest overlap with the query's gold output in keywords, or in words and roles, by their weights (oracle).
 
-    Ties go to the example with the smaller sketch, then to a seeded draw. (The paper does not say how ties are
+    Ties go to the example whose other parts weigh less, then to a seeded draw. (The paper does not say how ties are
     broken. There are many, such as all of `SELECT COUNT(*)`, and neighbours in a bank are often paraphrases of one
     question, hence the draw.)
     """
@@ -43,15 +44,17 @@ class TargetSketch:
         self.name, self.bank = "target_sketch", bank
         self._sketch, self._seed = given.sketch, given.seed
         self._own_rows = OwnRows(bank, given.known_by)
-        self._sketches = [given.sketch(example.output) for example in bank]
+        self._vectorizer = DictVectorizer()
+        self._parts = self._vectorizer.fit_transform([given.sketch(example.output) for example in bank])
+        self._weights = self._parts.sum(axis=1).A1
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
         for query, own in zip(queries, self._own_rows(queries), strict=True):
-            wanted = self._sketch(query.output)
-            overlap = np.array([len(wanted & sketch) for sketch in self._sketches])
-            beside = np.array([len(sketch - wanted) for sketch in self._sketches])
+            wanted = self._vectorizer.transform([dict.fromkeys(self._sketch(query.output), 1)])
+            overlap = (self._parts @ wanted.T).toarray()[:, 0]
+            beside = self._weights - overlap
             draw = text_rng(query.id, self._seed).permutation(len(overlap))
             best = np.lexsort((draw, beside, -overlap))
             others = [int(i) for i in best if i not in own]

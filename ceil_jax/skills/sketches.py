@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from ceil_jax.retrieval.registry import Sketch
+from ceil_jax.retrieval.registry import Parts
 from ceil_jax.tasks.families.cogs import Call, parse_call
 
 SQL_WORDS = frozenset(
@@ -44,7 +45,7 @@ def cogs_sketch(form: str) -> frozenset[str]:
     """Return the roles of a compact COGS form, each with the roles above it, without words and prepositions.
 
     `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod; a word on its own (`box(a)`,
-    `Paula`) has none. The paper only says "structural similarity".
+    `Paula`) has none.
     """
     if "=" not in form:
         return frozenset()
@@ -59,5 +60,22 @@ def cogs_sketch(form: str) -> frozenset[str]:
     return frozenset(roles(parse_call(form), ""))
 
 
-SKETCHES: dict[str, Sketch] = {"sql": sql_sketch, "cogs": cogs_sketch}
+PRIMITIVE = 100
+"""Weight of a word that two COGS forms share, against 1 of a role."""
+
+
+def cogs_parts(form: str) -> dict[str, int]:
+    """Return the words and roles of a compact COGS form with their weights in the structural similarity of two forms.
+
+    An et al. (ACL 2023) count 100 for each primitive that two forms share, which are words, and 1 for each partial
+    structure, which we take to be the roles of `cogs_sketch`. A variable (`cry(agent=a)`) is no word.
+    """
+    words = re.findall(r"[\w.]{2,}(?![\w.]*=)", form)
+    return dict.fromkeys(cogs_sketch(form), 1) | {f"word {word}": PRIMITIVE for word in words}
+
+
+SKETCHES: dict[str, Callable[[str], frozenset[str]]] = {"sql": sql_sketch, "cogs": cogs_sketch}
 """The sketch of outputs by `Task.language`."""
+
+PARTS: dict[str, Parts] = {"sql": lambda query: dict.fromkeys(sql_sketch(query), 1), "cogs": cogs_parts}
+"""What the target-sketch oracle compares of outputs, by `Task.language`."""

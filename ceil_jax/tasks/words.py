@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -14,15 +13,6 @@ if TYPE_CHECKING:
     from ceil_jax.tasks.example import Example
 
 T = TypeVar("T")
-
-
-@functools.cache
-def _splitter() -> Callable[[str], list[tuple[str, tuple[int, int]]]]:
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-
-    normalise, split = BertNormalizer(lowercase=True).normalize_str, BertPreTokenizer().pre_tokenize_str
-    return lambda text: split(normalise(text))
 
 
 def question_key(text: str) -> str:
@@ -43,16 +33,15 @@ def bert_words(text: str) -> str:
     CEIL's Table 1 ("#Train") counts questions of equal words once; only the banks of the papers' tasks are
     de-duplicated so. Everywhere else `question_key` decides.
     """
-    return " ".join(word for word, _ in _splitter()(text))
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    normalised = BertNormalizer(lowercase=True).normalize_str(text)
+    return " ".join(word for word, _ in BertPreTokenizer().pre_tokenize_str(normalised))
 
 
 def first_of_each(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """Return the first item of each key, in order.
-
-    Args:
-        items: in the order that decides which of equals is kept.
-        key: the key of an item.
-    """
+    """Return the first item of each key, in order."""
     first: dict[str, T] = {}
     for item in items:
         first.setdefault(key(item), item)
@@ -60,14 +49,10 @@ def first_of_each(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
 
 
 def hash_split(items: Sequence[T], text: Callable[[T], str]) -> tuple[list[T], list[T]]:
-    """Return (bank, validation), about nine to one, split by a hash of each text's words.
+    """Return (bank, validation), about nine to one, split by a hash of the words of each item's text.
 
     The side of an item depends on its own words alone: it does not change when others come or go, and no text is on
     both sides.
-
-    Args:
-        items: what to split.
-        text: the text of an item.
     """
     bank: list[T] = []
     validation: list[T] = []
@@ -101,14 +86,7 @@ class Overlap(NamedTuple):
 
 
 def overlap(queries: Sequence[Example], bank: Sequence[Example]) -> Overlap:
-    """Return which queries share a question, and whose question or output stands in the bank.
-
-    Questions are compared by `question_key`, outputs letter for letter.
-
-    Args:
-        queries: N queries.
-        bank: the examples that are retrieved from.
-    """
+    """Return which of N queries share a question (`question_key`), and whose question or output the bank has."""
     asked = [question_key(query.input) for query in queries]
     number = {key: place for place, key in enumerate(dict.fromkeys(asked))}
     inputs, outputs = {question_key(example.input) for example in bank}, {example.output for example in bank}

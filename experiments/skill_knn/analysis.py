@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.retrieval.registry import Retrieved, Sketch
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tasks.example import Example
 
 
@@ -34,7 +34,7 @@ def selected(
     bank: Sequence[Example],
     *,
     language: str,
-    sketch: Sketch,
+    sketch: Callable[[str], frozenset[str]],
 ) -> SelectionMeasures:
     """Return the measures of the examples retrieved for each query.
 

@@ -8,7 +8,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.retrieval import embedded_bank
 from ceil_jax.retrieval.embedded_bank import nearest_drawn
 from ceil_jax.retrieval.registry import build_retriever
-from ceil_jax.skills.sketches import sql_sketch
+from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example
 
 COMPASS = {"e": (1, 0), "ne": (1, 1), "n": (0, 1), "nw": (-1, 1), "w": (-1, 0)}
@@ -119,7 +119,7 @@ def test_target_sketch_by_hand():
     query = Example("q", "another question", "SELECT count(*) FROM v")
     orders = set()
     for seed in range(8):
-        found = ask("target_sketch", bank, query, 5, sketch=sql_sketch, seed=seed)
+        found = ask("target_sketch", bank, query, 5, sketch=PARTS["sql"], seed=seed)
         # of SELECT, COUNT, *: three in 1, 3 and 2, of which 2 has WHERE and = beside; SELECT alone in 0 and 4
         assert [pick.relevance for pick in found] == [3, 3, 3, 1, 1]
         assert {found[0].position, found[1].position} == {1, 3}
@@ -127,9 +127,23 @@ def test_target_sketch_by_hand():
         assert [pick.id for pick in found] == [f"train-{pick.position}" for pick in found]
         orders.add(found[0].position)
     assert orders == {1, 3}
-    itself = ask("target_sketch", bank, bank[1], 4, sketch=sql_sketch)
+    itself = ask("target_sketch", bank, bank[1], 4, sketch=PARTS["sql"])
     assert itself[0].position == 3
     assert 1 not in [pick.position for pick in itself]
+
+
+def test_structural_similarity_of_cogs_by_hand():
+    forms = [
+        "eat(agent=Emma,theme=cake)",
+        "cry(agent=Emma)",
+        "give(agent=dog,theme=*cake,recipient=Emma)",
+        "Liam",
+    ]
+    bank = [Example(f"train-{i}", f"sentence {i}", form) for i, form in enumerate(forms)]
+    query = Example("q", "another", "eat(agent=*boy,theme=cake(nmod.on=table))")
+    found = ask("target_sketch", bank, query, 4, sketch=PARTS["cogs"])
+    # eat and cake, agent and theme; cake, agent and theme; agent; nothing
+    assert [(pick.position, pick.relevance) for pick in found] == [(0, 202), (2, 102), (1, 1), (3, 0)]
 
 
 def test_what_they_need():
@@ -140,4 +154,4 @@ def test_what_they_need():
     with pytest.raises(UserError, match="give it an encoder"):
         build_retriever("skill_base", BANK, rewrite=rewrite)
     with pytest.raises(UserError, match="7 examples asked for from a bank of 4"):
-        ask("target_sketch", BANK, QUERY, 7, sketch=sql_sketch)
+        ask("target_sketch", BANK, QUERY, 7, sketch=PARTS["sql"])

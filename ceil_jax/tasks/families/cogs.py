@@ -63,92 +63,51 @@ def function_call(logical_form: str) -> str:
     Raises:
         ValueError: this is not a logical form of COGS.
     """
-    if logical_form.startswith("LAMBDA"):
-        return _primitive_call(logical_form)
     if " " not in logical_form:
         return logical_form  # a name alone
     calls: dict[str, Call] = {}
     inner: set[str] = set()  # variables that stand inside another call
-    terms = re.split(r" ; | AND ", logical_form)
-    for term in terms:
-        definite = term.startswith("* ")
+    for term in re.split(r" ; | AND ", re.sub(r"LAMBDA \w \. ", "", logical_form)):
         match = _TERM.fullmatch(term.removeprefix("* "))
         if match is None:
             raise ValueError(f"not a term of a COGS logical form: {term!r}")
         variable, *others = match["args"].split(" , ")
-        call = calls.setdefault(variable, Call(match["head"]))
-        call.definite |= definite
+        call = calls.setdefault(variable, Call(""))
+        call.word = match["head"]
+        call.definite |= term.startswith("* ")
         for other in others:
             inner.add(other)
             target = calls.setdefault(other, Call(other))  # a variable's word comes with its own term
             call.arguments.append((match["role"].replace(" ", ""), target))
-        call.word = match["head"]
-    roots = [call for variable, call in calls.items() if variable not in inner]
+    roots = [(variable, call) for variable, call in calls.items() if variable not in inner]
     if len(roots) != 1:
         raise ValueError(f"{len(roots)} predicates are outermost in {logical_form!r}, expected one")
-    _drop_controlled(roots[0])
-    return str(roots[0])
+    [(variable, root)] = roots
+    if logical_form.startswith("LAMBDA") and not root.arguments:
+        return f"{root.word}({variable})"  # a noun alone
+    _drop_controlled(root)
+    return str(root)
 
 
 def _drop_controlled(call: Call) -> None:
     """Remove the agents of xcomps, which are those of their governors."""
-    agent = dict(call.arguments).get("agent")
     for role, inner in call.arguments:
         if role == "xcomp":
-            if dict(inner.arguments).get("agent") is not agent:
-                raise ValueError(f"the subject of {inner.word!r} is not that of {call.word!r}")
             inner.arguments = [(name, value) for name, value in inner.arguments if name != "agent"]
         _drop_controlled(inner)
 
 
 def parse_call(compact: str) -> Call:
-    """Return a compact form as a tree.
-
-    Raises:
-        ValueError: brackets or commas are out of place.
-    """
-    tokens = re.findall(r"[(),=]|[^\s(),=]+", compact)
-    place = 0
-
-    def take(expected: str | None = None) -> str:
-        nonlocal place
-        token = tokens[place] if place < len(tokens) else ""
-        if (expected and token != expected) or (not expected and (not token or token in "(),=")):
-            raise ValueError(f"expected {expected or 'a word'}, found {token or 'the end'!r} in {compact!r}")
-        place += 1
-        return token
-
-    def call() -> Call:
-        word = take()
-        parsed = Call(word.removeprefix("*"), word.startswith("*"))
-        if place < len(tokens) and tokens[place] == "(":
-            separator = "("
-            while separator != ")":
-                take(separator)
-                role = take()
-                take("=")
-                parsed.arguments.append((role, call()))
-                separator = "," if place < len(tokens) and tokens[place] == "," else ")"
-            take(")")
-        return parsed
-
-    whole = call()
-    if place != len(tokens):
-        raise ValueError(f"{compact!r} goes on after its last bracket")
-    return whole
-
-
-def _primitive_call(lambda_form: str) -> str:
-    """`LAMBDA a . LAMBDA e . cry . agent ( e , a )` -> `cry(agent=a)`; `LAMBDA a . box ( a )` -> `box(a)`."""
-    matches = [_TERM.fullmatch(term) for term in re.sub(r"LAMBDA \w \. ", "", lambda_form).split(" AND ")]
-    found = [match for match in matches if match is not None]
-    if len(found) != len(matches):
-        raise ValueError(f"not a COGS primitive: {lambda_form!r}")
-    inside = ",".join(
-        f"{match['role']}={match['args'].split(' , ')[1]}" if match["role"] else match["args"]
-        for match in found
-    )
-    return f"{found[0]['head']}({inside})"
+    """Return the compact form of a sentence as a tree."""
+    open_calls = [Call("")]
+    for role, star, word, brackets in re.findall(r"(?:([\w.]+)=)?(\*?)([^\s(),=*]+)([()]*)", compact):
+        call = Call(word, bool(star))
+        open_calls[-1].arguments.append((role, call))
+        if brackets == "(":
+            open_calls.append(call)
+        else:
+            del open_calls[len(open_calls) - len(brackets) :]
+    return open_calls[0].arguments[0][1]
 
 
 def _cogs(id: str, row: Row) -> Example:
