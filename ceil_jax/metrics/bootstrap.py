@@ -189,12 +189,9 @@ def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
 
 
 def paired(ours: Sample, theirs: Sample) -> Sample:
-    """Return how much higher one statistic is than another on the same examples, as a sample.
+    """Return how much higher one statistic is than another on the same N examples, as a sample.
 
-    Args:
-        ours: N examples.
-        theirs: the same N examples. Where both have as many seeds, these are paired too; of two unequal numbers of
-            seeds, the fewer are averaged.
+    Where both have as many seeds, these are paired too; of two unequal numbers of seeds, the fewer are averaged.
     """
     cut = ours.values.shape[1]
 

@@ -20,6 +20,8 @@ from ceil_jax.tasks.example import Example
 
 log = logging.getLogger(__name__)
 
+_COMMAND = [sys.executable, "-I", "-S", str(Path(__file__).with_name("sql_worker.py"))]
+
 _HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """The first bytes of a rollback journal that has not been rolled back or committed."""
 
@@ -79,7 +81,7 @@ class SqlSandbox:
         if line:
             return SqlOutcome(*json.loads(line))
         if self._child.wait() > 0:  # not a signal: it does not run at all
-            raise UserError(f"the process that runs SQL does not start: try {' '.join(self._child.args)}")
+            raise UserError(f"the process that runs SQL does not start: try {' '.join(_COMMAND)}")
         self._stop()
         return SqlOutcome("cut", "killed: over its time or memory")
 
@@ -94,8 +96,9 @@ class SqlSandbox:
 def _start() -> subprocess.Popen[bytes]:
     if os.name != "posix":
         raise UserError("SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows")
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("sql_worker.py"))]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
 
 
 def _check_whole(database: str | os.PathLike[str]) -> None:

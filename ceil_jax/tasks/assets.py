@@ -85,12 +85,6 @@ ASSETS = {
         "MIT",
         sdist=True,
     ),
-    "cheatsheets": Asset(
-        {"cheat==2.5.1": "c537c0ead9f4cb47f0861818a36ce8f6fc844cd7fc2879479dfbb29a335f2ec6"},
-        "cheat-2.5.1/cheat/cheatsheets",
-        "MIT or GPL-3.0",
-        sdist=True,
-    ),
 }
 
 

@@ -126,7 +126,7 @@ def _shape(
     if template is None:
         template = "".join(f"{{{name}}}\t" for name in inputs) + f"{{{output}}}"
     if isinstance(template, Template):
-        template, separator = template.pattern, template.separator
+        separator, template = template.separator, template.pattern
     only = inputs[0] if len(inputs) == 1 else ""
     return column_template(template, separator, only, output, table.columns())
 

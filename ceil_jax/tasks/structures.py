@@ -67,10 +67,7 @@ def sql(query: str) -> frozenset[str]:
     ['*', 'count', 'count>*', 'from', 'from>head', 'head', 'select', 'select>count']
     """
     found: set[str] = set()
-    above, clauses = (
-        [""],
-        [""],
-    )  # for each open bracket: the head outside it, and the clause that is being read
+    above, clauses = [""], [""]  # for each open bracket: the head outside it, and the clause that is being read
     previous = ""
     for token in _SQL_TOKEN.finditer(re.sub(r"\b[A-Za-z_]\w*`?\s*\.\s*(?=[\w*`])", "", query)):
         name = "value" if token["value"] else token[0].strip("`").lower().replace(" ", "")
@@ -92,11 +89,9 @@ def sql(query: str) -> frozenset[str]:
 
 
 def structure_parser_of(task: Task, share: float = 0.9) -> Structures | None:
-    """Return the parser that reads a task's outputs; None where most are no programs.
+    """Return the parser that reads a task's outputs; None where less than a share of them are programs of one kind.
 
-    Args:
-        task: its bank is looked at, 500 examples of it at most.
-        share: the smallest share of outputs that must be programs of one kind (0.9).
+    At most 500 examples of the bank are looked at.
     """
     outputs = [example.output for example in task.train[:: max(1, len(task.train) // 500)]]
     for parser, fits in ((sql, _is_sql), (bracketed, _is_bracketed)):

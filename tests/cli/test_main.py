@@ -242,7 +242,7 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
     assert found["geoquery"]["here"] and not found["dr_spider.db"]["here"]
 
 
-@pytest.mark.parametrize("name", ["shell", "scan.simple", "scan.length", "scan.addprim_jump"])
+@pytest.mark.parametrize("name", ["movie_reviews", "scan.simple", "scan.length", "scan.addprim_jump"])
 @pytest.mark.packages
 def test_listed_sizes_are_those_of_the_data(name):
     task = load_task(name)

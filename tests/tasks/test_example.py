@@ -117,7 +117,6 @@ CASES = {
         "",
     ),
     "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t(Yield (Attendees))", "Who is coming?\t", ""),
-    "shell": ({"description": "list", "command": "ls"}, "list", "list\tls", "list\t", ""),
 }
 CASES |= dict.fromkeys(
     ("geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length"),

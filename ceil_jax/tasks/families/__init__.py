@@ -4,7 +4,7 @@
 - `pairs`: two sentences to a short answer (MRPC, MNLI, QNLI)
 - `choice`: a question with options of its own (CommonsenseQA, SWAG, HellaSwag)
 - `openqa`: a question with several accepted answers (WebQuestions)
-- `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow, shell commands)
+- `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow)
 - `smcalflow_cs`: SMCalFlow-CS, with few-shot examples that open every prompt
 - `sql`: a question over a database to SQL (Spider, Dr.Spider, KaggleDBQA)
 - `cogs`: a sentence to a logical form (COGS), written as a compact function call

@@ -1,15 +1,12 @@
-"""Utterances to programs: GeoQuery, NL2Bash, Break, MTOP, SMCalFlow; and shell commands that need no hub."""
+"""Utterances to programs: GeoQuery, NL2Bash, Break, MTOP, SMCalFlow."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
 
-from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec, pair_task, table2, text
-from ceil_jax.tasks.words import hash_split
 
 
 def numbered_steps(decomposition: str) -> str:
@@ -25,50 +22,6 @@ def _one_space(words: str) -> str:
 
 def _break(id: str, row: Row) -> Example:
     return Example(id, _one_space(text(row, "question_text")), numbered_steps(text(row, "decomposition")))
-
-
-_LONGEST_DESCRIPTION = 200
-_PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./-]*>|\.\.\.|…|->")
-
-
-def shell_pairs(sheet: str) -> list[tuple[str, str]]:
-    """Return (description, command) for each `#` comment of a cheat sheet with exactly one command line under it.
-
-    Left out are recipes of several lines, commands with a placeholder (`<file>`, `...`) instead of an argument,
-    and comments that describe nothing (fewer than two words) or everything (over 200 characters).
-    """
-    pairs: list[tuple[str, str]] = []
-    comments: list[str] = []
-    commands: list[str] = []
-    for line in [*(line.strip() for line in sheet.splitlines()), ""]:
-        ends_block = not line or (line.startswith("#") and commands)
-        if ends_block and comments and len(commands) == 1:
-            description = _one_space(" ".join(comments)).rstrip(" :.")
-            described = re.search(r"[A-Za-z]\S*\s+\S", description) is not None
-            short = len(description) <= _LONGEST_DESCRIPTION
-            if described and short and not _PLACEHOLDER.search(commands[0]):
-                pairs.append((description, commands[0]))
-        if ends_block and (commands or not line):
-            comments, commands = [], []
-        if line.startswith("#"):
-            comments.append(line.lstrip("# "))
-        elif line:
-            commands.append(line.removeprefix("$ "))
-    return pairs
-
-
-@functools.cache
-def shell() -> dict[str, list[Row]]:
-    """Return rows of description and command; about a tenth, by hash of the description, is validation."""
-    folder = assets.fetch("cheatsheets")
-    sheets = sorted(path for path in folder.rglob("*") if path.is_file() and not path.suffix)
-    rows: list[Row] = [
-        {"description": description, "command": command, "sheet": path.name}
-        for path in sheets
-        for description, command in shell_pairs(path.read_text(encoding="utf-8", errors="replace"))
-    ]
-    train, validation = hash_split(rows, lambda row: row["description"])
-    return {"train": train, "validation": validation}
 
 
 def _geoquery(name: str, split: str, paper: Mapping[str, float] | None = None) -> TaskSpec:
@@ -125,14 +78,5 @@ TASKS = (
         max_new_tokens=300,
         paper=table2(8.90, 46.10, 43.44, 42.59, 44.63, 43.26, 54.30, 60.73),
         note="the hub's copy has 58 thousand training rows, the paper 102,491",
-    ),
-    pair_task(
-        name="shell",
-        columns=("description", "command"),
-        metric="char_bleu",
-        more_metrics=("exact_match",),
-        embedded=shell,
-        sizes=(896, 94),
-        note="cheat sheets: how-to comments and the command under each",
     ),
 )

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from ceil_jax.errors import UserError
@@ -40,34 +39,26 @@ def _sql_example(id: str, row: Row) -> Example:
     return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as stream:
-            return json.load(stream)
-    except (OSError, EOFError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
-
-
 def declared_schemas(folder: Path) -> dict[str, str]:
     """Return db_id -> schema text, from a folder's tables.json(.gz) in Spider's format.
 
     Raises:
-        UserError: a row is not in that format; the message names the file and the row.
+        UserError: a file is not in that format.
     """
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
-        number = 0
         try:
-            for database in _read_json(path):
-                number += 1
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as stream:
+                databases = json.load(stream)
+            for database in databases:
                 tables: dict[str, list[str]] = {name: [] for name in database["table_names_original"]}
                 names = list(tables)
                 for table, column in database["column_names_original"]:
                     if table >= 0:  # −1 is the column `*`
                         tables[names[table]].append(column)
                 schemas[database["db_id"]] = schema_text(tables)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise UserError(f"{path}, row {number}: not as in Spider's tables.json: {error!r}") from None
+        except (OSError, EOFError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise UserError(f"{path} is not as Spider's tables.json: {error!r}") from None
     return schemas
 
 
