@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer
 
 from ceil_jax.retrieval.embedded_bank import View
 from ceil_jax.retrieval.own_rows import OwnRows
@@ -44,16 +43,16 @@ class TargetSketch:
         self.name, self.bank = "target_sketch", bank
         self._sketch, self._seed = given.sketch, given.seed
         self._own_rows = OwnRows(bank, given.known_by)
-        self._vectorizer = DictVectorizer()
-        self._parts = self._vectorizer.fit_transform([given.sketch(example.output) for example in bank])
-        self._weights = self._parts.sum(axis=1).A1
+        self._parts = [given.sketch(example.output) for example in bank]
+        self._weights = np.array([sum(parts.values()) for parts in self._parts])
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
         for query, own in zip(queries, self._own_rows(queries), strict=True):
-            wanted = self._vectorizer.transform([dict.fromkeys(self._sketch(query.output), 1)])
-            overlap = (self._parts @ wanted.T).toarray()[:, 0]
+            wanted = self._sketch(query.output)
+            shared = [[parts[part] for part in parts.keys() & wanted.keys()] for parts in self._parts]
+            overlap = np.array([sum(weights) for weights in shared])
             beside = self._weights - overlap
             draw = text_rng(query.id, self._seed).permutation(len(overlap))
             best = np.lexsort((draw, beside, -overlap))

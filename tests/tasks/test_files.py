@@ -63,3 +63,9 @@ def test_a_quote_without_partner_is_named_by_the_row_in_which_it_stands(tmp_path
     file.write_text('t,l\nfine,good\n"Great, film,good\nfine,bad\n')
     with pytest.raises(UserError, match=r"rows.csv, line 3: a quote .* has no partner"):
         read_table(file)
+
+
+def test_quoted_newlines_do_not_shift_lines(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text('t,l\n"two\nlines",good\nfine,\n')
+    assert read_table(file).lines == [2, 4]

@@ -9,7 +9,6 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, Example, Template, task_spec
-from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.load import load_file, load_task
 
 ROWS = [{"nl": f"print line {i}", "bash": f"sed -n {i}p"} for i in range(20)]
@@ -54,13 +53,6 @@ def test_limits_draw_by_seed_and_keep_order_and_ids(folder):
     whole = list(load_task("nl2bash", folder).train)
     assert all(example in whole for example in task.train)
     assert len(load_task("nl2bash", folder, limit=99).validation) == 3
-
-
-def test_draw():
-    items = list(range(100))
-    assert draw(items, None, 0) == draw(items, 100, 0) == items
-    few, more = draw(items, 10, 3), draw(items, 20, 3)
-    assert len(set(few)) == 10 and set(few) < set(more)  # a larger draw of one seed holds the smaller
 
 
 @pytest.mark.parametrize("limits", [{"limit": 0}, {"bank_limit": -1}])
@@ -278,78 +270,41 @@ def test_accuracy_takes_its_options_from_the_answers(tmp_path):
     )
 
 
-def test_quoted_newlines_do_not_shift_csv_lines(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text('text,label\n"two\nlines",good\nfine,\n')
-    with pytest.raises(UserError) as caught:
-        read(path)
-    assert f"{path}, line 4, field 'label': expected a text that is not empty, found ''" in str(caught.value)
-
-
 GOOD = '{"text": "fine", "label": "good"}\n'
-BROKEN = {
-    "no rows": ("a.jsonl", b"\n\n", "holds no rows"),
-    "no bytes": ("a.csv", b"", "holds no rows"),
-    "header alone": ("a.csv", b"text,label\n", "holds no rows"),
-    "not JSON": ("a.jsonl", f"{GOOD}{{'text': 1}}".encode(), "line 2: not JSON"),
-    "not an object": (
+BROKEN = [
+    ("a.jsonl", "\n\n", "holds no rows"),
+    ("a.csv", "", "holds no rows"),
+    ("a.csv", "text,label\n", "holds no rows"),
+    ("a.jsonl", f"{GOOD}{{'text': 1}}", "line 2: not JSON"),
+    ("a.jsonl", f"{GOOD}[1, 2]", "line 2: expected an object of columns, found list"),
+    ("a.jsonl", GOOD.encode() + b'{"text": "caf\xe9", "label": "x"}', "line 2: not UTF-8 .byte 0xe9"),
+    ("a.jsonl", f'{GOOD}\n{{"text": "a"}}', "line 3: no field 'label'; it has 'text'"),
+    ("a.jsonl", f'{GOOD}{{"text": "a", "label": " "}}', "line 2, field 'label': expected"),
+    ("a.jsonl", f'{GOOD}{{"text": "a", "label": null}}', "field 'label': .* found None"),
+    ("a.jsonl", f'{GOOD}{{"text": ["a"], "label": "bad"}}', "line 2, field 'text': expected"),
+    ("a.jsonl", f'{GOOD}{{"text": "a", "label": "fair"}}', "one of bad, good, found 'fair'"),
+    ("a.csv", "text,label\na,good\nb,c,good\n", "line 3: 3 cells, the header has 2"),
+    ("a.csv", "text,text\na,b\n", "two columns have one name"),
+    ("a.csv", 'text,label\n"a, b,good\n', "has no partner"),
+    ("a.jsonl.gz", GOOD, "cannot read"),
+    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99)[:-9], "cannot read"),
+    ("a.parquet", GOOD, "cannot read"),
+    ("a.json", '{\n"data": []}', "line 1: not JSON"),
+    ("a.json", '[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
+    (
         "a.jsonl",
-        f"{GOOD}[1, 2]".encode(),
-        "line 2: expected an object of columns, found list",
-    ),
-    "not UTF-8": (
-        "a.jsonl",
-        GOOD.encode() + b'{"text": "caf\xe9", "label": "x"}',
-        "line 2: not UTF-8 .byte 0xe9",
-    ),
-    "missing field": (
-        "a.jsonl",
-        f'{GOOD}\n{{"text": "a"}}'.encode(),
-        "line 3: no field 'label'; it has 'text'",
-    ),
-    "empty output": (
-        "a.jsonl",
-        f'{GOOD}{{"text": "a", "label": " "}}'.encode(),
-        "line 2, field 'label': expected",
-    ),
-    "null output": (
-        "a.jsonl",
-        f'{GOOD}{{"text": "a", "label": null}}'.encode(),
-        "field 'label': .* found None",
-    ),
-    "list input": (
-        "a.jsonl",
-        f'{GOOD}{{"text": ["a"], "label": "bad"}}'.encode(),
-        "line 2, field 'text': expected",
-    ),
-    "no choice": (
-        "a.jsonl",
-        f'{GOOD}{{"text": "a", "label": "fair"}}'.encode(),
-        "one of bad, good, found 'fair'",
-    ),
-    "too many cells": ("a.csv", b"text,label\na,good\nb,c,good\n", "line 3: 3 cells, the header has 2"),
-    "equal columns": ("a.csv", b"text,text\na,b\n", "two columns have one name"),
-    "open quote": ("a.csv", b'text,label\n"a, b,good\n', "has no partner"),
-    "not gzip": ("a.jsonl.gz", GOOD.encode(), "cannot read"),
-    "cut gzip": ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99)[:-9], "cannot read"),
-    "not parquet": ("a.parquet", GOOD.encode(), "cannot read"),
-    "JSON object": ("a.json", b'{\n"data": []}', "line 1: not JSON"),
-    "JSON row": ("a.json", b'[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
-    "half a surrogate": (
-        "a.jsonl",
-        f'{GOOD}{{"text": "a \\ud800", "label": "good"}}'.encode(),
+        f'{GOOD}{{"text": "a \\ud800", "label": "good"}}',
         r"line 2, field 'text': expected text without half a character .'.ud800' at place 2., found 'a \\ud800'",
     ),
-    "deep JSON": ("a.jsonl", b"[" * 100_000, "a.jsonl: .*JSON"),
-    "unknown suffix": ("a.xlsx", GOOD.encode(), r"name one file that ends in \.jsonl, .*or \.gz after it"),
-    "one input": ("a.jsonl", GOOD.encode() * 5, "all rows have one input"),
-}
+    ("a.jsonl", "[" * 100_000, "a.jsonl: .*JSON"),
+    ("a.xlsx", GOOD, r"name one file that ends in \.jsonl, .*or \.gz after it"),
+    ("a.jsonl", GOOD * 5, "all rows have one input"),
+]
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_what_is_wrong_with_a_file(tmp_path, case):
-    name, content, message = BROKEN[case]
-    (tmp_path / name).write_bytes(content)
+@pytest.mark.parametrize(("name", "content", "message"), BROKEN)
+def test_what_is_wrong_with_a_file(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(UserError, match=message) as caught:
         read(tmp_path / name, choices=["bad", "good"])
     assert str(tmp_path / name) in str(caught.value)
