@@ -37,7 +37,7 @@ SECONDS = 1.5
 """Time limit of a predicted query; or twice what the gold query took, where that is more."""
 GOLD_SECONDS = 30.0
 """Time limit of the gold query, which may be slow but not endless."""
-ROWS = 100_000
+MAX_ROWS = 100_000
 """Maximum number of rows of a result."""
 SQL_BYTES = 20_000
 """Maximum length of a predicted query; the gold query may have ten times as many."""
@@ -96,7 +96,7 @@ def rows_of(path, sql, seconds, sql_bytes):
         cursor = connection.execute(sql)
         if cursor.description is None:  # nothing, or only a comment
             raise sqlite3.ProgrammingError("not a query")
-        rows = cursor.fetchmany(ROWS + 1)
+        rows = cursor.fetchmany(MAX_ROWS + 1)
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
             raise TooMuch(f"over {seconds:g} seconds") from None
@@ -104,8 +104,8 @@ def rows_of(path, sql, seconds, sql_bytes):
     finally:
         connection.set_progress_handler(None, 0)
         connection.close()
-    if len(rows) > ROWS:
-        raise TooMuch(f"over {ROWS} rows")
+    if len(rows) > MAX_ROWS:
+        raise TooMuch(f"over {MAX_ROWS} rows")
     return rows
 
 
@@ -156,7 +156,7 @@ def has_order(sql):
     return re.search(r"\border\s+by\b", bare, re.IGNORECASE) is not None
 
 
-def judge(job):
+def outcome_of(job):
     """(outcome, detail) of one job."""
     path = job["database"]
     started = time.monotonic()
@@ -188,7 +188,7 @@ def answer_jobs():
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for line in sys.stdin:
-        found = judge(json.loads(line))
+        found = outcome_of(json.loads(line))
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(found), flush=True)
 

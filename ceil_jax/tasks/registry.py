@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from ceil_jax.registry import Registry
-from ceil_jax.tasks.families import (
-    choice,
-    cogs,
-    openqa,
-    pairs,
-    parsing,
-    scan,
-    sentiment,
-    smcalflow_cs,
-    sql,
-)
+from ceil_jax.tasks.families import cogs, pairs, parsing, questions, scan, sentiment, sql
 from ceil_jax.tasks.spec import TaskSpec
 
 TASKS: Registry[TaskSpec] = Registry("task")
@@ -38,6 +28,6 @@ def task_spec(name: str) -> TaskSpec:
     return TASKS[name]
 
 
-for _family in (sentiment, pairs, choice, openqa, parsing, smcalflow_cs, sql, cogs, scan):
-    for _spec in _family.TASKS:
+for _family in (sentiment, pairs, questions, parsing, sql, cogs, scan):
+    for _spec in _family.ENTRIES:
         register_task(_spec)

@@ -150,8 +150,8 @@ def test_a_prediction_may_take_twice_the_gold_querys_time(database, monkeypatch)
     monkeypatch.setattr(signal, "setitimer", lambda *alarm: None)
     slow = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
     job = {"database": str(database), "gold": slow, "predicted": "SELECT sum(n > 0) * 1999 / 2 FROM big"}
-    assert sql_worker.judge(job) == ("equal", "")
-    assert sql_worker.judge(job | {"predicted": " UNION ALL ".join([slow] * 10)})[0] == "cut"
+    assert sql_worker.outcome_of(job) == ("equal", "")
+    assert sql_worker.outcome_of(job | {"predicted": " UNION ALL ".join([slow] * 10)})[0] == "cut"
 
 
 def test_a_gold_query_that_does_not_run_is_told_apart(sandbox, database):

@@ -13,7 +13,7 @@ from ceil_jax.tasks import TASKS, register_task, task_spec
 from ceil_jax.tasks.families import scan, sentiment
 from ceil_jax.tasks.families.cogs import function_call
 from ceil_jax.tasks.families.parsing import numbered_steps
-from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line, stored_schema
+from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line_sql, stored_schema
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import PAPER_METHODS, FieldError, pair_task
 from ceil_jax.tasks.words import bert_words, first_of_each, hash_split, question_key
@@ -261,7 +261,7 @@ def test_numbered_steps():
 
 
 def test_one_line_leaves_quoted_blanks():
-    assert one_line(" SELECT *\n\tFROM t  WHERE a = 'x  y' ") == "SELECT * FROM t WHERE a = 'x  y'"
+    assert one_line_sql(" SELECT *\n\tFROM t  WHERE a = 'x  y' ") == "SELECT * FROM t WHERE a = 'x  y'"
 
 
 @pytest.fixture

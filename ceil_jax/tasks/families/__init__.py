@@ -2,10 +2,8 @@
 
 - `sentiment`: a sentence to a grade of sentiment (SST-5, movie reviews)
 - `pairs`: two sentences to a short answer (MRPC, MNLI, QNLI)
-- `choice`: a question with options of its own (CommonsenseQA, SWAG, HellaSwag)
-- `openqa`: a question with several accepted answers (WebQuestions)
-- `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow)
-- `smcalflow_cs`: SMCalFlow-CS, with few-shot examples that open every prompt
+- `questions`: a question with options of its own (CommonsenseQA, SWAG, HellaSwag) or several answers (WebQuestions)
+- `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow, SMCalFlow-CS)
 - `sql`: a question over a database to SQL (Spider, Dr.Spider, KaggleDBQA)
 - `cogs`: a sentence to a logical form (COGS), written as a compact function call
 - `scan`: a command to a sequence of actions (SCAN), enumerated from its grammar

@@ -135,4 +135,4 @@ def _entry(suffix: str, cases: tuple[str, ...]) -> TaskSpec:
     )
 
 
-TASKS = (_entry("ps", SUBSTITUTION), _entry("pa", ALTERNATION))
+ENTRIES = (_entry("ps", SUBSTITUTION), _entry("pa", ALTERNATION))

@@ -27,7 +27,7 @@ def _reader(first: str, second: str, words: tuple[str, ...]) -> Callable[[str, R
     return example
 
 
-TASKS = (
+ENTRIES = (
     TaskSpec(
         name="mrpc",
         template=Template('{sentence1} Can we say "{sentence2}"? {output}'),

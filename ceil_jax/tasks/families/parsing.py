@@ -1,4 +1,4 @@
-"""Utterances to programs: GeoQuery, NL2Bash, Break, MTOP, SMCalFlow."""
+"""Utterances to programs: GeoQuery, NL2Bash, Break, MTOP, SMCalFlow and SMCalFlow-CS."""
 
 from __future__ import annotations
 
@@ -36,7 +36,20 @@ def _geoquery(name: str, split: str, paper: Mapping[str, float] | None = None) -
     )
 
 
-TASKS = (
+def _smcalflow_cs(suffix: str, queries: str, shots: int) -> TaskSpec:
+    """Return an entry of SMCalFlow-CS. 0.S: single-domain queries; 0.C: cross-domain; k.C: k open each prompt."""
+    return pair_task(
+        name=f"smcalflow_cs.{suffix}",
+        columns=("user_utterance", "lispress"),
+        folder="smcalflow_cs",
+        validation=(queries,),
+        few_shot=f"{shots}_shot" if shots else None,
+        max_new_tokens=300,
+        note="as the released code: the few-shot block comes first, last example first",
+    )
+
+
+ENTRIES = (
     _geoquery("geoquery", "standard", table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21)),
     # the compositional splits are in other tables of the paper
     *(_geoquery(f"geoquery.{split}", split) for split in ("template", "tmcd", "length")),
@@ -79,4 +92,8 @@ TASKS = (
         paper=table2(8.90, 46.10, 43.44, 42.59, 44.63, 43.26, 54.30, 60.73),
         note="the hub's copy has 58 thousand training rows, the paper 102,491",
     ),
+    # Yin et al. 2021: a bank of single-domain utterances, queries that combine two domains
+    _smcalflow_cs("0s", "valid_iid", 0),
+    _smcalflow_cs("0c", "valid_cross", 0),
+    *(_smcalflow_cs(f"{shots}c", "valid_cross", shots) for shots in (8, 16, 32)),
 )

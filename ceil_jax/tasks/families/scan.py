@@ -96,7 +96,7 @@ def _entry(name: str, splits: Callable[[], dict[str, list[Row]]], bank: int, que
     )
 
 
-TASKS = (
+ENTRIES = (
     _entry("simple", simple, 16_728, 4_182),
     _entry("length", length, 16_990, 3_920),
     _entry("addprim_jump", functools.partial(add_primitive, "jump"), 13_204, 7_706),

@@ -51,7 +51,7 @@ def _entry(name: str, words: tuple[str, ...], grade: Callable[[Row], int], **oth
     return TaskSpec(name, Template("{input} It is {output}"), "accuracy", example, choices=words, **others)
 
 
-TASKS = (
+ENTRIES = (
     _entry(
         "sst5",
         SST5_WORDS,

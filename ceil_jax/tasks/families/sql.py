@@ -20,10 +20,10 @@ from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec, text
 
-TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
+SQL_TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
 
 
-def one_line(query: str) -> str:
+def one_line_sql(query: str) -> str:
     """Return the query with runs of blanks outside quotes made one space, so that a newline can end an answer."""
     return re.sub(r"""('[^']*'|"[^"]*")|\s+""", lambda found: found[1] or " ", query).strip()
 
@@ -36,7 +36,7 @@ def schema_text(tables: dict[str, list[str]]) -> str:
 def _sql_example(id: str, row: Row) -> Example:
     """Retrieval sees the question alone, as Skill-KNN's raw KNN does; the schema stands in the prompt."""
     fields = {"db_id": text(row, "db_id"), "schema": row["schema"], "database": row["database"]}
-    return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
+    return Example(id, one_line_sql(text(row, "question")), one_line_sql(text(row, "query")), fields=fields)
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
 
 SPIDER = TaskSpec(
     name="spider",
-    template=TEMPLATE,
+    template=SQL_TEMPLATE,
     metric="sql_execution",
     example=_sql_example,
     columns=("db_id", "question", "query"),
@@ -169,7 +169,7 @@ def _dr_spider(group: str) -> TaskSpec:
     )
 
 
-TASKS = (
+ENTRIES = (
     SPIDER,
     *(_dr_spider(group) for group in ("DB", "NLQ", "SQL")),
     replace(

@@ -1,4 +1,4 @@
-"""A question or the beginning of a text, with options of its own: CommonsenseQA, SWAG, HellaSwag."""
+"""Questions with options of their own (CommonsenseQA, SWAG, HellaSwag) or several accepted answers (WebQuestions)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,17 @@ def _hellaswag(id: str, row: Row) -> Example:
     return Example(id, text(row, "ctx"), endings[label(row, "label", 4)], endings)
 
 
+def _web_question(id: str, row: Row) -> Example:
+    """The first answer stands in prompts; any gold answer counts."""
+    answers = texts(row, "answers")
+    return Example(id, text(row, "question"), answers[0], references=answers)
+
+
 def _entry(name: str, **others: Any) -> TaskSpec:
     return TaskSpec(name, Template("{input} {output}"), "accuracy", per_token=True, **others)
 
 
-TASKS = (
+ENTRIES = (
     _entry(
         name="cmsqa",
         example=_commonsense_qa,
@@ -62,5 +68,18 @@ TASKS = (
         folder="hellaswag",
         hub=Hub("Rowan/hellaswag", revision="218ec52e09a7e7462a5400043bb9a69a41d06b76"),
         note="HellaSwag itself; the paper's row of that name is `swag`",
+    ),
+    TaskSpec(
+        name="webqs",
+        template=Template("{input} {output}"),
+        metric="squad_em",
+        example=_web_question,
+        columns=("question", "answers"),
+        folder="web_questions",
+        hub=Hub("stanfordnlp/web_questions", revision="0e473cbe21d1e91ec18da343644498be6a3f5454"),
+        validation=("test",),
+        max_new_tokens=32,
+        paper=table2(4.87, 16.68, 17.62, 16.83, 17.08, 14.57, 19.59, 20.92),
+        note="the test split is what the paper evaluates on",
     ),
 )
