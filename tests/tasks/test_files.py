@@ -34,13 +34,6 @@ def test_fields_of_a_template_that_are_no_numbers_are_refused(tmp_path):
         load_file(tmp_path / "a.parquet", template="{input} ({year}): {output}")
 
 
-def test_numbers_are_labels(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps({**row, "output": i % 3}) + "\n" for i, row in enumerate(ROWS)))
-    task = load_file(path, metric="accuracy")
-    assert task.train[0].choices == ("0", "1", "2")
-
-
 @pytest.mark.parametrize(
     ("text", "rows"),
     [

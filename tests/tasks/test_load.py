@@ -201,13 +201,6 @@ def test_formats_agree(tmp_path):
         ), name
 
 
-def test_a_second_file_is_the_validation(tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
-    other = write_jsonl(tmp_path / "b.jsonl", REVIEWS[:3])
-    task = read(path, validation=other)
-    assert [example.id for example in task.validation] == ["validation-0", "validation-1", "validation-2"]
-
-
 def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, caplog):
     rows = [{"text": f"premise {i // 3}", "claim": f"claim {i}", "label": "ynm"[i % 3]} for i in range(30)]
     path = write_jsonl(tmp_path / "a.jsonl", [*rows, rows[0] | {"claim": "claim  0 "}])
