@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,8 +84,20 @@ def load_file(
 
     def examples(table: TableRows, name: str) -> list[Example]:
         columns = Columns(inputs, output, named)
-        folder = Path(table.source).parent if metric == "sql_execution" else None
-        read = _reader(columns, options, options_of, ends, folder)
+
+        def read(id: str, row: Row) -> Example:
+            example = replace(row_example(id, row, columns), choices=options)
+            if options and example.output not in options:
+                raise FieldError(output, f"one of {', '.join(options)}{options_of}", example.output)
+            for end in ends:
+                if end in example.output:
+                    way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
+                    raise FieldError(output, way, example.output)
+            if metric == "sql_execution":
+                file = Path(table.source).parent / Path(example.fields[DATABASE]).expanduser()
+                example = replace(example, fields={**example.fields, DATABASE: str(file)})
+            return example
+
         found = examples_of(table, name, columns.used, read, skip_bad_rows=skip_bad_rows, hint=hint)
         columns.note(table.source)
         return found
@@ -131,27 +143,6 @@ def _shape(
     return column_template(template, separator, only, output, table.columns())
 
 
-def _reader(
-    columns: Columns, choices: tuple[str, ...], choices_of: str, stop: tuple[str, ...], folder: Path | None
-) -> Callable[[str, Row], Example]:
-    """Return what reads a row; with a folder, the path of the row's database is relative to it."""
-
-    def read(id: str, row: Row) -> Example:
-        example = replace(row_example(id, row, columns), choices=choices)
-        if choices and example.output not in choices:
-            raise FieldError(columns.output, f"one of {', '.join(choices)}{choices_of}", example.output)
-        for end in stop:
-            if end in example.output:
-                way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
-                raise FieldError(columns.output, way, example.output)
-        if folder is not None:
-            file = str(folder / Path(example.fields[DATABASE]).expanduser())
-            example = replace(example, fields={**example.fields, DATABASE: file})
-        return example
-
-    return read
-
-
 def _hold_out(
     examples: list[Example], fraction: float, seed: int, path: str
 ) -> tuple[list[Example], list[Example]]:
@@ -163,22 +154,19 @@ def _hold_out(
     if len(distinct) < 2:
         raise UserError(f"{path}: all rows have one input; at least 2 different ones make a bank and a query")
     held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
-    bank, queries = [], []
-    for example, key in zip(examples, keys, strict=True):
-        if key in held:
-            queries.append(replace(example, id=example.id.replace("train", "validation", 1)))
-        else:
-            bank.append(example)
-    return bank, queries
+    rows = list(zip(examples, keys, strict=True))
+    queries = [replace(row, id=row.id.replace("train", "validation", 1)) for row, key in rows if key in held]
+    return [row for row, key in rows if key not in held], queries
 
 
 def separated(task: Task, source: str = "") -> Task:
     """Return a task with a bank whose rows show no query's text before the answer; of equals, the first is kept.
 
-    It is the text that tells questions apart: a query that has the id of a row of the bank gets another id.
+    The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that has the id of a
+    row of the bank gets another id.
 
     Args:
-        task: of somebody's own rows; the papers' tasks keep the papers' rule.
+        task: of somebody's own rows.
         source: the name for a warning that says how many rows are left out; the task's by default.
 
     Raises:
