@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -170,11 +171,17 @@ def _is_array(value: Any) -> bool:
 
 
 def check_text(name: str, text: str) -> str:
-    """Return a text that can be written.
+    """Return a text that can be written and is not longer than `CEIL_JAX_MAX_CELL` (200,000 characters).
 
     Raises:
-        FieldError: it has half a character (a surrogate), as a cut inside an emoji leaves it.
+        FieldError: it is longer, or has half a character (a surrogate), as a cut inside an emoji leaves it.
     """
+    most = os.environ.get("CEIL_JAX_MAX_CELL", "200000")
+    if not most.isdigit():
+        raise UserError(f"CEIL_JAX_MAX_CELL is {most!r}: expected a whole number of characters")
+    if len(text) > int(most):
+        way = "cut it, drop the column, or set CEIL_JAX_MAX_CELL"
+        raise FieldError(name, f"at most {int(most):,} characters, not {len(text):,} ({way})", text)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -195,5 +202,8 @@ def _needed(row: Row, name: str, *, blank: bool = False) -> str:
 
 def _carried(value: Any) -> str | None:
     """A value that nobody asked for, as text; None where it cannot come along."""
-    text = as_text(value)
-    return None if text is None or text.encode(errors="ignore").decode() != text else text
+    try:
+        text = as_text(value)
+        return None if text is None else check_text("", text)
+    except FieldError:
+        return None

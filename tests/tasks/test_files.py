@@ -1,4 +1,4 @@
-"""Numbers that are none, and quotes that do not pair up."""
+"""Numbers that are none, fields that are too long, and quotes that do not pair up."""
 
 import json
 
@@ -32,6 +32,21 @@ def test_fields_of_a_template_that_are_no_numbers_are_refused(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     with pytest.raises(UserError, match=r"a\.parquet, row 6, field 'year': expected text or a finite number"):
         load_file(tmp_path / "a.parquet", template="{input} ({year}): {output}")
+
+
+def test_rows_too_long_are_refused_or_left_out(tmp_path, monkeypatch):
+    path, rows = tmp_path / "a.jsonl", [*ROWS[1:], {"input": "film", "output": "x" * 300_000}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(
+        UserError, match="line 20, field 'output': expected at most 200,000 characters, not 300,000"
+    ):
+        load_file(path)
+    monkeypatch.setenv("CEIL_JAX_MAX_CELL", "100")
+    task = load_file(path, skip_bad_rows=True)
+    assert len(task.train) + len(task.validation) == 19
+    monkeypatch.setenv("CEIL_JAX_MAX_CELL", "lots")
+    with pytest.raises(UserError, match="CEIL_JAX_MAX_CELL is 'lots'"):
+        load_file(path)
 
 
 @pytest.mark.parametrize(
