@@ -50,15 +50,12 @@ def commands() -> tuple[tuple[str, str], ...]:
     return tuple((command, " ".join(acts)) for command, acts in pairs.items())
 
 
-def _rows(pairs: list[tuple[str, str]]) -> list[Row]:
-    return [{"commands": command, "actions": actions} for command, actions in pairs]
-
-
 def _split(tested: Callable[[str, str], bool]) -> dict[str, list[Row]]:
-    return {
-        "train": _rows([pair for pair in commands() if not tested(*pair)]),
-        "validation": _rows([pair for pair in commands() if tested(*pair)]),
-    }
+    rows: dict[str, list[Row]] = {"train": [], "validation": []}
+    for command, actions in commands():
+        side = "validation" if tested(command, actions) else "train"
+        rows[side].append({"commands": command, "actions": actions})
+    return rows
 
 
 def simple() -> dict[str, list[Row]]:
