@@ -19,10 +19,9 @@ from ceil_jax.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
-_SAID_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-"""Phrases by which libraries that write from C++ or Rust say so, in exceptions of their own."""
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+"""Phrases of the system, which libraries that write from C++ or Rust repeat in exceptions of their own."""
 
 
 @contextmanager
@@ -34,13 +33,12 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     Raises:
         UserError: the disk is full, or the folder cannot be made or written.
     """
-    with disk_errors(folder):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            # a folder that is there but takes no files, as under /proc, is met here
-            (folder / name).touch()
-        except (OSError, ValueError) as error:
-            raise _cannot_write(folder, error) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # a folder that is there but takes no files, as under /proc, is met here
+        (folder / name).touch()
+    except (OSError, ValueError) as error:
+        raise _cannot_write(folder, error) from error
     # an error inside the block is the caller's, not the disk's
     lock = FileLock(folder / name)
     try:
@@ -63,23 +61,20 @@ def disk_errors(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except UserError:
-        raise
     except Exception as error:
-        refused = isinstance(error, OSError) and error.errno in _FULL | _REFUSED
-        if not refused and not _SAID_FULL.search(str(error)):
+        refused = isinstance(error, OSError) and error.errno in _REFUSED
+        if isinstance(error, UserError) or not (refused or _FULL.search(str(error))):
             raise
         raise _cannot_write(folder, error) from error
 
 
 def _cannot_write(folder: Path, error: Exception) -> UserError:
-    said = _SAID_FULL.search(str(error))
-    why = said.group() if said else error.strerror if isinstance(error, OSError) else None
-    full = said or (isinstance(error, OSError) and error.errno in _FULL)
+    full = _FULL.search(str(error))
+    why = full.group() if full else getattr(error, "strerror", None) or error
     remedy = "make room" if full else "mend that or name another folder"
     shown = str(folder) if len(str(folder)) < 200 else f"{str(folder)[:120]}…"
     return UserError(
-        f"cannot write to {shown}: {why or error}; what was finished is safe: {remedy} and run the same command again"
+        f"cannot write to {shown}: {why}; what was finished is safe: {remedy} and run the same command again"
     )
 
 

@@ -26,12 +26,12 @@ class Session:
         self._model = model
         self._cache = DynamicCache(config=model.config)
         distinct = {ids: place for place, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
-        self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, left=True)
+        self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, "left")
         self.read = sum(map(len, distinct))
         """Tokens read so far."""
         self.predicted = torch.empty(0)
         """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
-        ids = padded_ids(list(distinct), model.device, left=True)
+        ids = padded_ids(list(distinct), model.device, "left")
         self._forward(ids, (self._mask.cumsum(1) - 1).clamp(min=0))
         self.keep([distinct[tuple(prompt)] for prompt in prompts])
 

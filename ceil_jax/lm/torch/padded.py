@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from ceil_jax.lm.tokens import PairTokens
 
@@ -70,11 +71,6 @@ def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def padded_ids(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool = False) -> torch.Tensor:
-    """Return int64 [rows, longest row], with zeros on the right, or on the left with `left`."""
-    width = max(map(len, rows))
-    filled = np.zeros((len(rows), width), dtype=np.int64)
-    for row, values in enumerate(rows):
-        start = width - len(values) if left else 0
-        filled[row, start : start + len(values)] = values
-    return torch.from_numpy(filled).to(device)
+def padded_ids(rows: Sequence[Sequence[int]], device: torch.device, side: str = "right") -> torch.Tensor:
+    """Return int64 [rows, longest row], with zeros on the right or left side."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_side=side).to(device)
