@@ -152,7 +152,7 @@ def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
     Raises:
         FieldError: a text of it cannot be written.
     """
-    value = row.get(name)
+    value: Any = row.get(name)
     items = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(items, list | tuple):
         return None
