@@ -12,7 +12,7 @@ from ceil_jax.pipeline.graph import Opened
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE, image, panels
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.skills.sketches import SKETCHES
+from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane
 from skill_knn.gold import GOLD_SKILLS
@@ -49,7 +49,7 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
 
     def skills(examples: Sequence[Example]) -> list[list[str]]:
         if gold:
-            return [[GOLD_SKILLS[SKETCHES[task.language]](example.output)] for example in examples]
+            return [[GOLD_SKILLS[PARTS[task.language]](example.output)] for example in examples]
         orders = graph.skills(Examples(examples), range(graph.config.skills.orders))
         return [list(skills) for skills in zip(*(run.get(one) for one in orders), strict=True)]
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from ceil_jax.retrieval.embedded_bank import View
-from ceil_jax.retrieval.registry import Given, Needs, Retriever, Sketch, register_retriever
+from ceil_jax.retrieval.registry import Given, Needs, Parts, Retriever, register_retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever
-from ceil_jax.skills.sketches import cogs_sketch, sql_bare, sql_sketch, sql_tables
+from ceil_jax.skills.sketches import PARTS, sql_bare, sql_tables
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.families.cogs import Call, parse_call
 
@@ -133,8 +133,8 @@ def _places(noun: Call) -> int:
     return max((1 + _places(inner) for role, inner in noun.arguments if role.startswith("nmod")), default=0)
 
 
-GOLD_SKILLS: dict[Sketch, Callable[[str], str]] = {sql_sketch: sql_skill, cogs_sketch: cogs_skill}
-"""The skill that an output shows, by the sketch of such outputs."""
+GOLD_SKILLS: dict[Parts, Callable[[str], str]] = {PARTS["sql"]: sql_skill, PARTS["cogs"]: cogs_skill}
+"""The skill that an output shows, by what gives the parts of such outputs."""
 
 
 def gold_skills(given: Given, examples: Sequence[Example]) -> list[str]:

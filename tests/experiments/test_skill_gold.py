@@ -3,7 +3,7 @@ import pytest
 from skill_knn.gold import cogs_skill, register, sql_skill
 
 from ceil_jax.retrieval.registry import build_retriever
-from ceil_jax.skills.sketches import sql_sketch, sql_tables
+from ceil_jax.skills.sketches import PARTS, sql_tables
 from ceil_jax.tasks.example import Example
 
 
@@ -109,6 +109,6 @@ def test_the_nearest_gold_skills(registrations_undone):
     bank = [
         Example(f"train-{i}", "", f"SELECT {columns} FROM t") for i, columns in enumerate(["a", "count(*)"])
     ]
-    retriever = build_retriever("target_skill", bank, encoder=Counts(), sketch=sql_sketch)
+    retriever = build_retriever("target_skill", bank, encoder=Counts(), sketch=PARTS["sql"])
     [found] = retriever.retrieve([Example("q", "how many", "SELECT count(b) FROM u")], 2)
     assert [(pick.id, pick.relevance) for pick in found] == [("train-1", 1), ("train-0", 0.5)]
