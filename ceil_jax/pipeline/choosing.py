@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import Encoders, vectors
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
-from ceil_jax.pipeline.views import Examples, Skills, Texts
+from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
 from ceil_jax.retrieval.registry import Retrieved, build_retriever
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -30,8 +30,8 @@ class Chosen(Stage[list[list[Retrieved]]]):
     """The examples that a retriever chooses for each query, in the order in which it chose them."""
 
     retriever: str
-    bank: Texts
-    queries: Texts
+    bank: RetrievalTexts
+    queries: RetrievalTexts
     k: int
     encoders: Stage[Encoders] | None = None
     vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
@@ -124,8 +124,8 @@ class Singles(Candidates):
     """EPR's candidates: single examples that BM25 finds (`training.candidates.epr_candidates`)."""
 
     what = "finding single candidates"
-    queries: Texts
-    bank: Texts
+    queries: RetrievalTexts
+    bank: RetrievalTexts
     count: int
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_lengt
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.models import Pretrained
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
-from ceil_jax.pipeline.views import Texts
+from ceil_jax.pipeline.views import RetrievalTexts
 from ceil_jax.racing.paired import chance
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
@@ -106,7 +106,7 @@ class Encoded(Stage[np.ndarray]):
 
     what = "encoding texts"
     encoders: Stage[Encoders]
-    view: Texts
+    view: RetrievalTexts
     side: str = "query"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
@@ -122,21 +122,16 @@ class Encoded(Stage[np.ndarray]):
         return unit_rows(encoder.encode([one.input for one in examples]))
 
     def estimate(self, run: Run) -> Work:
-        count, tokens, parameters = text_facts(run, self.encoders, self.view, 0.5)
+        count, tokens, parameters = text_facts(self.encoders, self.view, 0.5)
         return Work(encoded=count * tokens * parameters)
 
 
 def text_facts(
-    run: Run, encoders: Stage[Encoders], view: Texts, quantile: float, training: bool = False
+    encoders: Stage[Encoders], view: RetrievalTexts, quantile: float, training: bool = False
 ) -> tuple[int, int, int]:
     """Return the number of texts, the padded tokens of a text, and the parameters of the untrained encoder.
 
-    Args:
-        run: loads the encoder.
-        encoders: they begin with it.
-        view: the texts; inputs stand in for rewritten ones.
-        quantile: of the lengths of a sample, to which a batch is padded.
-        training: with the padded lengths of training.
+    A batch is padded to this quantile of the lengths of a sample; inputs stand in for rewritten texts.
     """
     base = next(one for one in closure([encoders]) if isinstance(one, Untrained)).encoder.get()
     rows = list({one.rows.key: one.rows for one in closure([view]) if hasattr(one, "rows")}.values())
@@ -215,12 +210,8 @@ class Training:
 
 
 def save_networks(lesson: Lesson, params: Mapping[str, Any]) -> None:
-    """Write trained networks into a lesson's folder.
-
-    Args:
-        lesson: its starting encoder has the network.
-        params: {"query": …} for one encoder of queries and examples, {"query": …, "context": …} for two.
-    """
+    """Write trained networks into a lesson's folder: {"query": …} is one encoder of queries and examples,
+    {"query": …, "context": …} are two."""
     with disk_errors(lesson.folder):
         for name, own_params in params.items():
             # a process that was killed while it saved has left files that belong to no encoder
@@ -266,9 +257,9 @@ class Weights(Stage[Encoders]):
 
     training: Training
     scored: Stage[ScoredSets] | None
-    queries: Texts | None
+    queries: RetrievalTexts | None
     """The training queries."""
-    bank: Texts
+    bank: RetrievalTexts
     """The bank, as trained encoders read it."""
     start: Stage[Encoders]
     settings: Any
@@ -319,9 +310,7 @@ class Weights(Stage[Encoders]):
         return found._replace(source=self.training.name)
 
     def estimate(self, run: Run) -> Work:
-        from ceil_jax.training.ceil import (
-            SETS_A_STEP,  # it imports optax, which commands do without until here
-        )
+        from ceil_jax.training.ceil import SETS_A_STEP
         from ceil_jax.training.loop import held_out_count, step_count
 
         settings = self.settings
@@ -332,7 +321,7 @@ class Weights(Stage[Encoders]):
             frozen = getattr(settings, "train_context", "frozen") in ("frozen", "released")
             texts = 1 if frozen else 1 + min(settings.shortlist, SETS_A_STEP * settings.size)
         instances = self.instances - held_out_count(self.instances)
-        _, tokens, parameters = text_facts(run, self.start, self.queries, 0.75, training=True)
+        _, tokens, parameters = text_facts(self.start, self.queries, 0.75, training=True)
         return Work(
             trained=texts * instances * settings.epochs * tokens * parameters,
             steps=step_count(instances, settings.epochs, settings.batch_size),

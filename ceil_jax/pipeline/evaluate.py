@@ -12,7 +12,6 @@ from ceil_jax.pipeline.encoders import Guarded, whose
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.records import Record, record
 from ceil_jax.pipeline.stage import Run
-from ceil_jax.store.cost import Cost
 
 
 class Evaluation(NamedTuple):
@@ -25,33 +24,22 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
-    """Return a method's answers to the task's queries, and their metric.
-
-    Args:
-        run: computes what is not on disk.
-        graph: the task and the settings.
-        name: a row of METHODS.
-    """
+    """Return the answers of a row of METHODS to the task's queries, and their metric, computed where not on disk."""
     metric = graph.metric(name)
-    measured = run.get(metric)
-    predictions = metric.predictions
-    whole, answering = run.cost([metric]), run.own_cost(predictions) + run.own_cost(metric)
-    chosen = getattr(predictions, "chosen", None)
+    measured, rows = run.get(metric), run.get(metric.predictions)
+    chosen = getattr(metric.predictions, "chosen", None)
     recorded = record(
-        run.root,
+        run,
         graph.config,
         graph.task,
         name,
         graph.lm.key,
-        predictions=predictions.key,
-        metrics=metric.key,
-        preparing=Cost(whole.seconds - answering.seconds, whole.tokens - answering.tokens),
-        answering=answering,
+        metric,
         kept=remark(run, graph, name),
         trade_off=chosen and run.summary(chosen).get("trade_off"),
         device=device(),
     )
-    return Evaluation(run.get(predictions), measured, recorded)
+    return Evaluation(rows, measured, recorded)
 
 
 def remark(run: Run, graph: Graph, name: str) -> str:
@@ -70,13 +58,8 @@ def remark(run: Run, graph: Graph, name: str) -> str:
 
 
 def check(graph: Graph, names: Sequence[str]) -> list[Measurement]:
-    """Return the stages of some rows, so that an unknown name or a setting that cannot be is met before any work.
-
-    Loads the LM, and the encoder if a row compares vectors.
-
-    Args:
-        graph: the task and the settings.
-        names: rows of METHODS.
+    """Return the stages of some rows of METHODS, so that an unknown name or a setting that cannot be is met before
+    any work. Loads the LM, and the encoder if a row compares vectors.
 
     Raises:
         UserError: an unknown row, settings or models.

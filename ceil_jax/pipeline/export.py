@@ -24,8 +24,8 @@ def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str 
     Args:
         run: trains what the method needs and is not on disk.
         graph: the task and the settings.
-        name: a row of METHODS that ends in DPP-MAP or takes the nearest.
-        folder: where to; a selector that is there already is replaced.
+        name: see `selector_of`.
+        folder: a selector that is there already is replaced.
         license: of the examples, as an SPDX name, for the card.
 
     Raises:
@@ -45,12 +45,7 @@ def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str 
 
 
 def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
-    """Return a method that ends in DPP-MAP, or takes the nearest, trained if need be, as a selector.
-
-    Args:
-        run: trains what the method needs and is not on disk.
-        graph: the task and the settings.
-        name: a row of METHODS such as topk, dpp, epr, epr_map or ceil.
+    """Return a row of METHODS that ends in DPP-MAP, or takes the nearest, trained if need be, as a selector.
 
     Raises:
         UserError: any other method, or --text skill.

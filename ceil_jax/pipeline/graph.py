@@ -26,9 +26,9 @@ from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import (
     Examples,
     Inputs,
+    RetrievalTexts,
     Rewritten,
     Skills,
-    Texts,
     TrainingQueries,
     WithOutputs,
 )
@@ -113,8 +113,8 @@ class Graph:
 
     def _chosen(self, method: Method, queries: Examples, encoders: Stage[Encoders] | None) -> Chosen:
         needs, config = method.needs, self.config
-        bank: Texts = Inputs(self.bank)
-        asked: Texts = Inputs(queries)
+        bank: RetrievalTexts = Inputs(self.bank)
+        asked: RetrievalTexts = Inputs(queries)
         vectors: tuple[Stage[np.ndarray], ...] = ()
         if needs.text:
             bank, asked = self.bank_texts(method.encoder), self.texts(queries)
@@ -326,20 +326,20 @@ class Graph:
 
     # the retrieval texts
 
-    def texts(self, rows: Examples) -> Texts:
+    def texts(self, rows: Examples) -> RetrievalTexts:
         """Return the retrieval texts of rows: by `--text`, inputs or the skills that they need."""
         if self.config.text == "input":
             return Inputs(rows)
         [skills] = self.skills(rows, [self.config.skills.order])
         return Rewritten(rows, skills)
 
-    def bank_texts(self, source: str | None) -> Texts:
+    def bank_texts(self, source: str | None) -> RetrievalTexts:
         """Return the bank's texts for the encoders of a training, by `--context` with outputs; for `base` without."""
         plain = self._plain_bank
         return WithOutputs(plain) if source in TRAININGS and self.config.context == "example" else plain
 
     @cached_property
-    def _plain_bank(self) -> Texts:
+    def _plain_bank(self) -> RetrievalTexts:
         return self.texts(self.bank)
 
     def skills(self, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:

@@ -48,11 +48,6 @@ def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     150; rows that learn from the bank's outputs alone. A command that was stopped, or is given again, keeps the cut
     that it has taken.
 
-    Args:
-        opened: all of it.
-        methods: the rows of the table.
-        minutes: how long it may take.
-
     Raises:
         UserError: too few minutes for anything.
     """

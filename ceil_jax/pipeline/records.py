@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.lm.openai.address import is_address, parse_address
-from ceil_jax.pipeline.answering import read_measured
+from ceil_jax.pipeline.answering import Measurement, read_measured
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.stage import Run
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import KEY, finish, finished, read_json, write, write_json
 from ceil_jax.store.hashing import canonical, digest
@@ -94,7 +95,7 @@ class Record:
     @property
     def preparing(self) -> Cost:
         """LM scoring, rewriting, training and the guard's answers: all before the task's first query is answered."""
-        return Cost(self.cost.seconds - self.answering.seconds, self.cost.tokens - self.answering.tokens)
+        return self.cost - self.answering
 
     @property
     def questions(self) -> np.ndarray | None:
@@ -111,30 +112,26 @@ class Record:
 
 
 def record(
-    root: Path,
+    run: Run,
     config: RunConfig,
     task: Task,
     method: str,
     lm: str,
-    *,
-    predictions: str,
-    metrics: str,
-    preparing: Cost,
-    answering: Cost,
+    metric: Measurement,
     **remarks: str | float | None,
 ) -> Record:
     """Write the record of an evaluation and return it. An existing record is left unchanged.
 
     Args:
-        root: the folder of stages.
-        config: the run's settings.
+        run: has computed the evaluation.
+        config: its settings.
         task: its validation examples were answered, and its training examples are the bank.
         method: a name in METHODS.
         lm: the LM's name.
-        predictions, metrics: the names of stages.
-        preparing, answering: costs of the stages before any query is answered, and of answering.
+        metric: the evaluation's last stage.
         remarks: `kept`, `trade_off` and `device` of the record, which are no part of its name.
     """
+    root = run.root
     queries = task.validation
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     texts = root / f"texts-{digest(about)}"
@@ -149,15 +146,16 @@ def record(
         "method": method,
         "lm": lm,
         "config": settings_of(config),
-        "predictions": predictions,
-        "metrics": metrics,
+        "predictions": metric.predictions.key,
+        "metrics": metric.key,
         "texts": texts.name,
     }
     folder = root / f"run-{digest(key)}"
     if finished(folder) is None:
         with held(folder):
             write(folder / KEY, canonical(key).encode())
-            costs = {"preparing": asdict(preparing), "answering": asdict(answering)}
+            answering = run.own_cost(metric.predictions) + run.own_cost(metric)
+            costs = {"preparing": asdict(run.cost([metric]) - answering), "answering": asdict(answering)}
             finish(folder, costs | {name: value for name, value in remarks.items() if value})
     found = _read(root, folder)
     assert found is not None, f"{folder.name} has just been written"
@@ -181,11 +179,7 @@ def _texts(examples: Sequence[Example]) -> dict[str, list[str]]:
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
-    """Return the finished evaluations of a folder of stages, and a line about each that cannot be shown.
-
-    Args:
-        root: a folder that --out of a command named.
-    """
+    """Return the finished evaluations of a folder of stages, and a line about each that cannot be shown."""
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         try:

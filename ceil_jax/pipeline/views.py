@@ -41,7 +41,7 @@ class TrainingQueries(Examples):
     """int32 [Q]: their bank positions, ascending."""
 
 
-Texts = Stage[Sequence[Example]]
+RetrievalTexts = Stage[Sequence[Example]]
 """Examples whose `input` is the retrieval text."""
 
 
@@ -135,7 +135,7 @@ class WithOutputs(Stage[Sequence[Example]]):
     """The examples with their output after the input."""
 
     in_memory: ClassVar[bool] = True
-    view: Texts
+    view: RetrievalTexts
 
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
         return [replace(one, input=context_text(one, "example")) for one in run.get(self.view)]

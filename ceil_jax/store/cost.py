@@ -15,3 +15,6 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.seconds + other.seconds, self.tokens + other.tokens)
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.seconds - other.seconds, self.tokens - other.tokens)

@@ -19,7 +19,6 @@ from ceil_jax.report import write
 from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import report
 from ceil_jax.store import folder
-from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig
 
@@ -65,15 +64,12 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     metrics = Measurement(answers, task.metric)
     run.get(metrics)
     return record(
-        root,
+        run,
         config or RunConfig(task=task.name, out=root),
         task,
         method,
         "an LM",
-        predictions=answers.key,
-        metrics=metrics.key,
-        preparing=Cost(2.0, 30),
-        answering=Cost(1.0, 40),
+        metrics,
         kept=kept,
     )
 
