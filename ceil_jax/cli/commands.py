@@ -98,21 +98,20 @@ def compare(
     if not method:
         raise UserError("--method: name at least one")
     own = settled("compare", own)
-    run, graph = _opened(config, own, method)
+    opened = _opened(config, own, method)
     if method in (COMPARED, DEMO_METHODS):
-        method = applicable(graph.task, method)
-    method = scorable(graph.lm.get(), method)
+        method = applicable(opened.graph.task, method)
+    method = scorable(opened.graph.lm.get(), method)
     if minutes is not None:
-        from ceil_jax.pipeline.graph import Opened
         from ceil_jax.pipeline.minutes import fitted
 
-        (run, graph), method, said = fitted(Opened(run, graph), method, minutes)
+        opened, method, said = fitted(opened, method, minutes)
         print(said)
-    table = run_all(run, graph, method)
+    table = run_all(*opened, method)
     if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(method)]
-    files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", run, graph, table)
+    files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", *opened, table)
     if json:
         print_json({**table.data(), "report": str(files.page), "figure": str(files.figure)})
     else:

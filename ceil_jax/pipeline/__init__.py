@@ -4,7 +4,7 @@ Start with `stage`, then `graph`; the other modules hold one kind of stage each.
 
 - `stage`: `Stage`, its key, and `Run`, which gets a stage's value from memory, from disk or by computing it
 - `graph`: `Graph`, which stages the rows of a comparison need, from a configuration and a task
-- `views`: the examples as methods see them
+- `views`: examples and their retrieval texts
 - `encoders`: untrained, trained and guarded encoders, and vectors
 - `choosing`: chosen examples and candidate sets
 - `scoring`: the LM's scores of candidate sets, and λ
@@ -14,6 +14,6 @@ Start with `stage`, then `graph`; the other modules hold one kind of stage each.
 - `evaluate`: one method evaluated, with its cost
 - `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit some
 - `export`: a method as a selector
-- `records`: the record of an evaluation, and of a published one
+- `records`: the record of an evaluation
 - `models`: LMs and encoders by name; `config`: settings and scales
 """

@@ -14,7 +14,7 @@ from ceil_jax.tasks.load import load_task
 NAMES = ("zero", "topk", "dpp", "epr", "ceil")
 TASKS = [
     TASK,
-    *(load_task(name, limit=12, bank_limit=60) for name in ("movie_reviews", "scan.simple")),
+    *(load_task(name, limit=12, bank_limit=60) for name in ("movie_reviews", "scan.simple", "scan.length")),
 ]
 """Answers of films and of film reviews are chosen, the others are written."""
 

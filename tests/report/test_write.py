@@ -13,12 +13,13 @@ from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, record
-from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report import write
 from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import report
 from ceil_jax.store import folder
+from ceil_jax.store.folder import finish
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig
 
@@ -38,11 +39,23 @@ TASK = Task(
 
 
 @dataclass(frozen=True)
+class Before(Stage[None]):
+    """The work before any query is answered."""
+
+    def compute(self, run, folder):
+        return {}
+
+    def load(self, run, folder):
+        return None
+
+
+@dataclass(frozen=True)
 class Written(Majority):
     """Predictions that are given."""
 
     rows: tuple[str, ...]
     by: str
+    before: Before = Before()
 
     def compute(self, run, folder):
         return self.save(folder, [json.loads(row) for row in self.rows])
@@ -63,6 +76,8 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     run, answers = Run(root, Models()), Written(queries, bank, tuple(map(json.dumps, rows)), method)
     metrics = Measurement(answers, task.metric)
     run.get(metrics)
+    for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):
+        finish(run.folder(stage), {**run.summary(stage), "cost": cost})
     return record(
         run,
         config or RunConfig(task=task.name, out=root),
