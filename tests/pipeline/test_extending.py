@@ -10,7 +10,6 @@ from films import SMALL, TASK, choose
 from ceil_jax import CeilSelector, UserError
 from ceil_jax.pipeline.export import export_method
 from ceil_jax.pipeline.graph import open_run
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import report, write_report
@@ -69,7 +68,3 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
 def test_a_name_is_given_once_and_forgotten_after_a_test(registered):
     with pytest.raises(UserError, match="'relative' is registered already"):
         exec(compile(PLUGIN, "my_method", "exec"), {"__name__": "my_method"})
-
-
-def test_nothing_is_left_of_it():
-    assert "relative" not in METHODS

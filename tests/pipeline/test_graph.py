@@ -12,7 +12,6 @@ from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline.encoders import Guarded, Weights
 from ceil_jax.pipeline.evaluate import evaluate, remark
 from ceil_jax.pipeline.graph import open_run
-from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.stage import closure
 from ceil_jax.tasks.example import Example, Task, Template
@@ -202,16 +201,6 @@ def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
     asked = read_by(monkeypatch)
     found = evaluate(*open_run(replace(SMALL, out=tmp_path), task), "majority")
     assert {row["prediction"] for row in found.rows} == {"great"} and asked == []
-
-
-def test_a_row_is_computed_once_and_then_found(tmp_path, monkeypatch, moved_for_trained):
-    config = replace(SMALL, out=tmp_path)
-    first = evaluate(*open_run(config, FEW), "ceil")
-    assert len(first.rows) == len(FEW.validation) and first.record.preparing.tokens > 0
-    asked = read_by(monkeypatch)
-    run, graph = open_run(config, FEW)
-    assert not plan(run, [graph.metric("ceil")])
-    assert evaluate(run, graph, "ceil").rows == first.rows and asked == []
 
 
 def test_a_query_that_stands_in_the_bank_is_never_its_own_example():
