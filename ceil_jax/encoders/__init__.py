@@ -7,7 +7,6 @@ imported in this room only.
 - `encoder`: `Encoder`, a Flax network with its parameters and tokenizer; training needs this one
 - `transformer`: the BERT, RoBERTa and MPNet networks
 - `tokenizers`: the tokenizers, and the few lengths that batches are padded to
-- `parameters`: parameters by name, and the check that two sets of them match
 - `registry`: `load_encoder` and `register_encoder`, from a name, a folder, the hub or a server's address
 - `hf_folder`: Hugging Face and sentence-transformers folders, read and written
 - `hf_names`: the names that Hugging Face gives to settings and parameters

@@ -17,13 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
+from safetensors.numpy import save_file
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
-from ceil_jax.encoders.files import MARKERS, replace_files, write_json, write_tensors
-from ceil_jax.encoders.parameters import Params, ParamsLike, check_same_shapes
+from ceil_jax.encoders.files import MARKERS, replace_files
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
 from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
+from ceil_jax.store.folder import write_json
 from ceil_jax.store.progress import bar as progress_bar
 
 if TYPE_CHECKING:
@@ -31,15 +32,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+Params = Mapping[str, jax.Array]
+"""Arrays in float32 by dotted path, such as `layers.0.attention.query.kernel`."""
+
+ParamsLike = Mapping[str, jax.Array | np.ndarray]
+"""The same, possibly in the host's memory, where training keeps its best parameters."""
 
 FACTORY_FILE = "ceil_jax.json"
 """The file of a saved encoder that names its factory, where the network is of no Hugging Face family."""
 
 
 class Encoder:
-    """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` and `with_dtype` return
-    another one.
+    """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` returns another one.
+
+    On a GPU or TPU, `jax_default_matmul_precision` decides how exact its matrix products are.
 
     Args:
         module: a Flax module called as `module(ids, mask, *, key=None)`, int32 [B, T] twice, that returns
@@ -55,7 +61,7 @@ class Encoder:
 
     apply: Callable[..., Float[Array, "b d"]]
     """`apply(params, tokens, *, key=None)` returns the vectors, float32 [B, D]. It is a pure function, to jit and
-    to differentiate. Dropout is on when a key is given. Parameters are cast to the encoder's dtype."""
+    to differentiate. Dropout is on when a key is given."""
 
     def __init__(
         self,
@@ -73,17 +79,11 @@ class Encoder:
         leaves = dict(nnx.to_flat_state(state))
         self._paths = {".".join(map(str, path)): path for path in leaves}
         self.params: Params = {name: leaves[path].get_value() for name, path in self._paths.items()}
-        self._set_dtype("float32")
+        # a function apart from self: copies share what is compiled, and it keeps no parameters alive
+        self.apply = _apply(self._graphdef, self._constants, self._paths)
+        self._jitted = jax.jit(self.apply)
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
         self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[-1]
-
-    def _set_dtype(self, dtype: str) -> None:
-        if dtype not in DTYPES:
-            raise unknown_name("dtype", dtype, DTYPES)
-        self.dtype = dtype
-        # a function apart from self: copies share what is compiled, and it keeps no parameters alive
-        self.apply = _apply(self._graphdef, self._constants, self._paths, DTYPES[dtype])
-        self._jitted = jax.jit(self.apply)
 
     def with_params(self, params: ParamsLike) -> Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
@@ -97,27 +97,13 @@ class Encoder:
         check_same_shapes(self.params, params, f"parameters for {self.name}")
         return self._changed(params=params)
 
-    def with_dtype(self, dtype: str) -> Encoder:
-        """Return this encoder computing in "float32" or "bfloat16"; its parameters and vectors stay float32.
-
-        On a GPU or TPU, `jax_default_matmul_precision` decides how exact a float32 matrix product is.
-
-        Raises:
-            UserError: the dtype is another one.
-        """
-        if dtype == self.dtype:
-            return self
-        other = self._changed()
-        other._set_dtype(dtype)
-        return other
-
     def renamed(self, name: str, factory: str | None = None) -> Encoder:
         """Return this encoder under another name; `factory` replaces the name of the function that makes it."""
         return self._changed(name=name, factory=factory or self.factory)
 
     def _changed(self, **attributes: Any) -> Encoder:
         other = copy.copy(self)
-        for cached in ("fingerprint", "cached_as", "_cast_params"):
+        for cached in ("fingerprint", "_on_devices"):
             other.__dict__.pop(cached, None)
         other.__dict__.update(attributes)
         return other
@@ -130,79 +116,41 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of a sha256 over the weights, other state, network, tokenizer and dtype.
+        """16 hex digits of a sha256 over the weights, network and tokenizer, under which vectors are cached.
 
-        It does not depend on the version of jax, because saved selectors are checked by it.
+        For a network of the user's own it covers the program and other state too: after an edit of `__call__`, the
+        vectors of the old program are not found.
         """
         network = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
-        digest = hashlib.sha256(
-            f"{network} {self.tokenizer.fingerprint} {self.max_length} {self.dtype}".encode()
-        )
+        digest = hashlib.sha256(f"{network} {self.tokenizer.fingerprint} {self.max_length} float32".encode())
         for name in sorted(self.params):
             value = np.ascontiguousarray(self.params[name])
             digest.update(f"{name} {value.shape} {value.dtype}".encode())
             digest.update(value.data)
-        if self.checkpoint is None:
-            _add_arrays(digest, self._constants)
-        return digest.hexdigest()[:16]
-
-    @cached_property
-    def cached_as(self) -> str:
-        """The key of cached vectors: `fingerprint`, and for a network of the user's own also its program.
-
-        After an edit of `__call__`, the vectors of the old program are not found.
-        """
         if self.checkpoint is not None:
-            return self.fingerprint
+            return digest.hexdigest()[:16]
+        _add_arrays(digest, self._constants)
         program = jax.make_jaxpr(self.apply)(self.params, self._probe)
         # the text names functions by their address in memory
         text = re.sub(r"0x[0-9a-f]+", "", str(program))
-        digest = hashlib.sha256(f"{self.fingerprint} {text}".encode())
+        digest = hashlib.sha256(f"{digest.hexdigest()[:16]} {text}".encode())
         _add_arrays(digest, program.consts)
         return digest.hexdigest()[:16]
 
     @cached_property
-    def _cast_params(self) -> Params:
-        """The parameters in the compute dtype on every device, so that `encode` casts and copies them once."""
-        cast = {name: jnp.asarray(value, DTYPES[self.dtype]) for name, value in self.params.items()}
-        return jax.device_put(cast, whole(device_mesh()))
-
-    def tokenize(self, texts: Sequence[str], length: int | None = None) -> Tokens:
-        """Tokenise and pad texts.
-
-        Args:
-            texts: N texts.
-            length: tokens to cut and pad to, at most `max_length`; by default the batch length (`LENGTHS`) that
-                the longest text needs.
-
-        Returns:
-            ids and mask, int32 [N, T].
-
-        Raises:
-            UserError: `texts` is not a list of strings.
-        """
-        most = self.max_length if length is None else min(length, self.max_length)
-        ids = self._ids(texts, most)
-        if length is None:
-            most = padded_length(max(map(len, ids), default=1), most)
-        return pad(ids, most, self.tokenizer.pad_id)
-
-    def _ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        check_texts(texts)
-        return self.tokenizer(texts, max_length)
+    def _on_devices(self) -> Params:
+        """The parameters on every device, so that `encode` copies them once."""
+        return jax.device_put(dict(self.params), whole(device_mesh()))
 
     def _warn_of_cut(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         full = [text for text, own in zip(texts, ids, strict=True) if len(own) >= self.max_length]
-        cut = sum(len(own) > self.max_length for own in self._ids(full, self.max_length + 1))
+        cut = sum(len(own) > self.max_length for own in self.tokenizer(full, self.max_length + 1))
         if cut:
             log.warning(
                 "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it reads; what stands "
                 "behind them is ignored: shorten the texts, put what tells them apart first, or take an encoder "
                 "that reads more",
-                self.name,
-                cut,
-                len(texts),
-                self.max_length,
+                *(self.name, cut, len(texts), self.max_length),
             )
 
     def encode(
@@ -221,8 +169,9 @@ class Encoder:
         Raises:
             UserError: `texts` is not a list of strings, or a vector is not finite.
         """
+        check_texts(texts)
         vectors = np.zeros((len(texts), self.dim), np.float32)
-        ids = self._ids(texts, self.max_length)
+        ids = self.tokenizer(texts, self.max_length)
         self._warn_of_cut(texts, ids)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size
@@ -238,7 +187,7 @@ class Encoder:
             for chosen, (rows, length) in batches(lengths, step, self.max_length):
                 rows = filled_up(rows, mesh)
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
-                result = self._jitted(self._cast_params, jax.device_put(tokens, split(mesh)))
+                result = self._jitted(self._on_devices, jax.device_put(tokens, split(mesh)))
                 # the previous batch is read only now, so that the device works while this thread pads the next
                 if running:
                     receive(*running)
@@ -267,10 +216,33 @@ class Encoder:
 
     def _write(self, folder: Path) -> None:
         if self.checkpoint is None:
-            write_tensors(folder / "model.safetensors", self.params)
+            arrays = {name: np.ascontiguousarray(value) for name, value in self.params.items()}
+            save_file(arrays, folder / "model.safetensors")
             write_json(folder / FACTORY_FILE, {"factory": self.factory})
         else:
             self.checkpoint.write(self, folder)
+
+
+def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
+    """Check that two sets of arrays, or of anything else with a `shape`, have the same names and shapes.
+
+    Raises:
+        UserError: they differ; up to three names are listed for each kind of difference.
+    """
+    missing = [name for name in expected if name not in found]
+    unexpected = [name for name in found if name not in expected]
+    shapes = [
+        f"{name} {tuple(found[name].shape)} where {tuple(expected[name].shape)} was expected"
+        for name in expected
+        if name in found and tuple(found[name].shape) != tuple(expected[name].shape)
+    ]
+    differences = [
+        f"{kind} {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+        for kind, names in (("missing", missing), ("unexpected", unexpected), ("shape of", shapes))
+        if names
+    ]
+    if differences:
+        raise UserError(f"{where}: a checkpoint of another architecture: {'; '.join(differences)}")
 
 
 def require_network(encoder: TextEncoder) -> Encoder:
@@ -296,11 +268,9 @@ def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
         digest.update(np.ascontiguousarray(value).data)
 
 
-def _apply(
-    graphdef: Any, constants: Any, paths: Mapping[str, tuple], dtype: Any
-) -> Callable[..., Float[Array, "b d"]]:
+def _apply(graphdef: Any, constants: Any, paths: Mapping[str, tuple]) -> Callable[..., Float[Array, "b d"]]:
     def apply(params: ParamsLike, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
-        state = nnx.from_flat_state({path: params[name].astype(dtype) for name, path in paths.items()})
+        state = nnx.from_flat_state({path: params[name] for name, path in paths.items()})
         module = nnx.merge(graphdef, state, *constants)
         return module(tokens.ids, tokens.mask, key=key).astype(jnp.float32)
 

@@ -41,9 +41,6 @@ class EndpointEncoder:
         """16 hex digits of what the server says of the model."""
         return hashlib.sha256(f"endpoint {self.name}".encode()).hexdigest()[:16]
 
-    cached_as = fingerprint
-    """The key under which vectors are cached."""
-
     @cached_property
     def dim(self) -> int:
         """The length D of a vector; the first use asks the server."""
@@ -67,12 +64,10 @@ class EndpointEncoder:
         size = batch_size or self._batch
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         vectors = self._client.map(self._embedded, batches, f"encode ({self.name})")
-        if not vectors:
-            return np.zeros((0, self.dim), np.float32)
         lengths = {batch.shape[1] for batch in vectors}
         if len(lengths) > 1:
             raise UserError(f"{self._client.base}/embeddings: vectors of {sorted(lengths)} numbers")
-        return np.concatenate(vectors)
+        return np.concatenate(vectors) if vectors else np.zeros((0, self.dim), np.float32)
 
     def _embedded(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors that the server gives for one request, float32 [N, D]."""

@@ -1,69 +1,57 @@
-"""JSON and safetensors files, checked as they are read; a folder whose files are each written whole or not at all."""
+"""JSON and safetensors files of a model's folder, and a folder whose files are each written whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import jax
 import numpy as np
 
 from ceil_jax.errors import UserError
-
-READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL")
-"""Tensor types, by their safetensors names, that numpy can hold; quantised weights have others."""
+from ceil_jax.store.locking import disk_errors
 
 MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 """Marker files of a transformers or sentence-transformers folder."""
 
-_Kind = TypeVar("_Kind", dict, list)
 
-
-def write_json(file: Path, content: Any) -> None:
-    """Write `content` as indented JSON."""
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def read_json(file: Path, missing: _Kind | None = None, kind: type[_Kind] = dict) -> _Kind:  # type: ignore[assignment]
-    """Read a JSON file whose outermost value is an object or a list.
+def read_config(file: Path, missing: Any = None) -> Any:
+    """Return the JSON object of a file.
 
     Args:
         file: the file.
-        missing: what to return when there is no such file; by default that is an error.
-        kind: `dict` for an object, which is the default, or `list`.
+        missing: what to return where there is no such file, and of which type the content has to be; by default an
+            object has to be there.
 
     Raises:
-        UserError: the file is missing, cannot be read, is not JSON, or holds a value of another kind.
+        UserError: the file is missing, is not JSON, or holds something else.
     """
     if not file.is_file():
         if missing is not None:
             return missing
         raise UserError(f"{file} is missing; expected a Hugging Face or sentence-transformers folder")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} is not JSON: {error}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from None
-    if not isinstance(content, kind):
-        expected = {dict: "an object", list: "a list"}[kind]
-        raise UserError(f"{file} holds {json.dumps(content)[:40]}; expected {expected}")
+    expected = dict if missing is None else type(missing)
+    if not isinstance(content, expected):
+        raise UserError(f"{file} holds {json.dumps(content)[:40]}; expected a {expected.__name__}")
     return content
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never opened.
+    """Return the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never opened.
 
     Raises:
-        UserError: there is no such file, one cannot be read, or its tensors are quantised.
+        UserError: there is no such file, or one cannot be read.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors.numpy import load_file
 
-    files = sorted(file for file in folder.glob("model*.safetensors") if file.is_file())
+    files = sorted(folder.glob("model*.safetensors"))
     if not files:
         other = next((file.name for file in sorted(folder.glob("*.bin"))), None)
         remedy = f", only {other}; convert it with transformers: model.save_pretrained(folder)"
@@ -71,28 +59,12 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
     for file in files:
         try:
-            with safe_open(file, framework="numpy") as opened:
-                for name in opened.keys():  # noqa: SIM118  it is not a mapping
-                    dtype = opened.get_slice(name).get_dtype()
-                    if dtype not in READABLE:
-                        raise UserError(
-                            f"{file}: tensor {name} is of type {dtype}; expected float32, float16 or bfloat16: "
-                            "fetch a checkpoint that is not quantised"
-                        )
-                    tensors[name] = opened.get_tensor(name)
-        except (SafetensorError, OSError) as error:
+            tensors |= load_file(file)
+        except Exception as error:  # SafetensorError is one itself, and quantised types raise others
             raise UserError(
-                f"{file} cannot be read ({error}); the file is truncated: fetch it again"
+                f"{file} cannot be read ({error}); fetch the checkpoint again, one that is not quantised"
             ) from None
     return tensors
-
-
-def write_tensors(file: Path, tensors: Mapping[str, np.ndarray | jax.Array]) -> None:
-    """Write arrays as a safetensors file that transformers reads too."""
-    from safetensors.numpy import save_file
-
-    arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    save_file(arrays, file, metadata={"format": "pt"})
 
 
 def replace_files(folder: Path, write: Callable[[Path], None], obsolete: Iterable[str]) -> None:
@@ -106,7 +78,7 @@ def replace_files(folder: Path, write: Callable[[Path], None], obsolete: Iterabl
     Raises:
         UserError: the disk is full, or the folder cannot be written.
     """
-    try:
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
             write(Path(scratch))
@@ -118,7 +90,3 @@ def replace_files(folder: Path, write: Callable[[Path], None], obsolete: Iterabl
                     os.replace(file, target)
             for name in obsolete:
                 (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; free space or choose another folder"
-        ) from None

@@ -8,27 +8,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from safetensors.numpy import save_file
 
-from ceil_jax.encoders.encoder import Encoder
-from ceil_jax.encoders.files import read_json, read_tensors, write_json, write_tensors
-from ceil_jax.encoders.hf_names import (
-    UNUSED,
-    base_names,
-    hugging_face_name,
-    network_config,
-    turned,
-    whole_number,
-)
-from ceil_jax.encoders.parameters import check_same_shapes
+from ceil_jax.encoders.encoder import Encoder, check_same_shapes
+from ceil_jax.encoders.files import read_config, read_tensors
+from ceil_jax.encoders.hf_names import UNUSED, base_name, hugging_face_name, network_config, turned
 from ceil_jax.encoders.tokenizers import PretrainedTokenizer
 from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfig
 from ceil_jax.errors import UserError
+from ceil_jax.store.folder import write_json
 
 _POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
 
@@ -50,38 +44,34 @@ class Checkpoint:
         tensors = dict(self.pooler)
         for name, value in encoder.params.items():
             tensors[hugging_face_name(name, network.family)] = turned(name, np.asarray(value, np.float32))
-        write_tensors(folder / "model.safetensors", tensors)
+        arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+        save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
+        tokenizer.tokenizer.save_pretrained(folder)
+        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+        prompts = {"prompts": {"default": tokenizer.prefix}, "default_prompt_name": "default"}
         # the weights are written as float32, whatever the checkpoint was
         config = {key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")}
-        write_json(folder / "config.json", config | {"dtype": "float32"})
-        tokenizer.tokenizer.save_pretrained(folder)
-        write_json(
-            folder / "sentence_bert_config.json",
-            {"max_seq_length": encoder.max_length, "do_lower_case": tokenizer.lower_case},
-        )
-        prompts = {"prompts": {"default": tokenizer.prefix}, "default_prompt_name": "default"}
-        write_json(
-            folder / "config_sentence_transformers.json", prompts if tokenizer.prefix else {"prompts": {}}
-        )
-        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-        write_json(
-            folder / "modules.json",
-            [
+        contents = {
+            "config.json": config | {"dtype": "float32"},
+            "sentence_bert_config.json": {
+                "max_seq_length": encoder.max_length,
+                "do_lower_case": tokenizer.lower_case,
+            },
+            "config_sentence_transformers.json": prompts if tokenizer.prefix else {"prompts": {}},
+            "modules.json": [
                 {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
                 for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
             ],
-        )
-        (folder / "1_Pooling").mkdir()
-        write_json(
-            folder / "1_Pooling" / "config.json",
-            {
+            "1_Pooling/config.json": {
                 "word_embedding_dimension": network.width,
                 "pooling_mode_cls_token": network.pooling == "cls",
                 "pooling_mode_mean_tokens": network.pooling == "mean",
                 "pooling_mode_max_tokens": False,
                 "pooling_mode_mean_sqrt_len_tokens": False,
             },
-        )
+        }
+        for name, content in contents.items():
+            write_json(folder / name, content)
         if network.normalize:
             (folder / "2_Normalize").mkdir()
 
@@ -96,23 +86,34 @@ def read_folder(folder: Path, name: str) -> Encoder:
         UserError: a file is missing, damaged or not understood; the network, pooling or a module is of a kind
             that is not built here; the weights do not fit the configuration (both sides are named).
     """
+    try:
+        return _read(folder, name)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+        said = str(error).partition("\n")[0]
+        raise UserError(
+            f"{folder} is damaged, or no encoder's ({type(error).__name__}: {said:.80}); fetch it again"
+        ) from error
+
+
+def _read(folder: Path, name: str) -> Encoder:
     modules = _modules(folder)
     inner = folder / modules.get("Transformer", "")
-    config = read_json(inner / "config.json")
+    config = read_config(inner / "config.json")
     pooling = _pooling(folder / modules["Pooling"] / "config.json") if modules else "mean"
     network = network_config(config, inner / "config.json", pooling, normalize="Normalize" in modules)
-    sentence_file = inner / "sentence_bert_config.json"
-    sentence = read_json(sentence_file, missing={})
+    sentence = read_config(inner / "sentence_bert_config.json", missing={})
+    prompts = read_config(folder / "config_sentence_transformers.json", missing={})
+    prefix = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
     tokenizer = _tokenizer(inner, network.vocab_size)
     limits = (
-        whole_number(sentence, "max_seq_length", sentence_file, least=0, default=0),
+        sentence.get("max_seq_length"),
         tokenizer.model_max_length,
         network.positions - network.first_position,
     )
-    tensors = base_names(read_tensors(inner))
+    tensors = {base_name(key): tensor for key, tensor in read_tensors(inner).items()}
     encoder = Encoder(
         nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),
-        PretrainedTokenizer(tokenizer, _prompt(folder), bool(sentence.get("do_lower_case"))),
+        PretrainedTokenizer(tokenizer, prefix, bool(sentence.get("do_lower_case"))),
         max_length=min(limit for limit in limits if limit),
         name=name,
         checkpoint=Checkpoint(network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}),
@@ -122,11 +123,6 @@ def read_folder(folder: Path, name: str) -> Encoder:
         key: turned(ours.get(key, ""), tensor) for key, tensor in tensors.items() if not UNUSED.match(key)
     }
     check_same_shapes({key: encoder.params[name] for key, name in ours.items()}, used, str(inner))
-    whole = [key for key, tensor in used.items() if tensor.dtype.kind in "iub"]
-    if whole:
-        raise UserError(
-            f"{inner}: tensor {whole[0]} is of type {used[whole[0]].dtype}; expected floating point"
-        )
     return encoder.with_params({name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()})
 
 
@@ -134,31 +130,22 @@ def _modules(folder: Path) -> dict[str, str]:
     """Class name -> path of each entry of modules.json, whatever version wrote it; empty if there is no such file."""
     file = folder / "modules.json"
     paths: dict[str, str] = {}
-    for entry in read_json(file, missing=[], kind=list):
-        if not isinstance(entry, dict):
-            raise UserError(f"{file}: entry {str(entry)[:60]}; expected an object with a type and a path")
-        kind, path = str(entry.get("type")).rpartition(".")[2], entry.get("path")
+    for entry in read_config(file, missing=[]):
+        kind = entry["type"].rpartition(".")[2]
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UserError(
                 f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, Normalize"
             )
-        if (
-            not isinstance(path, str)
-            or PurePosixPath(path).is_absolute()
-            or ".." in PurePosixPath(path).parts
-        ):
-            raise UserError(f"{file}: module {kind} has path {path!r}; expected a folder inside this one")
-        paths[kind] = path
+        paths[kind] = entry["path"]
     if paths and "Pooling" not in paths:
         raise UserError(f"{file}: no Pooling module; expected Transformer, Pooling and possibly Normalize")
     return paths
 
 
 def _pooling(file: Path) -> Pooling:
-    config = read_json(file)
+    config, prefix = read_config(file), "pooling_mode_"
     mode = config.get("pooling_mode")
     if mode is None:
-        prefix = "pooling_mode_"
         mode = [key.removeprefix(prefix) for key, on in config.items() if key.startswith(prefix) and on]
     modes = list(map(str, mode)) if isinstance(mode, list) else [str(mode)]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
@@ -166,19 +153,6 @@ def _pooling(file: Path) -> Pooling:
     if config.get("include_prompt", True) is False:
         raise UserError(f"{file}: include_prompt is false; only pooling over the whole text is built here")
     return _POOLINGS[modes[0]]
-
-
-def _prompt(folder: Path) -> str:
-    """The checkpoint's prefix of every text; empty if there is none."""
-    file = folder / "config_sentence_transformers.json"
-    config = read_json(file, missing={})
-    prompts, name = config.get("prompts") or {}, config.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not isinstance(name, str | None):
-        raise UserError(f"{file}: prompts is {str(prompts)[:40]}; expected an object from names to texts")
-    prompt = prompts.get(name) or ""
-    if not isinstance(prompt, str):
-        raise UserError(f"{file}: prompt {name!r} is {str(prompt)[:40]}; expected a text")
-    return prompt
 
 
 def _tokenizer(folder: Path, vocab_size: int) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,6 @@ UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
 """Tensors of a checkpoint that no vector depends on: the pretraining heads, and BERT's pooler, which neither mean
 nor cls pooling uses."""
 
-MOST = 2**31 - 1
-"""The largest size of a network: positions in its tables are int32."""
-
 
 def network_config(
     config: Mapping[str, Any], file: Path | str, pooling: Pooling, normalize: bool
@@ -42,88 +38,44 @@ def network_config(
         normalize: whether vectors are divided by their length.
 
     Raises:
-        UserError: the network is of a kind that is not built here, or a field is missing or out of its range.
+        UserError: the network is of a kind that is not built here, or a field is missing.
     """
-    kind = config.get("model_type", "")
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise unknown_name("model_type", str(kind), FAMILIES, f"{file} is not an encoder built here.")
-    family = FAMILIES[kind]
-    activation = config.get("hidden_act", "gelu")
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise unknown_name("hidden_act", str(activation), ACTIVATIONS, f"In {file}.")
+
+    def number(field: str, default: float | None = None) -> Any:
+        value = config.get(field)
+        if value is None and default is None:
+            raise UserError(f"{file}: field {field!r} is missing; is this the config.json of an encoder?")
+        return default if value is None else value
+
+    kind, activation = str(config.get("model_type")), str(config.get("hidden_act", "gelu"))
+    if kind not in FAMILIES:
+        raise unknown_name("model_type", kind, FAMILIES, f"{file} is not an encoder built here.")
+    if activation not in ACTIVATIONS:
+        raise unknown_name("hidden_act", activation, ACTIVATIONS, f"In {file}.")
     position = config.get("position_embedding_type") or "absolute"
     if position != "absolute" or config.get("is_decoder"):
         raise UserError(
             f"{file}: only encoders with absolute positions are built here, not {position!r} or a decoder"
         )
-    number, share = partial(whole_number, config, file=file), partial(_share, config, file=file)
-    pad_id = number("pad_token_id", least=0, default=0 if family == "bert" else 1)
-    network = TransformerConfig(
+    family = FAMILIES[kind]
+    return TransformerConfig(
         family=family,
         vocab_size=number("vocab_size"),
         width=number("hidden_size"),
-        layers=number("num_hidden_layers", most=1000),
+        layers=number("num_hidden_layers"),
         heads=number("num_attention_heads"),
         hidden=number("intermediate_size"),
-        positions=number("max_position_embeddings", least=3),
-        token_types=number("type_vocab_size", default=2),
-        pad_id=pad_id,
+        positions=number("max_position_embeddings"),
+        token_types=number("type_vocab_size", 2),
+        pad_id=number("pad_token_id", 0 if family == "bert" else 1),
         activation=activation,
-        norm_epsilon=share("layer_norm_eps", 1e-12),
-        dropout=share("hidden_dropout_prob", 0.1),
-        attention_dropout=share("attention_probs_dropout_prob", 0.1),
-        relative_buckets=number("relative_attention_num_buckets", least=4, default=32),
+        norm_epsilon=number("layer_norm_eps", 1e-12),
+        dropout=number("hidden_dropout_prob", 0.1),
+        attention_dropout=number("attention_probs_dropout_prob", 0.1),
+        relative_buckets=number("relative_attention_num_buckets", 32),
         pooling=pooling,
         normalize=normalize,
     )
-    if network.width % network.heads:
-        raise UserError(f"{file}: hidden_size {network.width} is no multiple of {network.heads} heads")
-    if network.pad_id >= network.vocab_size or network.first_position >= network.positions:
-        raise UserError(
-            f"{file}: pad_token_id {network.pad_id} is beyond the vocabulary ({network.vocab_size}) "
-            f"or the positions ({network.positions})"
-        )
-    return network
-
-
-_REQUIRED = -1
-
-
-def whole_number(
-    config: Mapping[str, Any],
-    field: str,
-    file: Path | str,
-    *,
-    least: int = 1,
-    most: int = MOST,
-    default: int = _REQUIRED,
-) -> int:
-    """Return a field of a configuration that has to be a whole number.
-
-    The range is by default 1 to `MOST`; `default` is the value where the field is missing or null, which otherwise is
-    an error.
-
-    Raises:
-        UserError: the field is missing, not a whole number, or out of the range.
-    """
-    value = config.get(field)
-    if value is None and default != _REQUIRED:
-        return default
-    if field not in config:
-        raise UserError(f"{file}: field {field!r} is missing; is this the config.json of an encoder?")
-    if type(value) is not int or not least <= value <= most:
-        raise UserError(
-            f"{file}: {field} is {str(value)[:40]}; expected a whole number from {least} to {most}"
-        )
-    return value
-
-
-def _share(config: Mapping[str, Any], field: str, default: float, file: Path | str) -> float:
-    """A field that has to be a number from 0 to below 1, such as a rate of dropout."""
-    value = config.get(field, default)
-    if type(value) not in (int, float) or not 0 <= value < 1:
-        raise UserError(f"{file}: {field} is {str(value)[:40]}; expected a number from 0 to below 1")
-    return value
 
 
 def hugging_face_name(name: str, family: Family) -> str:
@@ -131,18 +83,18 @@ def hugging_face_name(name: str, family: Family) -> str:
     stem, _, leaf = name.rpartition(".")
     leaf = "bias" if leaf == "bias" else "weight"
     if block := re.fullmatch(r"layers\.(\d+)\.(.+)", stem):
-        return f"encoder.layer.{block[1]}.{(_MPNET_BLOCK if family == 'mpnet' else _BLOCK)[block[2]]}.{leaf}"
-    return f"{_OUTSIDE_BLOCKS[stem]}.{leaf}"
+        return f"encoder.layer.{block[1]}.{(_MPNET_LAYER if family == 'mpnet' else _LAYER)[block[2]]}.{leaf}"
+    return f"{_OUTSIDE_LAYERS[stem]}.{leaf}"
 
 
-_OUTSIDE_BLOCKS = {
+_OUTSIDE_LAYERS = {
     "embeddings.word": "embeddings.word_embeddings",
     "embeddings.position": "embeddings.position_embeddings",
     "embeddings.token_type": "embeddings.token_type_embeddings",
     "embeddings.norm": "embeddings.LayerNorm",
     "relative_position": "encoder.relative_attention_bias",
 }
-_BLOCK = {
+_LAYER = {
     "attention.query": "attention.self.query",
     "attention.key": "attention.self.key",
     "attention.value": "attention.self.value",
@@ -152,7 +104,7 @@ _BLOCK = {
     "down": "output.dense",
     "norm": "output.LayerNorm",
 }
-_MPNET_BLOCK = _BLOCK | {
+_MPNET_LAYER = _LAYER | {
     "attention.query": "attention.attn.q",
     "attention.key": "attention.attn.k",
     "attention.value": "attention.attn.v",
@@ -166,12 +118,8 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
     return tensor.T if name.endswith(".kernel") else tensor
 
 
-def base_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def base_name(name: str) -> str:
     """Drop the prefix that models with a head have, and give LayerNorm's parameters their current names."""
-    return {_base_name(name): tensor for name, tensor in tensors.items()}
-
-
-def _base_name(name: str) -> str:
     name = re.sub(r"^(bert|roberta|mpnet)\.", "", name)
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ceil_jax.encoders.encoder import FACTORY_FILE, Encoder
-from ceil_jax.encoders.files import read_json, read_tensors
+from ceil_jax.encoders.encoder import FACTORY_FILE, Encoder, check_same_shapes
+from ceil_jax.encoders.files import read_config, read_tensors
 from ceil_jax.encoders.hf_folder import read_folder
-from ceil_jax.encoders.parameters import check_same_shapes
 from ceil_jax.encoders.tokenizers import HashingTokenizer
 from ceil_jax.encoders.transformer import Transformer, TransformerConfig
 from ceil_jax.errors import UserError, unknown_name
@@ -25,8 +24,6 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.registry import Registry, imported, is_function, made_by
 from ceil_jax.tasks.assets import fetch
 
-Factory = Callable[[], Encoder]
-
 FREE_FILE = "free.json"
 """The file of a saved free method (`training.free`), with the encoder that it stands on beside it."""
 
@@ -34,14 +31,9 @@ FREE_FILE = "free.json"
 def load_encoder(
     name_or_path: str | os.PathLike[str],
     *,
-    dtype: str = "float32",
     endpoint: EndpointConfig | None = None,
-    allow_import: Collection[str] = (),
 ) -> Encoder:
-    """Load an encoder.
-
-    Pooling and normalisation are those of the checkpoint. A plain Hugging Face folder, which has neither, gets
-    mean pooling without normalisation.
+    """Load an encoder; pooling and normalisation are those of the checkpoint.
 
     Args:
         name_or_path: the first of these that applies: a registered name ("tiny", "all-MiniLM-L6-v2",
@@ -49,15 +41,12 @@ def load_encoder(
             an `Encoder`; a folder written by `save_pretrained`, transformers or sentence-transformers; the id of
             a Hugging Face hub repository; the address of a server's model, `http://host:8000/v1#model-name`,
             which gives a `TextEncoder` that cannot be trained.
-        dtype: what the encoder computes in, "float32" (the default) or "bfloat16".
         endpoint: how a server is asked; by default `EndpointConfig()`.
-        allow_import: modules ("my_encoders") or functions ("my_encoders:build") that may be imported to build the
-            network of a local folder whose network is of no Hugging Face family. A name given to
-            `register_encoder` needs no import, and a folder from the hub never imports anything.
 
     Raises:
-        UserError: the name is none of these, the folder cannot be read, its weights are of another architecture,
-            or it names a function that it may not import.
+        UserError: the name is none of these, the folder cannot be read, or its weights are of another architecture;
+            or its network is made by a function that was neither registered nor loaded by name in this process: no
+            folder imports anything.
     """
     name = os.fspath(name_or_path)
     if is_address(name):
@@ -67,52 +56,41 @@ def load_encoder(
         return cast(Encoder, EndpointEncoder(name, endpoint or EndpointConfig()))
     folder = Path(name).expanduser()
     if name in _FACTORIES or is_function(name):
-        encoder = _made_by(name)
-    elif (folder / FREE_FILE).is_file():
+        return _made_by(name)
+    if (folder / FREE_FILE).is_file():
         # a free method over an encoder; by name, because its room stands above this one
         free = importlib.import_module("ceil_jax.training.free.encoder")
         return free.FreeEncoder.from_pretrained(folder)
-    elif folder.is_dir():
-        encoder = _from_folder(folder, folder.resolve().name, allow_import)
-    elif folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
+    if folder.is_dir():
+        return _from_folder(folder, folder.resolve().name)
+    if folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
         raise UserError(
             f"{name} is not a folder; expected a saved encoder, a hub id, or one of {sorted(_FACTORIES)}"
         )
-    else:
-        encoder = _from_folder(_download(name), name)
-    return encoder.with_dtype(dtype)
+    return _from_folder(_download(name), name)
 
 
-def register_encoder(name: str, factory: Factory, *, replace: bool = False) -> None:
-    """Make `load_encoder(name)` return `factory()`.
-
-    Args:
-        name: the encoder's name.
-        factory: called without arguments; returns an `Encoder`.
-        replace: whether it takes the place of an encoder that has this name; by default that is refused.
+def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool = False) -> None:
+    """Make `load_encoder(name)` return `factory()`, an `Encoder`.
 
     Raises:
-        UserError: the name is taken.
+        UserError: the name is taken, and `replace` does not say that this encoder takes its place.
     """
     _FACTORIES.register(name, factory, replace=replace)
 
 
-def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) -> Encoder:
+def _from_folder(folder: Path, name: str) -> Encoder:
     if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
         # archives are often unpacked into a folder of their own
         inner = [file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))]
         folder = inner[0] if inner else folder
     if not (folder / FACTORY_FILE).is_file():
         return read_folder(folder, name)
-    factory = read_json(folder / FACTORY_FILE).get("factory")
-    if not isinstance(factory, str):
-        raise UserError(f"{folder / FACTORY_FILE}: factory is {str(factory)[:40]}; expected a name")
-    module = factory.partition(":")[0]
-    allowed = {allow_import} if isinstance(allow_import, str) else set(allow_import)
-    if factory not in _FACTORIES and not {factory, module} & allowed:
+    factory = str(read_config(folder / FACTORY_FILE).get("factory"))
+    if factory not in _FACTORIES and factory not in _named:
         raise UserError(
-            f"{name} asks to import {factory!r}; look at it, then register it with register_encoder, or, for a "
-            f"folder of your own, pass allow_import=({module!r},)"
+            f"{name} is made by {factory!r}, which nobody has named here: look at it, then call "
+            f"load_encoder({factory!r}) or register_encoder({factory!r}, …) before you load the folder"
         )
     tensors = read_tensors(folder)
     encoder = _made_by(factory).renamed(name, factory)
@@ -122,7 +100,9 @@ def _from_folder(folder: Path, name: str, allow_import: Collection[str] = ()) ->
 
 def _made_by(name: str) -> Encoder:
     """Call the factory with that registered name, or that `module:function`; the encoder gets its name."""
-    factory = _FACTORIES.get(name) or imported("encoder", name, _FACTORIES)
+    factory = _FACTORIES.get(name)
+    if factory is None:
+        factory = _named[name] = imported("encoder", name, _FACTORIES)
     return made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
 
 
@@ -158,7 +138,10 @@ def _tiny() -> Encoder:
     return encoder.with_params({**encoder.params, word: 8 * encoder.params[word]})
 
 
-_FACTORIES: Registry[Factory] = Registry("encoder")
+_named: dict[str, Callable[[], Encoder]] = {}
+"""Functions that were loaded as `module:function` in this process."""
+
+_FACTORIES: Registry[Callable[[], Encoder]] = Registry("encoder")
 _FACTORIES.register("tiny", _tiny)
 for _name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2"):
     _FACTORIES.register(_name, partial(_packaged, _name))

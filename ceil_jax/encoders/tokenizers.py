@@ -82,12 +82,9 @@ class PretrainedTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        if self.tokenizer.is_fast:
-            content = json.loads(self.tokenizer.backend_tokenizer.to_str())
-            # these two hold the options of the last call
-            del content["truncation"], content["padding"]
-        else:
-            content = [type(self.tokenizer).__name__, self.tokenizer.get_vocab()]
+        content = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        # these two hold the options of the last call
+        del content["truncation"], content["padding"]
         described = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
         return hashlib.sha256(described.encode()).hexdigest()
 

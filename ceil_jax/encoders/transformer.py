@@ -1,6 +1,6 @@
 """The BERT, RoBERTa and MPNet networks: from token ids to one vector for each text.
 
-The three share one architecture: learned positions, post-norm blocks and a pooled last layer. RoBERTa and MPNet
+The three share one architecture: learned positions, post-norm layers and a pooled last layer. RoBERTa and MPNet
 count positions from `pad_id + 1` over the tokens that are not padding. MPNet has no token types, and adds a bias
 by relative position, shared by all layers, to the attention scores.
 
@@ -46,7 +46,7 @@ class TransformerConfig:
     layers: int
     heads: int
     hidden: int
-    """The width inside the feed-forward blocks."""
+    """The width inside the feed-forward layers."""
     positions: int
     """Rows of the position table."""
     token_types: int = 2
@@ -88,8 +88,8 @@ class Attention(nnx.Module):
         return self.output(mixed.reshape(x.shape))
 
 
-class Block(nnx.Module):
-    """A post-norm block: x ← norm(x + attention(x)); x ← norm(x + down(act(up(x))))."""
+class Layer(nnx.Module):
+    """A post-norm layer: x ← norm(x + attention(x)); x ← norm(x + down(act(up(x))))."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.dropout = config.dropout
@@ -109,8 +109,8 @@ class Block(nnx.Module):
         return self.norm(x + dropout(self.down(hidden), self.dropout, keys[2]))
 
 
-class Embeddings(nnx.Module):
-    """The input of the first block: norm(word + position + token type 0)."""
+class InputEmbeddings(nnx.Module):
+    """The input of the first layer: norm(word + position + token type 0)."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         embed = partial(nnx.Embed, features=config.width, embedding_init=_normal, rngs=rngs)
@@ -141,12 +141,12 @@ class Transformer(nnx.Module):
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
-        self.embeddings = Embeddings(config, rngs)
+        self.embeddings = InputEmbeddings(config, rngs)
         if config.family == "mpnet":
             self.relative_position = nnx.Embed(
                 config.relative_buckets, config.heads, embedding_init=_normal, rngs=rngs
             )
-        self.layers = nnx.List([Block(config, rngs) for _ in range(config.layers)])
+        self.layers = nnx.List([Layer(config, rngs) for _ in range(config.layers)])
 
     def bias(self, mask: Ids) -> Float[Array, "#b #h #t t"]:
         """The term added to the attention scores: the least float32 on padding, and MPNet's relative positions."""

@@ -74,7 +74,7 @@ class _Texts(Stage[np.ndarray]):
 
 def vectors(run: Run, encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray:
     """Return `encoder.encode(texts)`, float32 [N, D], computed once for equal encoders and texts."""
-    key = getattr(encoder, "cached_as", None) or encoder.name
+    key = getattr(encoder, "fingerprint", encoder.name)
     return run.get(_Texts(encoder, list(texts), key, digest(list(texts))))
 
 
@@ -238,8 +238,7 @@ def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
     found: list[Any] = []
     for name in ("query", "context"):
         if (folder / name).is_dir():
-            # the user has named the function on the command line already
-            loaded = load_encoder(folder / name, allow_import=(network.factory,) if network.factory else ())
+            loaded = load_encoder(folder / name)
             label = title if name == "query" else f"{title} {name}"
             # it shares compiled functions with the encoder that training began with
             found.append(network.with_params(loaded.params).renamed(label))

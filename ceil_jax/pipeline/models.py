@@ -105,4 +105,4 @@ class Pretrained:
 
     @cached_property
     def key(self) -> str:
-        return self.get().cached_as
+        return self.get().fingerprint

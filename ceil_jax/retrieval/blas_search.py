@@ -24,18 +24,7 @@ def top_k_by_blas(
     exclude: Int[np.ndarray, " q"],
     item_block: int,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The k items with the largest dot product for each query, as `index.top_k` returns them.
-
-    Args:
-        queries: float32 [q, d].
-        items: [n, d]; may be memory-mapped.
-        k: number of items for each query.
-        exclude: int [q], one item that a query must not get, −1 for none.
-        item_block: most rows that are converted to float32 at a time, where they are of another type.
-
-    Returns:
-        Scores, float32 [q, k], and indices, int32 [q, k]; −inf and −1 in empty places.
-    """
+    """`index.top_k`; `item_block` rows are converted to float32 at a time, where they are of another type."""
     rows_at_once = SCORES_AT_ONCE // min(len(queries), QUERY_BATCH)
     if items.dtype != np.float32:  # a block is copied
         rows_at_once = min(item_block, rows_at_once)

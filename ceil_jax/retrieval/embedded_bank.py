@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from ceil_jax.distributed.devices import device_mesh, map_batches, whole
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.faiss_index import ApproximateIndex
+from ceil_jax.retrieval.index import dot_products, merge_top_k, top_k
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
-
-Score = Callable[[Any, Any], Any]
-"""Scores of every query with every item: float32 [Q, m, D] and [N, m, D] → [Q, N], in jax."""
 
 EQUAL = 1e-6
 """Cosines that differ by less count as equal: float32 rounds by that much, and a text's vector depends on its
@@ -29,13 +29,14 @@ SCORES_AT_ONCE = 2**26
 """Scores of queries with the whole bank that are held at once where all of them are needed: 256 MiB."""
 
 
-class View(NamedTuple):
+class Comparison(NamedTuple):
     """Which texts of the examples are compared, and how."""
 
     texts: Callable[[Sequence[Example]], list[Sequence[str]]]
     """Texts of each example, the same number for all."""
-    score: Score | None = None
-    """None for the cosine of their one text each; a score goes with `shared` alone."""
+    score: Callable[[Any, Any], Any] | None = None
+    """Scores of every query with every item, float32 [Q, m, D] and [N, m, D] → [Q, N], in jax; a score goes with
+    `shared` alone. None for the cosine of their one text each."""
     whole: bool = False
     """Whether an encoder that looks at whole examples (`encode_examples`, `encode_queries`) may do so."""
     shared: bool = False
@@ -44,25 +45,26 @@ class View(NamedTuple):
 
 
 class EmbeddedBank:
-    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the view's score takes.
+    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the comparison's score takes.
 
     Args:
-        name: the retriever, for messages.
         bank: the examples.
-        given: encoders and index; its seed decides which of equally near examples are taken, if the view is shared.
-        view: which of their texts are compared, and how.
+        given: encoders and index; its seed decides which of equally near examples are taken, if texts are shared.
+        compared: which of their texts are compared, and how.
 
     Raises:
-        UserError: an approximate index for a view of several vectors an example.
+        UserError: an approximate index where several vectors an example are compared.
     """
 
-    def __init__(self, name: str, bank: Sequence[Example], given: Given, view: View) -> None:
+    def __init__(self, bank: Sequence[Example], given: Given, compared: Comparison) -> None:
         approximate = given.index == "approximate"
-        if approximate and view.score is not None:
-            raise UserError(f"{name} compares several vectors an example: take --index exact")
-        self.bank, self._view, self._given = bank, view, given
+        if approximate and compared.score is not None:
+            raise UserError("several vectors an example are compared: take --index exact")
+        self.bank, self._compared, self._given = bank, compared, given
         self.items = self._embedded(bank, given.embed_items, given.encoder, "encode_examples")
-        self._approximate = ApproximateIndex(self.items) if approximate else None
+        self._search: Callable[..., tuple[np.ndarray, np.ndarray]] = (
+            ApproximateIndex(self.items).top_k if approximate else partial(top_k, items=self.items)
+        )
         self._own_rows = OwnRows(bank, given.known_by)
 
     def _embedded(
@@ -72,11 +74,11 @@ class EmbeddedBank:
         encoder: Any,
         whole: str,
     ) -> np.ndarray:
-        if self._view.whole and hasattr(encoder, whole):
+        if self._compared.whole and hasattr(encoder, whole):
             return unit_rows(getattr(encoder, whole)(examples))
-        texts = self._view.texts(examples)
+        texts = self._compared.texts(examples)
         vectors = embed([text for several in texts for text in several])
-        if self._view.score is None:
+        if self._compared.score is None:
             return unit_rows(vectors)
         return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
 
@@ -87,18 +89,15 @@ class EmbeddedBank:
             Cosines, float32 [Q, n], positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors,
             [Q, D] or [Q, m, D].
         """
-        from ceil_jax.retrieval.index import merge_top_k, top_k
-
         n = min(n, len(self.bank))
         asked = self._given.query_encoder or self._given.encoder
         vectors = self._embedded(queries, self._given.embed_queries, asked, "encode_queries")
         own = self._own_rows(queries)
-        if self._view.shared:
+        if self._compared.shared:
             return *self._drawn(queries, vectors, own, n), vectors
-        search = self._approximate.top_k if self._approximate else partial(top_k, items=self.items)
         copies = max((len(rows) - 1 for rows in own), default=0)  # the search leaves out one row of a query
         first = np.array([rows[0] if rows else -1 for rows in own], np.int32)
-        cosines, positions = search(vectors, k=n + max(0, copies), exclude=first)
+        cosines, positions = self._search(vectors, k=n + max(0, copies), exclude=first)
         if copies > 0:
             lost = np.array([np.isin(row, rows) for row, rows in zip(positions, own, strict=True)])
             cosines, positions = np.where(lost, np.float32(-np.inf), cosines), np.where(lost, -1, positions)
@@ -109,13 +108,8 @@ class EmbeddedBank:
         self, queries: Sequence[Example], vectors: np.ndarray, own: Sequence[Sequence[int]], n: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same where equally near examples are drawn: cosines and positions."""
-        import jax
-
-        from ceil_jax.distributed.devices import device_mesh, map_batches, whole
-        from ceil_jax.retrieval.index import dot_products
-
         cosines, positions = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int32)
-        score = self._view.score or dot_products
+        score = self._compared.score or dot_products
         # moved to the devices once, not for every part
         items = jax.device_put(self.items, whole(device_mesh()))
         # a power of two, as the batch size is, or the last batch of every part would be padded
@@ -126,8 +120,7 @@ class EmbeddedBank:
             for row, query in enumerate(queries[part], start):
                 scores = block[row - start]
                 scores[own[row]] = -np.inf
-                generator = text_rng(query.id, self._given.seed)
-                positions[row] = nearest_drawn(scores, n, generator)
+                positions[row] = nearest_drawn(scores, n, text_rng(query.id, self._given.seed))
                 cosines[row] = scores[positions[row]]
         return cosines, np.where(np.isfinite(cosines), positions, -1)
 

@@ -114,14 +114,11 @@ def _merge_block(
 def _candidates(
     scores: Float[Array, "b n"], count: Int[Array, ""], k: int
 ) -> tuple[Float[Array, "b m"], Int[Array, "b m"]]:
-    """Candidates for the k largest of the first `count` scores (the earlier of equals), so that `top_k` sorts less.
+    """Candidates for the k largest of the first `count` scores (the earlier of equals), so that `top_k` sorts less:
+    scores [b, m] and their places in ascending order, int [b, m].
 
     The k groups with the largest maxima (the earlier of equals) hold the k largest scores: each of these groups holds
-    an item that comes before any item outside them. Only the maximum reads all scores, which takes as long as reading
-    them.
-
-    Returns:
-        Scores [b, m] and their places in ascending order, int [b, m].
+    an item that comes before any item outside them. Only the maximum reads all scores.
     """
     b, n = scores.shape
     if n < 4 * k * GROUP:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import question_key
-
-if TYPE_CHECKING:
-    from ceil_jax.tasks.example import Example
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +18,7 @@ input may be a skill that many rows share."""
 
 
 class OwnRows:
-    """Finds the rows of a bank that no query may get as an example: those that ask what it asks.
-
-    Args:
-        bank: the examples.
-        known_by: see `KnownBy`.
-    """
+    """Finds the rows of a bank that no query may get as an example: those that ask what it asks."""
 
     def __init__(self, bank: Sequence[Example], known_by: KnownBy) -> None:
         self._known_by, self._said = known_by, False

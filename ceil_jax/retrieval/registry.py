@@ -1,7 +1,6 @@
 """The registry of retrievers: what each one needs, and how it is built from its name.
 
-The rest of the package reads `Needs`; nothing else branches on a retriever's name. Retrievers from outside the
-package are added with `register_retriever`.
+The rest of the package reads `Needs`; nothing else branches on a retriever's name.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.registry import Registry
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
     from ceil_jax.tasks.example import Example
 
-Embed = Callable[["Encoder", Sequence[str]], "np.ndarray"]
-"""Texts to vectors, float32 [N, D]. A run passes one that keeps the vectors on disk."""
+Embed = Callable[[Any, Sequence[str]], "np.ndarray"]
+"""An encoder and texts to vectors, float32 [N, D]. A run passes one that keeps the vectors on disk."""
 
 Rewrite = Callable[[Sequence["Example"]], Sequence[Sequence[str]]]
 """N examples to the m skills of each one's input."""
@@ -50,8 +49,6 @@ class Retrieved(NamedTuple):
 
 class Retriever(Protocol):
     """A bank that is ready to be asked."""
-
-    name: str
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         """Choose at most k examples for each query, best first.
@@ -105,24 +102,17 @@ class Given:
 
     def embed_items(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the bank's texts, float32 [N, D]."""
-        assert self.encoder is not None
         return self.embed(self.encoder, texts)
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the queries' texts, float32 [Q, D]."""
-        encoder = self.query_encoder or self.encoder
-        assert encoder is not None
-        return self.embed(encoder, texts)
-
-
-Build = Callable[[Sequence["Example"], Given], Retriever]
-"""Builds a retriever over a bank."""
+        return self.embed(self.query_encoder or self.encoder, texts)
 
 
 class Registered(NamedTuple):
     """One retriever of the registry."""
 
-    build: Build
+    build: Callable[[Sequence[Example], Given], Retriever]
     needs: Needs
     label: str
     """Its name in tables."""
@@ -136,7 +126,12 @@ because these rooms stand above `retrieval`."""
 
 
 def register_retriever(
-    name: str, build: Build, needs: Needs | None = None, label: str = "", *, replace: bool = False
+    name: str,
+    build: Callable[[Sequence[Example], Given], Retriever],
+    needs: Needs | None = None,
+    label: str = "",
+    *,
+    replace: bool = False,
 ) -> None:
     """Add a retriever, which `build_retriever`, `--method` and reports then know by its name.
 
@@ -145,7 +140,7 @@ def register_retriever(
         build: (bank, given) → retriever.
         needs: what it has to be given; nothing by default.
         label: its name in tables; `name` by default.
-        replace: whether it takes the place of a retriever that has this name; by default that is refused.
+        replace: whether it takes the place of a retriever that has this name.
 
     Raises:
         UserError: the name is taken.
@@ -181,8 +176,7 @@ def build_retriever(
 
     Args:
         name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency, skill_distinct,
-            the oracles target_knn and target_sketch, or one of your own
-            (`register_retriever`).
+            the oracles target_knn and target_sketch, or one of your own (`register_retriever`).
         bank: the examples to choose from.
         encoder: embeds the bank, and the queries too unless `query_encoder` is given. Not needed by random, bm25 and
             target_sketch.
@@ -197,9 +191,6 @@ def build_retriever(
         known_by: "words" or "id", by which a query's own examples are left out: those of the same input, or of the
             same id where queries and bank are of one task.
 
-    Returns:
-        The retriever.
-
     Raises:
         UserError: an unknown name or index, λ of 0 or less for dpp, or no encoder, rewrite or sketch where one
             is needed.
@@ -212,14 +203,15 @@ def build_retriever(
         '2'
     """
     build, needs, _ = retrievers()[name]
-    if needs.sketch and sketch is None:
-        raise UserError(f"retriever {name!r} needs a sketch, which SQL and COGS tasks have; try target_knn")
-    if needs.encoder and encoder is None:
-        raise UserError(f"retriever {name!r} compares vectors: give it an encoder")
     if index not in INDEXES:
         raise unknown_name("index", index, INDEXES)
-    if needs.skills != "none" and rewrite is None:
-        raise UserError(f"retriever {name!r} compares skills: give it a rewrite")
+    for needed, argument, why in (
+        (needs.encoder, encoder, "compares vectors: give it an encoder"),
+        (needs.skills != "none", rewrite, "compares skills: give it a rewrite"),
+        (needs.sketch, sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
+    ):
+        if needed and argument is None:
+            raise UserError(f"retriever {name!r} {why}")
     if needs.trade_off == "tunable" and not trade_off > 0:
         raise UserError(f"trade_off is {trade_off}: λ has to be above 0")
     given = Given(

@@ -12,14 +12,14 @@ from ceil_jax.dpp.kernel import similarity
 from ceil_jax.dpp.mmr import MMR_TRADE_OFF
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.retrieval.embedded_bank import EmbeddedBank, View
+from ceil_jax.retrieval.embedded_bank import Comparison, EmbeddedBank
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
-INPUTS = View(lambda examples: [(example.input,) for example in examples], whole=True)
+INPUTS = Comparison(lambda examples: [(example.input,) for example in examples], whole=True)
 """The similarity that most retrievers compare by: the cosine of two inputs."""
 
 
@@ -41,74 +41,63 @@ class ZeroRetriever:
     """No examples, whatever k is."""
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        self.name = "zero"
+        pass
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         return [[] for _ in queries]
 
 
 class RankingRetriever:
-    """The best of a ranking of the bank, which is made for each query by itself.
+    """The best of a ranking of the bank, which is made for each query by itself."""
 
-    Args:
-        given: says what a query is known by.
-        rank: from a query and n to the positions of n different examples, best first, and the score of each example.
-    """
-
-    def __init__(self, name: str, bank: Sequence[Example], given: Given, rank: Rank) -> None:
-        self.name, self.bank, self._rank = name, bank, rank
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        self.bank, self.given = bank, given
         self._own_rows = OwnRows(bank, given.known_by)
+
+    def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions of n different examples, best first, and the score of each example of the bank."""
+        raise NotImplementedError
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
         for query, own in zip(queries, self._own_rows(queries), strict=True):
             # at least one more than k, so that a random draw is the same whether the query is in the bank or not
-            best, scores = self._rank(query, min(k + max(1, len(own)), len(self.bank)))
+            best, scores = self.rank(query, min(k + max(1, len(own)), len(self.bank)))
             others = [i for i in best if i not in own][:k]
             chosen.append(retrieved(self.bank, others, scores[others], scores[others]))
         return chosen
 
 
-Rank = Callable[[Example, int], tuple[np.ndarray, np.ndarray]]
+class RandomRetriever(RankingRetriever):
+    """Uniform draws without replacement."""
 
-
-def build_random(bank: Sequence[Example], given: Given) -> RankingRetriever:
-    """Build uniform draws without replacement."""
-
-    def rank(query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
-        drawn = text_rng(query.id, given.seed).choice(len(bank), size=n, replace=False)
-        return drawn, np.zeros(len(bank))
-
-    return RankingRetriever("random", bank, given, rank)
+    def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+        size = len(self.bank)
+        return text_rng(query.id, self.given.seed).choice(size, size=n, replace=False), np.zeros(size)
 
 
 class BM25Retriever(RankingRetriever):
     """The highest BM25 scores; equal scores in bank order."""
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        super().__init__(bank, given)
         self.index = LexicalIndex([example.input for example in bank])
-        super().__init__("bm25", bank, given, self._by_score)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         self.index.warn_of_strangers([query.input for query in queries])
         return super().retrieve(queries, k)
 
-    def _by_score(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         scores = self.index.scores(query.input)
         return np.argsort(-scores, kind="stable")[:n], scores
 
 
 class DenseRetriever:
-    """The nearest by cosine: dense top-k with any encoder, EPR with its trained one.
+    """The nearest by cosine: dense top-k with any encoder, EPR with its trained one."""
 
-    Args:
-        given: encoders and index.
-        view: what of an example is compared; its input by default.
-    """
-
-    def __init__(self, name: str, bank: Sequence[Example], given: Given, view: View = INPUTS) -> None:
-        self.name, self.vectors = name, EmbeddedBank(name, bank, given, view)
+    def __init__(self, bank: Sequence[Example], given: Given, compared: Comparison = INPUTS) -> None:
+        self.vectors = EmbeddedBank(bank, given, compared)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         bank = self.vectors.bank
@@ -118,49 +107,41 @@ class DenseRetriever:
         return [retrieved(bank, row, own, own) for row, own in zip(positions, relevance, strict=True)]
 
 
-class GreedyRetriever(DenseRetriever):
+class GreedyRetriever:
     """Greedy choice among the n nearest examples: DPP-MAP (CEIL, section 3.4, with its trained encoders) or MMR.
 
     Args:
-        name: its name in messages.
-        choose: see `Choose`.
+        choose: (vectors of queries, of the bank, shortlists, k, λ) → the choice for each query, as in `shortlists`.
         bank: the examples to choose from.
         given: encoders, index, n and λ.
     """
 
-    def __init__(self, name: str, choose: Choose, bank: Sequence[Example], given: Given) -> None:
-        super().__init__(name, bank, given)
-        self.choose, self.shortlist, self.trade_off = choose, given.shortlist, given.trade_off
+    def __init__(self, choose: Callable[..., MapResult], bank: Sequence[Example], given: Given) -> None:
+        self.vectors, self.choose, self.given = EmbeddedBank(bank, given, INPUTS), choose, given
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         bank, items = self.vectors.bank, self.vectors.items
         check_size(bank, k)
-        _, shortlists, vectors = self.vectors.nearest(queries, max(self.shortlist, k))
-        chosen, gains = self.choose(vectors, items, shortlists, k, self.trade_off)
+        _, shortlists, vectors = self.vectors.nearest(queries, max(self.given.shortlist, k))
+        chosen, gains = self.choose(vectors, items, shortlists, k, self.given.trade_off)
         return [
             retrieved(bank, row, (similarity(vector @ items[p]) for p in row), own)
             for vector, row, own in zip(vectors, chosen, gains, strict=True)
         ]
 
 
-Choose = Callable[[np.ndarray, np.ndarray, np.ndarray, int, float], MapResult]
-"""(Vectors of queries, of the bank, shortlists, k, λ) → the choice for each query."""
-
-
 RETRIEVERS = {
     "zero": Registered(ZeroRetriever, Needs(text=False), "zero examples"),
-    "random": Registered(build_random, Needs(text=False), "random"),
+    "random": Registered(RandomRetriever, Needs(text=False), "random"),
     "bm25": Registered(BM25Retriever, Needs(), "BM25"),
-    "dense": Registered(
-        partial(DenseRetriever, "dense"), Needs(encoder=True, ends_in_nearest=True), "dense top-k"
-    ),
+    "dense": Registered(DenseRetriever, Needs(encoder=True, ends_in_nearest=True), "dense top-k"),
     "mmr": Registered(
-        partial(GreedyRetriever, "mmr", mmr_shortlists),
+        partial(GreedyRetriever, mmr_shortlists),
         Needs(encoder=True, trade_off=MMR_TRADE_OFF, shortlist=True),
         "MMR",
     ),
     "dpp": Registered(
-        partial(GreedyRetriever, "dpp", greedy_map_shortlists),
+        partial(GreedyRetriever, greedy_map_shortlists),
         Needs(encoder=True, trade_off="tunable", shortlist=True, ends_in_map=True),
         "DPP-MAP",
     ),

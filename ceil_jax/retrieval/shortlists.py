@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ceil_jax.distributed.devices import map_batches
 from ceil_jax.dpp.greedy import MapResult, greedy_map_from_features
@@ -27,19 +27,14 @@ QUERIES_PER_CALL = 1024
 """Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
 
 Queries = Float[Array, "q d"] | Float[np.ndarray, "q d"]
-Bank = Float[Array, "m d"] | Float[np.ndarray, "m d"]
+Items = Float[Array, "m d"] | Float[np.ndarray, "m d"]
 Shortlists = Int[Array, "q n"] | Int[np.ndarray, "q n"]
 
 
 def greedy_map_shortlists(
-    queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
+    queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query.
-
-    Args:
-        queries, items, shortlists: see above.
-        k: number of items to choose.
-        trade_off: λ, above 0.
+    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query; λ above 0.
 
     Returns:
         `MapResult` of [q, k] rows of the bank and gains.
@@ -48,42 +43,31 @@ def greedy_map_shortlists(
 
 
 def mmr_shortlists(
-    queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
+    queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
     """Maximal marginal relevance (`mmr.maximal_marginal_relevance`), as above; λ in [0, 1], where 1 gives top-k."""
     return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 
 
-Choose = Callable[..., MapResult]
-"""A choice for one query: (query, features, valid, k, trade_off) → places in its shortlist."""
-
-
-def _greedy(
-    query: Float[Array, " d"],
-    features: Float[Array, "n d"],
-    valid: Bool[Array, " n"],
-    k: int,
-    trade_off: Float[Array, ""],
-) -> MapResult:
+def _greedy(query: Array, features: Array, valid: Array, k: int, trade_off: Array) -> MapResult:
     r = relevance(query, features, valid)
     return greedy_map_from_features(features, r, k, trade_off, valid)
 
 
-def _mmr(
-    query: Float[Array, " d"],
-    features: Float[Array, "n d"],
-    valid: Bool[Array, " n"],
-    k: int,
-    trade_off: Float[Array, ""],
-) -> MapResult:
+def _mmr(query: Array, features: Array, valid: Array, k: int, trade_off: Array) -> MapResult:
     r = similarity(jnp.matmul(features, query, precision="highest"))
     return maximal_marginal_relevance(features, r, k, trade_off, valid)
 
 
 def _choose_among(
-    choose: Choose, queries: Queries, items: Bank, shortlists: Shortlists, k: int, trade_off: float
+    choose: Callable[..., MapResult],
+    queries: Queries,
+    items: Items,
+    shortlists: Shortlists,
+    k: int,
+    trade_off: float,
 ) -> MapResult:
-    """`choose` for each query, in batches over all devices.
+    """`choose(query, features, valid, k, trade_off)` → places in its shortlist, for each query, over all devices.
 
     A device receives only the rows of the bank that are in a shortlist, padded to a power of two so that few
     shapes are compiled; or the whole bank if it is no larger.
@@ -116,7 +100,7 @@ def _batch(
     items: Float[Array, "m d"],
     trade_off: Float[Array, ""],
     *,
-    choose: Choose,
+    choose: Callable[..., MapResult],
     k: int,
 ) -> MapResult:
     def one(row: tuple[Array, Array]) -> MapResult:

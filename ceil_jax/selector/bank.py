@@ -1,6 +1,6 @@
 """A live bank: examples and their vectors, added and removed while others read.
 
-Readers take a `View`, which never changes; a writer makes the next view and puts it in place of the old one.
+Readers take a `Snapshot`, which never changes; a writer makes the next one and puts it in place of the old one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector.filters import asks_the_same, check_filter, field_reader, passes_filter
-from ceil_jax.selector.settings import Request
+from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
 
 QUERIES_AT_ONCE = 64
@@ -39,11 +39,11 @@ class Shortlist(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
+class Snapshot:
     """The bank at one moment; a removed example's row stays, but not live."""
 
     examples: list[Example]
-    """Shared with later views, which append to it: rows beyond `live` are not this view's."""
+    """Shared with later snapshots, which append to it: rows beyond `live` are not this one's."""
     vectors: np.ndarray
     """float32 [N, D], unit rows."""
     live: np.ndarray
@@ -63,74 +63,69 @@ class View:
         """The vectors of the live examples."""
         return self.vectors if self.live.all() else self.vectors[self.live]
 
-    def cosines(self, queries: np.ndarray) -> np.ndarray:
-        """Return the cosine of every query with every row, float32 [Q, N]; −inf for rows that are not live.
+    def shortlists(
+        self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
+    ) -> Iterator[Shortlist]:
+        """Yield the nearest examples of each query that may be chosen.
 
         In numpy: moving the bank to a device for one query costs more than reading it, and a bank that grows would
         compile again and again.
-        """
-        if not len(self.live):
-            return np.zeros((len(queries), 0), np.float32)
-        scores = queries @ self.vectors.T
-        scores[:, ~self.live] = -np.inf
-        return scores
-
-    def shortlists(
-        self, queries: Sequence[Example], vectors: np.ndarray, request: Request
-    ) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query that may be chosen.
 
         Args:
             queries: Q queries.
             vectors: their unit vectors, float32 [Q, D].
-            request: what is asked for.
+            call: what is asked for.
 
         Raises:
             UserError: balance over more values than the shortlist is long; a filter or balance on a field that no
                 example has; a filter on a value that none has.
         """
-        most = request.size
-        if request.balance is not None:
-            values = set(map(field_reader(request.balance, request.output_key), self))
-            if len(values) > request.size:
+        most = call.size
+        if call.balance is not None:
+            values = set(map(field_reader(call.balance, call.output_key), self))
+            if len(values) > call.size:
                 raise UserError(
-                    f"balance={request.balance!r}: the bank has {len(values)} different values, more than the "
-                    f"shortlist of {request.size}; balance is for fields with few values"
+                    f"balance={call.balance!r}: the bank has {len(values)} different values, more than the "
+                    f"shortlist of {call.size}; balance is for fields with few values"
                 )
-            most = -(-request.size // max(len(values), 1))
+            most = -(-call.size // max(len(values), 1))
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             block = slice(start, start + QUERIES_AT_ONCE)
-            for query, cosines in zip(queries[block], self.cosines(vectors[block]), strict=True):
-                yield self._shortlist(query, cosines, request, most)
+            scores = np.zeros((len(queries[block]), 0), np.float32)
+            if len(self.live):
+                scores = vectors[block] @ self.vectors.T
+                scores[:, ~self.live] = -np.inf
+            for query, cosines in zip(queries[block], scores, strict=True):
+                yield self._shortlist(query, cosines, call, most)
 
-    def _shortlist(self, query: Example, cosines: np.ndarray, request: Request, most: int) -> Shortlist:
+    def _shortlist(self, query: Example, cosines: np.ndarray, call: CallSettings, most: int) -> Shortlist:
         """The nearest examples that pass, no two with equal input and output, `most` of each balanced value."""
-        passes, own = passes_filter(request), asks_the_same(query, request.template)
-        group = field_reader(request.balance or "output", request.output_key)
+        passes, own = passes_filter(call), asks_the_same(query, call.template)
+        group = field_reader(call.balance or "output", call.output_key)
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
         taken: Counter[str | None] = Counter()
         excluded = 0
-        for row in descending(cosines, FIRST_SORTED * request.size):
+        for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
             text = (example.input, example.output)
             if taken[group(example)] >= most or text in texts or not passes(example):
                 continue
-            if not request.own_answer and own(example):
+            if not call.own_answer and own(example):
                 excluded += 1
                 continue
             rows.append(row)
             texts.add(text)
             taken[group(example)] += 1
-            if len(rows) == request.size:
+            if len(rows) == call.size:
                 break
         if not rows and not excluded:
-            check_filter(request, self)
+            check_filter(call, self)
         return Shortlist([self.examples[row] for row in rows], self.vectors[rows], cosines[rows], excluded)
 
 
 class Bank:
-    """The current view, and the changes of it.
+    """The current snapshot of a bank, and the changes of it.
 
     Args:
         examples: examples with distinct ids.
@@ -140,9 +135,9 @@ class Bank:
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
         self._rows = {example.id: row for row, example in enumerate(examples)}
-        self.view = View(examples, vectors, np.ones(len(examples), bool))
+        self.snapshot = Snapshot(examples, vectors, np.ones(len(examples), bool))
         self._room = vectors
-        """The vectors of the view, and rows for those that follow."""
+        """The vectors of the snapshot, and rows for those that follow."""
         self.next_id = next_id
         self._changing = threading.Lock()
 
@@ -150,12 +145,9 @@ class Bank:
         return len(self._rows)
 
     def __copy__(self) -> Bank:
-        """A bank that changes apart from this one; vectors are never written to, and shared."""
+        """A bank that changes apart from this one; vectors are never written to, and shared if all are live."""
         with self._changing:
-            view = self.view
-            other = type(self)(view.examples[: len(view.live)], view.vectors, self.next_id)
-            other._rows, other.view = dict(self._rows), replace(other.view, live=view.live)
-        return other
+            return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append examples and return their ids, made up here for examples whose id is empty.
@@ -170,30 +162,29 @@ class Bank:
         if not examples:
             return []
         with self._changing:
-            view = self.view
+            snapshot = self.snapshot
             named, self.next_id = self._with_ids(examples)
-            start, stop = len(view.live), len(view.live) + len(named)
+            start, stop = len(snapshot.live), len(snapshot.live) + len(named)
             if stop > len(self._room):
                 self._room = np.empty((max(stop, 2 * start), vectors.shape[1]), np.float32)
                 if start:
-                    self._room[:start] = view.vectors
+                    self._room[:start] = snapshot.vectors
             self._room[start:stop] = vectors
-            view.examples.extend(named)
+            snapshot.examples.extend(named)
             self._rows |= {example.id: start + i for i, example in enumerate(named)}
-            live = np.concatenate([view.live, np.ones(len(named), bool)])
-            self.view = View(view.examples, self._room[:stop], live)
+            live = np.concatenate([snapshot.live, np.ones(len(named), bool)])
+            self.snapshot = Snapshot(snapshot.examples, self._room[:stop], live)
             return [example.id for example in named]
 
     def _with_ids(self, examples: Sequence[Example]) -> tuple[list[Example], int]:
-        given = [example.id for example in examples if example.id]
-        known = next((id for id in given if id in self._rows), None)
-        known = known or next((id for id, count in Counter(given).items() if count > 1), None)
+        given = Counter(example.id for example in examples if example.id)
+        known = next((id for id, count in given.items() if count > 1 or id in self._rows), None)
         if known is not None:
             raise UserError(f"an example with id {known!r} is there already; ids are unique: remove it first")
-        named, number, reserved = [], self.next_id, set(given)
+        named, number = [], self.next_id
         for example in examples:
             if not example.id:
-                while (id := f"bank-{number}") in self._rows or id in reserved:
+                while (id := f"bank-{number}") in self._rows or id in given:
                     number += 1
                 example = replace(example, id=id)
                 number += 1
@@ -202,9 +193,6 @@ class Bank:
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove examples; the memory of their vectors is freed once more than half of the rows are gone.
-
-        Args:
-            ids: the ids of the examples.
 
         Raises:
             UserError: an id that is not in the bank; nothing is removed.
@@ -215,15 +203,15 @@ class Bank:
             if unknown:
                 shown = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
                 raise UserError(f"no example with id {shown} in the bank; nothing was removed")
-            live = self.view.live.copy()
+            live = self.snapshot.live.copy()
             for id in ids:
                 live[self._rows.pop(id)] = False
-            view = replace(self.view, live=live)
+            snapshot = replace(self.snapshot, live=live)
             if 2 * len(self._rows) < len(live):
-                self._room = view.live_vectors
-                view = View(list(view), self._room, np.ones(len(self._rows), bool))
-                self._rows = {example.id: row for row, example in enumerate(view.examples)}
-            self.view = view
+                self._room = snapshot.live_vectors
+                snapshot = Snapshot(list(snapshot), self._room, np.ones(len(self._rows), bool))
+                self._rows = {example.id: row for row, example in enumerate(snapshot.examples)}
+            self.snapshot = snapshot
 
 
 def descending(scores: np.ndarray, first: int) -> Iterator[int]:

@@ -24,15 +24,7 @@ class Card:
 
 
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
-    """Return README.md for the hub: a YAML head and one page.
-
-    Args:
-        card: what the user said.
-        outputs: those of the bank's examples.
-        encoder: the encoder's name.
-        dim: the length of its vectors.
-        trade_off: λ.
-    """
+    """Return README.md for the hub: a YAML head, and one page on a selector with vectors of `dim` numbers."""
     # a JSON string is a YAML string, whatever is in it
     head = ["---", "library_name: ceil_jax", "tags:", "- in-context-learning", "- example-selection"]
     head += [f"license: {json.dumps(card.license)}"] if card.license else []

@@ -12,14 +12,9 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.selector.settings import Request
+from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.words import question_key
-
-Passes = Callable[[Example], bool]
-
-SHOWN = 6
-"""The number of values that a message names."""
 
 
 def field_reader(name: str, output_key: str) -> Callable[[Example], str | None]:
@@ -29,33 +24,32 @@ def field_reader(name: str, output_key: str) -> Callable[[Example], str | None]:
     return lambda example: example.fields.get(name)
 
 
-def passes_filter(request: Request) -> Passes:
-    """Return whether an example passes the filter of a request.
+def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
+    """Return whether an example passes the filter of a call.
 
     Raises:
         UserError: the filter is neither a mapping nor a function, or holds an operator.
     """
-    wanted = request.filter
+    wanted = call.filter
     if wanted is None:
         return lambda example: True
     if callable(wanted):
         return wanted
     if not isinstance(wanted, Mapping):
         raise UserError(f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example")
-    tests = [(field_reader(name, request.output_key), _values(name, value)) for name, value in wanted.items()]
+    tests = [(field_reader(name, call.output_key), _values(name, value)) for name, value in wanted.items()]
     return lambda example: all(
         any(same_value(read(example), value) for value in values) for read, values in tests
     )
 
 
-def _values(name: str, value: Any) -> list[Any]:
+def _values(name: str, value: Any) -> Collection[Any]:
     if isinstance(value, Mapping):
         raise UserError(
             f"filter on {name!r} is {value!r:.60}, which holds an operator; expected a value or a list of values; "
             f"for anything else give a function: filter=lambda example: float(example.fields[{name!r}]) >= 2020"
         )
-    several = isinstance(value, Collection) and not isinstance(value, (str, bytes))
-    return [one.item() if isinstance(one, np.generic) else one for one in (value if several else [value])]
+    return value if isinstance(value, Collection) and not isinstance(value, (str, bytes)) else [value]
 
 
 def same_value(text: str | None, wanted: Any) -> bool:
@@ -66,53 +60,37 @@ def same_value(text: str | None, wanted: Any) -> bool:
     """
     if text is None or wanted is None:
         return text is wanted
-    if isinstance(wanted, bool):
-        return text.strip().lower() == str(wanted).lower() or _number(text) == wanted
-    if isinstance(wanted, (int, float)):
-        return _number(text) == wanted
-    return text == str(wanted)
+    if isinstance(wanted, (bool, np.bool_)):
+        return text.strip().lower() == str(wanted).lower()
+    if text == str(wanted) or not isinstance(wanted, (int, float, np.number)):
+        return text == str(wanted)
+    try:
+        return float(text) == wanted
+    except ValueError:
+        return False
 
 
-def _number(text: str) -> int | float | None:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return None
-
-
-def check_filter(request: Request, examples: Iterable[Example]) -> None:
-    """Explain a filter that nothing passes.
-
-    Args:
-        request: its filter was passed by no example; a function is not explained.
-        examples: the bank; an empty one is no fault of the filter.
+def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
+    """Explain a filter that no example of the bank passes.
 
     Raises:
         UserError: no example has a field of that name, or none of the values that it is compared with.
     """
     bank = list(examples)
-    if not bank or not isinstance(request.filter, Mapping):
+    if not bank or not isinstance(call.filter, Mapping):
         return
-    for name, value in request.filter.items():
-        check_field("field in filter", name, bank, request)
-        read = field_reader(name, request.output_key)
-        there = list(dict.fromkeys(map(read, bank)))
-        values = _values(name, value)
-        if not any(same_value(text, one) for text in there for one in values):
-            shown = ", ".join(map(repr, there[:SHOWN])) + (" …" if len(there) > SHOWN else "")
+    for name, value in call.filter.items():
+        check_field("field in filter", name, bank, call)
+        there = list(dict.fromkeys(map(field_reader(name, call.output_key), bank)))
+        if not any(same_value(text, one) for text in there for one in _values(name, value)):
+            shown = ", ".join(map(repr, there[:6])) + (" …" if len(there) > 6 else "")
             raise UserError(f"filter: no example has {name!r} = {value!r:.60}; its values are {shown}")
 
 
-def check_field(what: str, name: str, examples: Iterable[Example], request: Request, *more: str) -> None:
-    """Raise if no example has the field.
-
-    Raises:
-        UserError: so it is, with the nearest name that there is.
-    """
+def check_field(what: str, name: str, examples: Iterable[Example], call: CallSettings, *more: str) -> None:
+    """Raise a UserError with the nearest name that there is, if no example has the field."""
     known = {name for example in examples for name in example.fields}
-    known |= {"output", request.output_key, *more}
+    known |= {"output", call.output_key, *more}
     if name not in known:
         raise unknown_name(what, name, known)
 
@@ -124,7 +102,7 @@ def question(example: Example, names: Iterable[str] = ()) -> tuple[str, ...]:
     )
 
 
-def asks_the_same(query: Example, template: Template) -> Passes:
+def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
     """Return whether an example asks the query's own question: what a prompt shows of both before the answer.
 
     Args:

@@ -16,33 +16,34 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.selector.bank import Bank, View
+from ceil_jax.selector.bank import Bank, Snapshot
 from ceil_jax.selector.card import Card, model_card
-from ceil_jax.selector.rows import read_examples
+from ceil_jax.selector.rows import as_examples
+from ceil_jax.selector.settings import Settings
+from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import file_hashes
-from ceil_jax.store.locking import appearing, disk_errors, held
+from ceil_jax.store.locking import disk_errors, held
 from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.rows import Columns
 
-FORMAT = 4
+FORMAT = 5
 MANIFEST, CARD, LOCK = "selector.json", "README.md", ".lock"
 EXAMPLES, VECTORS = "examples.jsonl", "vectors.npy"
-ENCODERS = ("encoder", "query_encoder")
 AGAIN = "save or fetch the selector again"
 
 _CONTENT = re.compile(r"content-[1-9]\d*")
-_OURS = re.compile(r"\.lock|content-[1-9]\d*|(selector\.json|README\.md)(\.\d+\.part)?")
 
 
-def save(
-    folder: Path, view: View, next_id: int, encoders: Mapping[str, Any], settings: Mapping[str, Any]
+def save_selector(
+    folder: Path, bank: Snapshot, next_id: int, encoders: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Write a selector into a folder, in place of the one that is there.
 
@@ -50,7 +51,7 @@ def save(
 
     Args:
         folder: made if need be.
-        view: the bank.
+        bank: the examples and their vectors.
         next_id: the number that the next example without an id gets.
         encoders: "encoder", and "query_encoder" where queries have one of their own.
         settings: `Settings.settings`.
@@ -59,7 +60,7 @@ def save(
         UserError: the folder cannot be written, or an encoder cannot be saved.
     """
     for name, encoder in encoders.items():
-        if not hasattr(encoder, "save_pretrained") or not hasattr(encoder, "fingerprint"):
+        if not (hasattr(encoder, "save_pretrained") and hasattr(encoder, "name")):
             raise UserError(
                 f"{name} is a {type(encoder).__name__}, which does not say how to save it; give one that "
                 "load_encoder loads from a folder, a name or the hub"
@@ -69,40 +70,33 @@ def save(
         content = folder / f"content-{1 + max((int(path.name[8:]) for path in before), default=0)}"
         content.mkdir()
         try:
-            np.save(content / VECTORS, view.live_vectors)
+            np.save(content / VECTORS, bank.live_vectors)
             with (content / EXAMPLES).open("w", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps({**vars(example), "fields": dict(example.fields)}, ensure_ascii=False) + "\n"
-                    for example in view
-                )
+                for example in bank:
+                    row = {**vars(example), "fields": dict(example.fields)}
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
             for name, encoder in encoders.items():
                 encoder.save_pretrained(content / name)
             record = {
                 "format": FORMAT,
                 "content": content.name,
                 "settings": {
-                    name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-                    for name, value in settings.items()
-                    if name != "count_tokens"  # a function cannot be saved
+                    **{name: value for name, value in settings.items() if name != "count_tokens"},
+                    "template": asdict(settings["template"]),
+                    "card": asdict(settings["card"]),
                 },
                 "next_id": next_id,
-                "encoders": {
-                    name: {"name": encoder.name, "dtype": getattr(encoder, "dtype", "float32")}
-                    for name, encoder in encoders.items()
-                },
+                "encoders": {name: encoder.name for name, encoder in encoders.items()},
                 "files": file_hashes(content),
             }
-            outputs, trade_off = [example.output for example in view], settings["trade_off"]
-            card = model_card(
-                settings["card"], outputs, encoders["encoder"].name, view.vectors.shape[1], trade_off
-            )
-            with appearing(folder / CARD) as out:
-                out.write(card.encode())
+            outputs, dim = [example.output for example in bank], bank.vectors.shape[1]
+            card = model_card(settings["card"], outputs, encoders["encoder"].name, dim, settings["trade_off"])
+            write(folder / CARD, card.encode())
         except BaseException:
             shutil.rmtree(content, ignore_errors=True)
             raise
-        with appearing(folder / MANIFEST) as out:
-            out.write(json.dumps(record, indent=1).encode())
+        text = json.dumps(record, indent=1, default=lambda number: number.item())  # numpy's numbers
+        write(folder / MANIFEST, text.encode())
         for path in before:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -118,21 +112,17 @@ def check_target(folder: Path) -> None:
     if (folder / MANIFEST).exists() or not folder.exists():
         return
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
-    if found and not (LOCK in found and all(map(_OURS.fullmatch, found))):
+    if found and LOCK not in found:
         raise UserError(f"{folder} is there already and is no selector; choose another folder")
 
 
-def load(folder: Path, allow_import: Collection[str]) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
-    """Return what a folder holds: the bank, the encoders by name, and the settings.
-
-    Args:
-        folder: what `save` wrote.
-        allow_import: the modules, or `module:function` names, that an encoder's folder may import.
+def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
+    """Return what `save_selector` wrote: the bank, the encoders by name, and the settings.
 
     Raises:
-        UserError: a file missing, damaged, or of another save; an encoder that asks to import something else.
+        UserError: a file missing, damaged, or of another save; an encoder that is not registered.
     """
-    from ceil_jax.encoders.registry import load_encoder
+    from ceil_jax.encoders import registry
 
     record = read_manifest(folder / MANIFEST)
     content, encoders = folder / record["content"], {}
@@ -143,14 +133,12 @@ def load(folder: Path, allow_import: Collection[str]) -> tuple[Bank, dict[str, A
                 raise UserError(f"{content / name} is missing, damaged, or of another save; {AGAIN}")
         template, card = record["settings"]["template"], record["settings"]["card"]
         settings = {**record["settings"], "template": Template(**template), "card": Card(**card)}
-        for name in ENCODERS:
-            if said := record["encoders"].get(name):
-                encoder = load_encoder(
-                    (content / name).resolve(), dtype=said["dtype"], allow_import=allow_import
-                )
-                encoders[name] = encoder.renamed(said["name"]) if hasattr(encoder, "renamed") else encoder
+        Settings(**settings)
+        for name, title in record["encoders"].items():
+            encoder = registry.load_encoder((content / name).resolve())
+            encoders[name] = encoder.renamed(title) if hasattr(encoder, "renamed") else encoder
         with (content / EXAMPLES).open(encoding="utf-8") as lines:
-            examples = read_examples(map(_example, lines))
+            examples = as_examples(map(_example, lines), Columns())
         vectors = np.load(content / VECTORS, mmap_mode="r" if examples else None, allow_pickle=False)
         return Bank(examples, np.asarray(vectors), record["next_id"]), encoders, settings
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
@@ -164,24 +152,23 @@ def read_manifest(file: Path) -> dict[str, Any]:
         UserError: the file is missing, damaged or of another format.
     """
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        fits = record["format"] == FORMAT and _CONTENT.fullmatch(record["content"])
+        record = json.loads(file.read_bytes())
+        if record["format"] == FORMAT and _CONTENT.fullmatch(record["content"]):
+            return record
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{file.parent} holds no {file.name}; expected what CeilSelector.save_pretrained wrote"
         ) from None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        fits = None
-    if not fits:
-        raise UserError(f"{file} is damaged, or of another version than this one reads; {AGAIN}")
-    return dict(record)
+        pass
+    raise UserError(f"{file} is damaged, or of another version than this one reads; {AGAIN}")
 
 
 def _example(line: str) -> Example:
-    row: dict[str, Any] = json.loads(line)
-    for name, value in row.items():
-        row[name] = tuple(value) if isinstance(value, list) else value
-    return Example(**row)
+    row = json.loads(line)
+    return Example(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    )
 
 
 def download(name: str) -> Path:

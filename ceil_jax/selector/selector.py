@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -15,15 +15,16 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel
 from ceil_jax.racing.budget import LM_TOKENS
 from ceil_jax.selector.bank import Bank
-from ceil_jax.selector.choice import choose
-from ceil_jax.selector.folder import download, load, save
-from ceil_jax.selector.rows import Keys, Row, read_examples, read_queries, read_rows
+from ceil_jax.selector.choice import select_from
+from ceil_jax.selector.folder import download, load_selector, save_selector
+from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.settings import Options, Settings, check_names, request
-from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune
+from ceil_jax.selector.settings import CallSettings, Options, Settings
+from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune_selector
 from ceil_jax.selector.vector_store import StoreBank
-from ceil_jax.selector.vectors import Encodes, as_encoders, checked, embed, embed_examples, name_of
+from ceil_jax.selector.vectors import Encodes, as_encoders, embed, embed_examples, unit_vectors
 from ceil_jax.tasks.example import Example, context_text
+from ceil_jax.tasks.rows import Columns
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +43,9 @@ class CeilSelector(Settings):
         trade_off and the other settings: see `settings.Settings`.
     """
 
-    bank: Bank | StoreBank
-
     def __init__(
         self, bank: Bank | StoreBank, encoder: Encodes, query_encoder: Encodes | None = None, **settings: Any
     ) -> None:
-        check_names(settings)
         super().__init__(**settings)
         self.bank = bank
         self.encoder, own = as_encoders(encoder)
@@ -57,7 +55,7 @@ class CeilSelector(Settings):
     @classmethod
     def from_examples(
         cls,
-        examples: Iterable[Row],
+        examples: Iterable[ExampleLike],
         *,
         encoder: Encodes,
         query_encoder: Encodes | None = None,
@@ -79,15 +77,14 @@ class CeilSelector(Settings):
         Raises:
             UserError: a row that is no example, an id given twice, vectors or a setting that does not fit.
         """
-        check_names(settings)
         # a bad row is refused before an encoder is loaded
-        rows = read_examples(examples, Keys.of(settings))
+        rows = as_examples(examples, Settings(**settings).columns)
         selector = cls(Bank([], np.zeros((0, 0), np.float32)), encoder, query_encoder, **settings)
         if vectors is None:
             selector.add(rows)
         else:
             texts = [context_text(row, selector.context) for row in rows]
-            selector._own_bank().add(rows, checked(vectors, texts, None, name_of(selector.encoder)))
+            selector._own_bank().add(rows, unit_vectors(vectors, texts, None, selector.encoder))
         return selector
 
     @classmethod
@@ -110,22 +107,15 @@ class CeilSelector(Settings):
         Raises:
             UserError: no such file, or a row that is no example, named by its line.
         """
-        rows = read_rows(file, Keys.of(more), delimiter, skip_bad_rows=skip_bad_rows)
-        return cls.from_examples(rows, **more)
+        columns = Columns((more.get("input_key", "input"),), more.get("output_key", "output"))
+        return cls.from_examples(
+            table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows), **more
+        )
 
     @classmethod
-    def from_dataframe(cls, frame: Any, *, skip_bad_rows: bool = False, **more: Any) -> Self:
-        """Make a selector from a pandas or polars data frame with one example a row.
-
-        Args:
-            frame: the data frame; missing values leave a metadata field out, and numbers and dates become texts.
-            skip_bad_rows: see `from_csv`.
-            more: the other arguments of `from_examples`, `encoder` among them.
-
-        Raises:
-            UserError: not a data frame, or a row that is no example, named by its number.
-        """
-        return cls.from_examples(read_rows(frame, Keys.of(more), skip_bad_rows=skip_bad_rows), **more)
+    def from_dataframe(cls, frame: Any, **more: Any) -> Self:
+        """`from_csv` for a pandas or polars data frame; missing values leave a metadata field out."""
+        return cls.from_csv(frame, **more)
 
     @classmethod
     def from_vector_store(
@@ -159,77 +149,61 @@ class CeilSelector(Settings):
         return cls(bank, encoder, **settings)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        allow_import: Collection[str] = (),
-        **settings: Any,
-    ) -> Self:
+    def from_pretrained(cls, folder: str | os.PathLike[str], **settings: Any) -> Self:
         """Load what `save_pretrained` wrote; every file's sha256 is compared, and the vectors are memory-mapped.
+
+        Nothing is imported: register an encoder of your own before (`register_encoder`).
 
         Args:
             folder: a folder, or a Hugging Face hub id.
-            allow_import: the modules ("my_encoders"), or functions ("my_encoders:build"), that the folder of an
-                encoder of your own may import. What comes from the hub never imports anything.
             settings: see `settings.Settings`; they replace the saved ones.
 
         Raises:
-            UserError: no such folder; a file missing, damaged, or of another save; an encoder that asks to import
-                what is not allowed.
+            UserError: no such folder; a file missing, damaged, or of another save; an encoder that is not registered.
         """
-        check_names(settings)
         path = Path(folder).expanduser()
-        if not path.is_dir():
-            # what strangers wrote imports nothing, whatever the caller allows
-            path, allow_import = download(os.fspath(folder)), ()
-        bank, encoders, saved = load(path, allow_import)
-        return cls(bank, encoders["encoder"], encoders.get("query_encoder"), **{**saved, **settings})
+        bank, encoders, saved = load_selector(path if path.is_dir() else download(os.fspath(folder)))
+        return cls(bank, **encoders, **{**saved, **settings})
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder for `from_pretrained`: JSON, parquet, npy, safetensors and a model card.
+        """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card.
 
         It takes the place of a selector that was saved there before in one step: after a crash, the folder holds the
         old one or the new one, whole. `hf upload owner/name folder` shares it.
-
-        Args:
-            folder: made if need be.
 
         Raises:
             UserError: the folder cannot be written, or an encoder cannot be saved.
         """
         # in this order: an id may be skipped, never given twice
         bank = self._own_bank()
-        view, next_id = bank.view, bank.next_id
+        snapshot, next_id = bank.snapshot, bank.next_id
         encoders = {"encoder": self.encoder}
         if self.query_encoder is not self.encoder:
             encoders["query_encoder"] = self.query_encoder
-        save(Path(folder).expanduser(), view, next_id, encoders, self.settings)
+        save_selector(Path(folder).expanduser(), snapshot, next_id, encoders, self.settings)
 
-    def with_examples(self, examples: Iterable[Row]) -> Self:
-        """Return a selector of other examples, called input and output, with the same encoders and settings.
+    @classmethod
+    def over(cls, examples: Iterable[ExampleLike], given: CeilSelector | Encodes) -> Self:
+        """Return a selector of examples, called input and output, with a selector's encoders and settings.
 
-        The template is the default one, because this one may name fields that only these examples have.
+        The template is the default one, because the selector's may name fields that only its own examples have.
+
+        Args:
+            examples: as in `from_examples`.
+            given: the selector; or an encoder, for the default settings.
         """
+        if not isinstance(given, CeilSelector):
+            return cls.from_examples(examples, encoder=given)
         of_these = ("template", "card", "input_key", "output_key")
-        settings = {name: value for name, value in self.settings.items() if name not in of_these}
-        return type(self).from_examples(
-            examples, encoder=self.encoder, query_encoder=self.query_encoder, **settings
-        )
-
-    def __getstate__(self) -> None:
-        raise UserError(
-            "a selector cannot be pickled: save_pretrained, and from_pretrained in the other process"
+        settings = {name: value for name, value in given.settings.items() if name not in of_these}
+        return cls.from_examples(
+            examples, encoder=given.encoder, query_encoder=given.query_encoder, **settings
         )
 
     def __copy__(self) -> Self:
         """A selector with a bank of its own, which shares the vectors; encoders never change and are shared."""
         other = type(self).__new__(type(self))
         vars(other).update(vars(self), bank=copy.copy(self.bank))
-        return other
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        memo[id(self)] = other = copy.copy(self)
         return other
 
     def _own_bank(self) -> Bank:
@@ -243,33 +217,27 @@ class CeilSelector(Settings):
     @property
     def examples(self) -> list[Example]:
         """The bank, in the order it was added."""
-        return list(self._own_bank().view)
+        return list(self._own_bank().snapshot)
 
-    def add(self, examples: Iterable[Row]) -> list[str]:
-        """Embed examples, add them to the bank, and return their ids.
-
-        Args:
-            examples: as in `from_examples`.
+    def add(self, examples: Iterable[ExampleLike]) -> list[str]:
+        """Embed examples, which are as in `from_examples`, add them to the bank, and return their ids.
 
         Raises:
             UserError: a row that is no example, or an id that is there already; nothing is added.
         """
-        bank, rows = self._own_bank(), read_examples(examples, self.keys)
+        bank, rows = self._own_bank(), as_examples(examples, self.columns)
         # encoding takes long and comes first: the bank's lock is held for the appending alone
-        return bank.add(rows, embed_examples(self.encoder, rows, self.context, bank.view.dim))
+        return bank.add(rows, embed_examples(self.encoder, rows, self.context, bank.snapshot.dim))
 
     def remove(self, ids: str | Iterable[str]) -> None:
-        """Remove examples from the bank.
-
-        Args:
-            ids: an id, or several.
+        """Remove examples from the bank, by an id or several.
 
         Raises:
             UserError: an id that is not there; nothing is removed.
         """
         self._own_bank().remove([ids] if isinstance(ids, str) else ids)
 
-    def select(self, query: str | Row, **options: Unpack[Options]) -> Selection:
+    def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
 
         Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of them equal, until
@@ -293,13 +261,16 @@ class CeilSelector(Settings):
         """
         return self.select_many([query], **options)[0]
 
-    def select_many(self, queries: Sequence[str | Row], **options: Unpack[Options]) -> list[Selection]:
+    def select_many(
+        self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]
+    ) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded together."""
-        asked, wanted = read_queries(queries, self.keys), request(self, options)
-        view = self.bank.view
-        vectors = embed(self.query_encoder, [query.input for query in asked], view.dim)
-        shortlists = view.shortlists(asked, vectors, wanted)
-        selections = [choose(query, each, wanted) for query, each in zip(asked, shortlists, strict=True)]
+        call = CallSettings(**{**self.settings, **options})
+        asked = as_examples(queries, self.columns, "queries", "query", answered=False)
+        bank = self.bank.snapshot
+        vectors = embed(self.query_encoder, [query.input for query in asked], bank.dim)
+        shortlists = bank.shortlists(asked, vectors, call)
+        selections = [select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)]
         met = sum(selection.excluded > 0 for selection in selections)
         if met and not self._told:
             self._told = True
@@ -313,7 +284,7 @@ class CeilSelector(Settings):
 
     def tune(
         self,
-        rows: Iterable[Row] | None = None,
+        rows: Iterable[ExampleLike] | None = None,
         *,
         lm: LanguageModel | str,
         metric: str = "accuracy",
@@ -340,5 +311,5 @@ class CeilSelector(Settings):
             UserError: too few rows or one output only; too small a budget; an LM that answers nothing rightly.
         """
         bank = self.examples
-        asked = bank if rows is None else read_examples(rows, self.keys)
-        return tune(self, asked, bank, lm, metric, ks, trade_offs, lm_tokens)
+        asked = bank if rows is None else as_examples(rows, self.columns)
+        return tune_selector(self, asked, bank, lm, metric, ks, trade_offs, lm_tokens)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, TypedDict
 
-import numpy as np
-
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
 from ceil_jax.selector.card import Card
-from ceil_jax.selector.rows import Keys
 from ceil_jax.tasks.example import Context, Example, Template, column_template
+from ceil_jax.tasks.rows import Columns
 
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 
 Filter = Mapping[str, Any] | Callable[[Example], bool]
 """{"field": value or list of values}, all of which must hold; or a function of an Example. See `filters`."""
-
-CountTokens = Callable[[Sequence[str]], Any]
-"""Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a lambda."""
 
 
 @dataclass(eq=False, repr=False)
@@ -51,15 +47,21 @@ class Settings:
     """How an example appears in a prompt: a Template, or a pattern, which may use the keys above."""
     context: Context = "input"
     """The text of a bank example that is encoded: its "input", or input and output ("example")."""
-    count_tokens: CountTokens | None = None
-    """Texts → token counts; a token budget needs it. It is not saved."""
+    count_tokens: Callable[[Sequence[str]], Any] | None = None
+    """Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a lambda. A token budget
+    needs it. It is not saved."""
     card: Card = field(default_factory=Card)
     """The content of the model card."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "template" and isinstance(value, str):
             value = column_template(value, "\n", self.input_key, self.output_key)
-        super().__setattr__(name, _CHECKS[name](name, value) if name in _CHECKS else value)
+        if name in _ALLOWED:
+            kind, allowed, expected = _ALLOWED[name]
+            right = isinstance(value, kind) and not isinstance(value, bool) and allowed(value)
+            if not (right or (value is None and expected.endswith("None"))):
+                raise UserError(f"{name} is {value!r}; expected {expected}")
+        super().__setattr__(name, value)
 
     def __post_init__(self) -> None:
         if self.input_key == self.output_key:
@@ -68,15 +70,23 @@ class Settings:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as they are now, by name."""
-        return {name: getattr(self, name) for name in SETTINGS}
+        return {one.name: getattr(self, one.name) for one in fields(Settings)}
 
     @property
-    def keys(self) -> Keys:
+    def columns(self) -> Columns:
         """The names of the input and the output in rows."""
-        return Keys(self.input_key, self.output_key)
+        return Columns((self.input_key,), self.output_key)
 
 
-SETTINGS = tuple(one.name for one in fields(Settings))
+_ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
+    "trade_off": (Real, lambda value: 0 < value < float("inf"), "a number above 0"),
+    "near_duplicate": (Real, lambda value: 0 < value <= 1, "a cosine above 0 and at most 1, or None"),
+    "shortlist": (Integral, lambda value: value >= 1, "a whole number from 1"),
+    "context": (str, ("input", "example").__contains__, "'input' or 'example'"),
+    "k": (Integral, lambda value: value >= 1, "a whole number from 1, or None"),
+    "token_budget": (Integral, lambda value: value >= 0, "a whole number from 0, or None"),
+}
+"""The type of a setting, the check of its range, and what an error says that is expected."""
 
 
 class Options(TypedDict, total=False):
@@ -100,8 +110,8 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(eq=False, repr=False)
-class Request(Settings):
-    """The settings that hold for one call, and what it asks for.
+class CallSettings(Settings):
+    """The settings that hold for one call of `select`: those of the selector and the call's `Options`.
 
     Raises:
         UserError: neither k nor a budget; a budget without `count_tokens`; a value of the wrong type or range.
@@ -113,6 +123,8 @@ class Request(Settings):
     balance: str | None = None
 
     def __post_init__(self) -> None:
+        if self.balance == "label":
+            self.balance = "output"
         if self.k is None and self.token_budget is None:
             raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
         if self.token_budget is not None and self.count_tokens is None:
@@ -126,82 +138,3 @@ class Request(Settings):
     def size(self) -> int:
         """The length of the shortlist."""
         return max(self.shortlist, self.k or 0)
-
-
-def request(settings: Settings, options: Options) -> Request:
-    """Return what a call with these options asks of a selector with these settings.
-
-    Raises:
-        UserError: an option that does not exist; see `Request`.
-    """
-    check_names(options, Options.__annotations__)
-    return Request(**{**settings.settings, **options})
-
-
-def check_names(given: Iterable[str], known: Iterable[str] = SETTINGS) -> None:
-    """Check the names of keyword arguments.
-
-    Raises:
-        UserError: an argument that does not exist, with the nearest one that does.
-    """
-    for name in given:
-        if name not in known:
-            raise unknown_name("argument", name, known)
-
-
-def _positive(name: str, value: Any) -> float:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not 0 < value < np.inf:
-        raise UserError(f"{name} is {value!r}; expected a number above 0")
-    return float(value)
-
-
-def _cosine(name: str, value: Any) -> float | None:
-    if value is not None and _positive(name, value) > 1:
-        raise UserError(f"{name} is {value!r}; expected a cosine above 0 and at most 1, or None")
-    return None if value is None else float(value)
-
-
-def _whole(least: int, none: bool = False) -> Callable[[str, Any], int | None]:
-    def check(name: str, value: Any) -> int | None:
-        if none and value is None:
-            return None
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-            raise UserError(f"{name} is {value!r}; expected a whole number from {least}")
-        return int(value)
-
-    return check
-
-
-def _truth(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise UserError(f"{name} is {value!r}; expected True or False")
-    return bool(value)
-
-
-def _context(name: str, value: Any) -> str:
-    if value not in ("input", "example"):
-        raise unknown_name("context", str(value), ("input", "example"))
-    return str(value)
-
-
-def _field(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise UserError(f"{name} is {value!r}; expected the name of a field")
-    return value
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "trade_off": _positive,
-    "near_duplicate": _cosine,
-    "own_answer": _truth,
-    "shortlist": _whole(1),
-    "context": _context,
-    "input_key": _field,
-    "output_key": _field,
-    "card": lambda name, value: value or Card(),
-    "k": _whole(1, none=True),
-    "token_budget": _whole(0, none=True),
-    "balance": lambda name, value: "output" if value == "label" else value,
-}
-"""The check of each setting: its name and value → the value as it is kept."""

@@ -17,7 +17,6 @@ from ceil_jax.metrics.bootstrap import Interval, Sample
 from ceil_jax.racing.race import Race, Step, hold
 from ceil_jax.racing.split import FEWEST
 from ceil_jax.racing.verdict import Finalist, Verdict, judge
-from ceil_jax.selector.filters import question
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 KS, TRADE_OFFS = (2, 4, 8, 16), (0.01, 0.03, 0.1, 0.3)
 """The numbers of examples and the λ that are tried by default."""
 
-_NEW_TOKENS, _STOP, _CHUNK = 64, ("\n",), 32
+_NEW_TOKENS, _STOP = 64, ("\n",)
 
 
 class Setting(NamedTuple):
@@ -49,13 +48,10 @@ class Tuned:
     """The finalists: the winner of the race, the cheapest within noise of it, the selector as it was with k = 8, and
     no examples; equal ones once."""
     verdict: Verdict
-    """The verdict of the final rows on them."""
     tokens: int
     """LM tokens that were read."""
     rows: int
     """Final rows."""
-    in_bank: int
-    """Rows, final and others, whose question stands in the bank; its examples were left out for them."""
 
     @property
     def recommended(self) -> Setting:
@@ -81,12 +77,10 @@ class Tuned:
         ]
         if not any(one.certain for one in self.verdict.differences):
             lines.append("no difference is certain")
-        if self.in_bank:
-            lines.append(f"{self.in_bank} rows stand in the bank; no row's own examples were chosen for it")
         return "\n".join([f"percent of {self.rows} final rows; {self.tokens:,} LM tokens", *lines])
 
 
-def tune(
+def tune_selector(
     selector: CeilSelector,
     rows: Sequence[Example],
     bank: Sequence[Example],
@@ -97,70 +91,65 @@ def tune(
     lm_tokens: int,
 ) -> Tuned:
     """See `CeilSelector.tune`; the selector stays as it is."""
-    lm, measure, template = (
-        load_lm(lm) if isinstance(lm, str) else lm,
-        metric_named(metric),
-        selector.template,
-    )
-    # ids of any file: here they tell rows apart, and nothing else
-    rows = [replace(row, id=str(i)) for i, row in enumerate(rows)]
+    model = load_lm(lm) if isinstance(lm, str) else lm
+    measure, template, began = metric_named(metric), selector.template, model.tokens_read
     if len(rows) < 2 * FEWEST:
         raise UserError(
             f"tune: {len(rows)} rows; give at least {2 * FEWEST}, half of which are kept for the end"
         )
+    # ids of any file: here they tell rows apart, and nothing else
+    rows = [replace(row, id=str(i)) for i, row in enumerate(rows)]
     if metric == "accuracy":
         if len({row.output for row in rows}) < 2:
             raise UserError(f"tune: every row has the output {rows[0].output!r}; give rows of at least two")
         choices = tuple(sorted({row.output for row in (*bank, *rows)}))
         rows = [row if row.choices else replace(row, choices=choices) for row in rows]
-    order = np.random.default_rng(0).permutation(len(rows))
-    racing, final = ([rows[i] for i in half] for half in np.split(order, [len(order) // 2]))
+    racing, final = np.split(np.random.default_rng(0).permutation(len(rows)), [len(rows) // 2])
     none, plain = Setting(0, selector.trade_off), Setting(min(8, len(bank) - 1), selector.trade_off)
     tried = [Setting(k, trade_off) for k in ks if k < len(bank) for trade_off in trade_offs]
     settings = list(dict.fromkeys([none, *tried, plain]))
     # with the LM's tokenizer, so that no prompt is longer than it reads
     counting = copy.copy(selector)
-    counting.count_tokens = lm.count_tokens
-    longest = int(max(lm.count_tokens([template.query(row) for row in rows])))
-    budget = context_budget(lm, answer_reserve(lm, template, rows, _NEW_TOKENS)) - longest - 2
+    counting.count_tokens = model.count_tokens
+    queries = [template.query(row) for row in rows]
+    kept_free = answer_reserve(model, template, rows, _NEW_TOKENS)
+    budget = context_budget(model, kept_free) - int(max(model.count_tokens(queries))) - 2
     if budget < 0:
         raise UserError(
-            f"tune: the longest row alone is more than the {lm.context_length} tokens that {lm.name} reads"
+            f"tune: the longest row alone is more than the {model.context_length} tokens that {model.name} reads"
         )
 
-    def prompts_of(setting: Setting, rows: Sequence[Example]) -> list[str]:
+    def prompts_of(setting: Setting, places: Sequence[int]) -> list[str]:
         if not setting.k:
-            return [template.query(row) for row in rows]
+            return [queries[i] for i in places]
         k, trade_off = setting
-        found = counting.select_many(rows, k=k, trade_off=trade_off, token_budget=budget, own_answer=False)
+        asked = [rows[i] for i in places]
+        found = counting.select_many(asked, k=k, trade_off=trade_off, token_budget=budget, own_answer=False)
         return [selection.prompt for selection in found]
 
-    def options(row: Example) -> list[str]:
-        return [template.continuation(row, choice) for choice in row.choices]
+    options = [[template.continuation(row, choice) for choice in row.choices] for row in rows]
+    answers: dict[tuple[str, int], str] = {}
+
+    def answered(prompts: Sequence[str], places: Sequence[int]) -> list[str]:
+        """The answer to each prompt; equal prompts of a row are asked once."""
+        keys = list(zip(prompts, places, strict=True))
+        new = [key for key in dict.fromkeys(keys) if key not in answers]
+        texts = [text for text, _ in new]
+        if new and rows[0].choices:
+            best = model.choose(texts, [options[i] for _, i in new])
+            found = [rows[i].choices[int(place)] for (_, i), place in zip(new, best, strict=True)]
+        else:
+            found = [text.strip() for text in model.generate(texts, _NEW_TOKENS, _STOP)]
+        answers.update(zip(new, found, strict=True))
+        return [answers[key] for key in keys]
+
+    def scores(given: Sequence[str], places: Sequence[int]) -> np.ndarray:
+        return np.asarray(measure.per_example(given, [rows[i] for i in places]), np.float64)
 
     # at most so many tokens
-    answer_tokens = [
-        sum(lm.count_tokens(options(row))) + 2 if row.choices else _NEW_TOKENS + 2 for row in racing
-    ]
+    longest = [sum(model.count_tokens(options[i])) if options[i] else _NEW_TOKENS for i in racing]
     prompts = [prompts_of(setting, racing) for setting in settings]
-    race = Race(np.stack([np.add(lm.count_tokens(texts), answer_tokens) for texts in prompts]))
-    began = lm.tokens_read
-    answers: dict[tuple[str, str], str] = {}
-
-    def answered(prompts: Sequence[str], rows: Sequence[Example]) -> tuple[np.ndarray, list[str]]:
-        """The score of each answer, float64 [N], and the answers; equal prompts of a row are asked once."""
-        asked = {(prompt, row.id): row for prompt, row in zip(prompts, rows, strict=True)}
-        new = [(prompt, row) for (prompt, id), row in asked.items() if (prompt, id) not in answers]
-        for start in range(0, len(new), _CHUNK):
-            texts, some = zip(*new[start : start + _CHUNK], strict=True)
-            if some[0].choices:
-                best = lm.choose(texts, [options(row) for row in some])
-                found = [row.choices[int(i)] for row, i in zip(some, best, strict=True)]
-            else:
-                found = [text.strip() for text in lm.generate(texts, _NEW_TOKENS, _STOP)]
-            answers.update({(text, row.id): one for text, row, one in zip(texts, some, found, strict=True)})
-        given = [answers[prompt, row.id] for prompt, row in zip(prompts, rows, strict=True)]
-        return np.asarray(measure.per_example(given, rows), np.float64), given
+    race = Race(np.stack([np.add(model.count_tokens(texts), longest) + 2 for texts in prompts]))
 
     def reserve() -> float:
         """LM tokens of the final rows, of four finalists at most."""
@@ -168,7 +157,7 @@ def tune(
         return 1.1 * len(final) * (3 * means[race.racing].max() + means[0])
 
     def left() -> float:
-        return lm_tokens - (lm.tokens_read - began) - reserve()
+        return lm_tokens - (model.tokens_read - began) - reserve()
 
     if race.first_cost() > left():
         raise UserError(
@@ -178,22 +167,20 @@ def tune(
 
     def ask(step: Step) -> dict[int, np.ndarray]:
         span = slice(step.start, step.stop)
-        return {i: answered(prompts[i][span], racing[span])[0] for i in step.racers}
+        return {i: scores(answered(prompts[i][span], racing[span]), racing[span]) for i in step.racers}
 
     hold(race, ask, left)
-    if not any(scores.any() for scores in race.scores):
-        raise UserError(f"tune: {lm.name} answers no row rightly; try another lm, template or metric")
+    if not any(one.any() for one in race.scores):
+        raise UserError(f"tune: {model.name} answers no row rightly; try another lm, template or metric")
     last = (race.winner(), race.near(points=0.02)[0], settings.index(plain), settings.index(none))
-    chosen = [settings[i] for i in dict.fromkeys(last)]
-    finalists = []
+    chosen, finalists = [settings[i] for i in dict.fromkeys(last)], []
     for setting in chosen:
         texts = prompts_of(setting, final)
-        scores, given = answered(texts, final)
-        sample = Sample(measure.statistics(scores, given, final), measure.from_sums)
-        finalists.append(Finalist(str(setting), float(np.mean(lm.count_tokens(texts))), sample))
+        given = answered(texts, final)
+        statistics = measure.statistics(scores(given, final), given, [rows[i] for i in final])
+        sample = Sample(statistics, measure.from_sums)
+        finalists.append(Finalist(str(setting), float(np.mean(model.count_tokens(texts))), sample))
     verdict = judge(finalists)
-    known = {question(example) for example in bank}
     best = copy.copy(selector)
     best.trade_off = chosen[verdict.recommended].trade_off
-    in_bank = sum(question(row) in known for row in rows)
-    return Tuned(best, tuple(chosen), verdict, lm.tokens_read - began, len(final), in_bank)
+    return Tuned(best, tuple(chosen), verdict, model.tokens_read - began, len(final))

@@ -10,10 +10,11 @@ import numpy as np
 
 from ceil_jax.selector.bank import Shortlist
 from ceil_jax.selector.filters import asks_the_same
-from ceil_jax.selector.rows import OWN, Keys, read_examples
-from ceil_jax.selector.settings import Request
+from ceil_jax.selector.rows import OWN, as_examples
+from ceil_jax.selector.settings import CallSettings
 from ceil_jax.selector.vectors import embed
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.rows import Columns, as_text
 
 KEPT = 50_000
 """The number of documents whose vectors are kept in memory; with 768 numbers each, 150 MB."""
@@ -29,9 +30,6 @@ class StoreBank:
         encoder: embeds documents.
         search: further arguments of the store's `similarity_search`.
         input_is_text: whether a document's text is the example's input, which is a metadata field otherwise.
-
-    Raises:
-        UserError: no vector store.
     """
 
     dim = None
@@ -42,44 +40,45 @@ class StoreBank:
         self._vectors: dict[str, np.ndarray] = {}
 
     @property
-    def view(self) -> StoreBank:
+    def snapshot(self) -> StoreBank:
         """The bank itself: a store has no moment of its own."""
         return self
 
     def shortlists(
-        self, queries: Sequence[Example], vectors: np.ndarray, request: Request
+        self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
     ) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query, as `View.shortlists`; each is a search of the store."""
-        search = {"k": request.size, **self.search}
-        if request.filter is not None:
-            search["filter"] = request.filter
+        """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of the store."""
+        search = {"k": call.size, **self.search}
+        if call.filter is not None:
+            search["filter"] = call.filter
             # such stores filter what they fetched, which is little unless they are told otherwise
             if "fetch_k" in inspect.signature(self.store.similarity_search).parameters:
-                search.setdefault("fetch_k", 100 * request.size)
+                search.setdefault("fetch_k", 100 * call.size)
         for query, vector in zip(queries, vectors, strict=True):
-            found = self._examples(self.store.similarity_search(query.input, **search), request.keys)
-            own = asks_the_same(query, request.template)
+            found = self._examples(self.store.similarity_search(query.input, **search), call.columns)
+            own = asks_the_same(query, call.template)
             different = {(example.input, example.output): (example, text) for example, text in found}
-            kept = [pair for pair in different.values() if request.own_answer or not own(pair[0])]
-            documents = self._embedded([text for _, text in kept], len(vector))
+            wanted = [pair for pair in different.values() if call.own_answer or not own(pair[0])]
+            documents = self._embedded([text for _, text in wanted], len(vector))
             cosines = documents @ vector
             nearest = np.argsort(-cosines, kind="stable")
-            examples = [kept[i][0] for i in nearest]
-            yield Shortlist(examples, documents[nearest], cosines[nearest], len(different) - len(kept))
+            examples = [wanted[i][0] for i in nearest]
+            yield Shortlist(examples, documents[nearest], cosines[nearest], len(different) - len(wanted))
 
-    def _examples(self, documents: Sequence[Any], keys: Keys) -> list[tuple[Example, str]]:
+    def _examples(self, documents: Sequence[Any], columns: Columns) -> list[tuple[Example, str]]:
         """Each document as an example, with the text that was embedded."""
         rows = []
         for document in documents:
-            given = {name: str(value) for name, value in document.metadata.items() if _plain(value)}
+            # stores may hold lists and mappings too
+            fields = {name: v for name, v in document.metadata.items() if as_text(v) is not None}
             # Qdrant's documents have their ids among their metadata
-            id = getattr(document, "id", None) or given.pop("_id", None)
-            given.pop("_collection_name", None)
-            row = {name: value for name, value in given.items() if name not in OWN or name in keys}
-            rows.append(
-                {**row, "id": id} | ({keys.input: document.page_content} if self.input_is_text else {})
-            )
-        examples = read_examples(rows, keys, "documents of the store", "document")
+            id = getattr(document, "id", None) or fields.pop("_id", None)
+            fields.pop("_collection_name", None)
+            row = {name: fields[name] for name in fields if name not in OWN or name in columns.used}
+            if self.input_is_text:
+                row[columns.input[0]] = document.page_content
+            rows.append({**row, "id": id})
+        examples = as_examples(rows, columns, "documents of the store", "document")
         return [(example, one.page_content) for example, one in zip(examples, documents, strict=True)]
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
@@ -91,8 +90,3 @@ class StoreBank:
             known = known | dict(zip(missing, embed(self.encoder, missing, dim), strict=True))
             self._vectors = dict(list(known.items())[-KEPT:])
         return np.stack([known[text] for text in texts]) if texts else np.zeros((0, dim), np.float32)
-
-
-def _plain(value: Any) -> bool:
-    """Whether a metadata value can be one of an example; stores may hold lists and mappings too."""
-    return value is not None and not isinstance(value, (Mapping, list, tuple, set))

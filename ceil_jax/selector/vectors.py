@@ -2,9 +2,8 @@
 
 An encoder is anything with `encode(texts) -> [N, D]`. One that embeds the bank may also define
 `encode_examples(examples) -> [N, D]`, for vectors that depend on the examples' outputs, as a learned map of (input's
-vector, output) does; the queries' encoder then is the other half of the pair. Vectors need not be unit: they are
-divided by their length here, because a selector compares by cosine. An encoder that is to be saved with a selector
-has `name`, `fingerprint` and `save_pretrained(folder)`, and `load_encoder(folder)` brings it back.
+vector, output) does; the queries' encoder then is the other half of the pair. An encoder that is to be saved with a
+selector has `name` and `save_pretrained(folder)`, and `load_encoder(folder)` brings it back.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from ceil_jax.tasks.example import Context, Example, context_text
 
 PROGRESS_FROM = 2000
 """Number of texts whose encoding takes long enough for a progress bar."""
-
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that may be given as an encoder: see `as_encoders`."""
@@ -79,62 +77,43 @@ def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
         dim: the D that the bank has; None while it has none.
 
     Raises:
-        UserError: the encoder gives another shape than (N, dim), or numbers that are not finite.
+        UserError: see `unit_vectors`.
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
-    # a small bank, and any encoder with no more than `encode(texts)`, needs no bar
-    shown = {"progress": True} if len(texts) >= PROGRESS_FROM and hasattr(encoder, "fingerprint") else {}
-    return checked(encoder.encode(list(texts), **shown), texts, dim, name_of(encoder))
+    # of all encoders, ours have a bar
+    shown = {"progress": True} if hasattr(encoder, "with_params") and len(texts) >= PROGRESS_FROM else {}
+    return unit_vectors(encoder.encode(list(texts), **shown), texts, dim, encoder)
 
 
 def embed_examples(
     encoder: Any, examples: Sequence[Example], context: Context, dim: int | None
 ) -> np.ndarray:
-    """Return the unit vector of each example, float32 [N, D]: by `encode_examples`, or else of the text of each.
-
-    Args:
-        encoder: embeds the bank.
-        examples: N examples.
-        context: the text of an example, for an encoder of texts.
-        dim: the D that the bank has; None while it has none.
-
-    Raises:
-        UserError: see `embed`.
-    """
+    """Return the unit vector of each example, by `encode_examples`, or else of its text; the rest as `embed`."""
     texts = [context_text(example, context) for example in examples]
     if not examples or not callable(getattr(encoder, "encode_examples", None)):
         return embed(encoder, texts, dim)
-    return checked(encoder.encode_examples(list(examples)), texts, dim, name_of(encoder))
+    return unit_vectors(encoder.encode_examples(list(examples)), texts, dim, encoder)
 
 
-def name_of(encoder: Any) -> str:
-    """Return what to call an encoder in a message."""
-    return str(getattr(encoder, "name", None) or type(encoder).__name__)
-
-
-def checked(vectors: Any, texts: Sequence[str], dim: int | None, encoder: str) -> np.ndarray:
-    """Return the vectors as float32 unit rows [N, D].
-
-    Args:
-        vectors: the vectors of the texts.
-        texts: N texts.
-        dim: the D that is expected; None for any.
-        encoder: the name of the encoder that gave the vectors.
+def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:
+    """Return the vectors that an encoder gave for N texts as float32 unit rows [N, D].
 
     Raises:
         UserError: another shape than (N, dim), or numbers that are not finite.
     """
-    source = f"encoder {encoder}: "
+    name = str(getattr(encoder, "name", None) or type(encoder).__name__)
     expected = f"expected ({len(texts)}, {dim or 'D'})"
     try:
         vectors = np.asarray(vectors, np.float32)
     except (TypeError, ValueError):
-        raise UserError(f"{source}vectors of several lengths, or not of numbers; {expected}") from None
+        raise UserError(
+            f"encoder {name}: vectors of several lengths, or not of numbers; {expected}"
+        ) from None
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] != (dim or vectors.shape[1]):
         raise UserError(
-            f"{source}vectors of shape {vectors.shape} for {len(texts)} texts; {expected}"
+            f"encoder {name}: vectors of shape {vectors.shape} for {len(texts)} texts; {expected}"
             + (": the bank was embedded by an encoder of that size" if dim else "")
         )
-    check_finite(vectors, texts, encoder)
+    check_finite(vectors, texts, name)
     return unit_rows(vectors)

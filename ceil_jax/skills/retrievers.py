@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ceil_jax.retrieval.embedded_bank import View
+from ceil_jax.retrieval.embedded_bank import Comparison
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved, Retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever, check_size
@@ -16,18 +16,18 @@ from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 
-def build_skill(name: str, similarity: Similarity, bank: Sequence[Example], given: Given) -> Retriever:
+def build_skill(similarity: Similarity, bank: Sequence[Example], given: Given) -> Retriever:
     """Build Skill-KNN: the nearest skills by one of its similarities."""
     rewrite = given.rewrite
     assert rewrite is not None, "declared in Needs"
-    view = View(lambda examples: list(rewrite(examples)), similarity, shared=True)
-    return DenseRetriever(name, bank, given, view)
+    compared = Comparison(lambda examples: list(rewrite(examples)), similarity, shared=True)
+    return DenseRetriever(bank, given, compared)
 
 
 def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
     """Build target-KNN (oracle): the nearest outputs."""
-    view = View(lambda examples: [(example.output,) for example in examples])
-    return DenseRetriever("target_knn", bank, given, view)
+    compared = Comparison(lambda examples: [(example.output,) for example in examples])
+    return DenseRetriever(bank, given, compared)
 
 
 class TargetSketch:
@@ -40,7 +40,7 @@ class TargetSketch:
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
         assert given.sketch is not None, "declared in Needs"
-        self.name, self.bank = "target_sketch", bank
+        self.bank = bank
         self._sketch, self._seed = given.sketch, given.seed
         self._own_rows = OwnRows(bank, given.known_by)
         self._parts = [given.sketch(example.output) for example in bank]
@@ -67,13 +67,9 @@ _ONE = Needs(encoder=True, skills="one", text=False)
 _ALL = Needs(encoder=True, skills="all", text=False)
 
 RETRIEVERS = {
-    "skill_base": Registered(partial(build_skill, "skill_base", base), _ONE, "Skill-KNN"),
-    "skill_consistency": Registered(
-        partial(build_skill, "skill_consistency", consistency), _ALL, "Skill-KNN, consistency"
-    ),
-    "skill_distinct": Registered(
-        partial(build_skill, "skill_distinct", distinctiveness), _ALL, "Skill-KNN, distinctiveness"
-    ),
+    "skill_base": Registered(partial(build_skill, base), _ONE, "Skill-KNN"),
+    "skill_consistency": Registered(partial(build_skill, consistency), _ALL, "Skill-KNN, consistency"),
+    "skill_distinct": Registered(partial(build_skill, distinctiveness), _ALL, "Skill-KNN, distinctiveness"),
     "target_knn": Registered(
         build_target_knn, Needs(encoder=True, gold_outputs=True, text=False), "target-KNN (oracle)"
     ),

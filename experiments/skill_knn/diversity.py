@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from ceil_jax.dpp.kernel import similarity
-from ceil_jax.retrieval.embedded_bank import EmbeddedBank, View
+from ceil_jax.retrieval.embedded_bank import Comparison, EmbeddedBank
 from ceil_jax.retrieval.registry import Given, Needs, Retrieved, register_retriever
 from ceil_jax.retrieval.retrievers import check_size
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
@@ -29,18 +29,17 @@ class DiverseSkills:
     """MAP among the nearest different skills.
 
     Args:
-        name: its name.
         skill_of: gives the skills that are compared.
         bank: the examples to choose from.
         given: encoder, n and λ.
     """
 
-    def __init__(self, name: str, skill_of: SkillOf, bank: Sequence[Example], given: Given) -> None:
-        self.name, self.bank, self._given = name, bank, given
+    def __init__(self, skill_of: SkillOf, bank: Sequence[Example], given: Given) -> None:
+        self.bank, self._given = bank, given
         skills = skill_of(given, bank)
         self._kind = np.unique(skills, return_inverse=True)[1]
-        view = View(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
-        self._vectors = EmbeddedBank(name, bank, replace(given, index="exact"), view)
+        compared = Comparison(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
+        self._vectors = EmbeddedBank(bank, replace(given, index="exact"), compared)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
@@ -80,13 +79,13 @@ def register() -> None:
     """Make `skill_map` and `target_skill_map` known as retrievers."""
     register_retriever(
         "skill_map",
-        partial(DiverseSkills, "skill_map", rewritten),
+        partial(DiverseSkills, rewritten),
         replace(_MAP, skills="one"),
         "Skill-KNN + MAP",
     )
     register_retriever(
         "target_skill_map",
-        partial(DiverseSkills, "target_skill_map", gold_skills),
+        partial(DiverseSkills, gold_skills),
         replace(_MAP, gold_outputs=True, sketch=True),
         "gold skills + MAP (oracle)",
     )

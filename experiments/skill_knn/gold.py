@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ceil_jax.retrieval.embedded_bank import View
+from ceil_jax.retrieval.embedded_bank import Comparison
 from ceil_jax.retrieval.registry import Given, Needs, Parts, Retriever, register_retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever
 from ceil_jax.skills.sketches import PARTS, sql_bare, sql_tables
@@ -145,8 +145,8 @@ def gold_skills(given: Given, examples: Sequence[Example]) -> list[str]:
 
 def nearest_gold_skills(bank: Sequence[Example], given: Given) -> Retriever:
     """Build Skill-KNN on gold skills (oracle)."""
-    view = View(lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True)
-    return DenseRetriever("target_skill", bank, given, view)
+    compared = Comparison(lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True)
+    return DenseRetriever(bank, given, compared)
 
 
 def register() -> None:

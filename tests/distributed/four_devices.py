@@ -10,7 +10,7 @@ from flax import nnx
 
 from ceil_jax.distributed.devices import device_mesh, map_batches, over_devices, whole
 from ceil_jax.encoders.encoder import Encoder
-from ceil_jax.encoders.tokenizers import HashingTokenizer
+from ceil_jax.encoders.tokenizers import HashingTokenizer, pad
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
@@ -198,7 +198,9 @@ def test_the_same_vectors_neighbours_and_sets(results):
 
 def test_a_device_encodes_only_its_share():
     encoder = words_encoder()
-    tokens = encoder.tokenize([example.input for example in BANK[:16]], 32)
+    tokens = pad(
+        encoder.tokenizer([example.input for example in BANK[:16]], 32), 32, encoder.tokenizer.pad_id
+    )
 
     def work(encode):
         return jax.jit(encode).lower(encoder.params, tokens).compile().cost_analysis()["flops"]

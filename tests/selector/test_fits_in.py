@@ -27,9 +27,9 @@ def test_rows_whose_fields_have_other_names():
     for rows, said in (
         (
             [{"input": "a", "output": "b"}],
-            "row 1: no field 'ticket'; it has 'input', 'output'; .* input_key=…",
+            "no column 'ticket', 'team'; it has 'input', 'output'; .* input_key=…",
         ),
-        ([{"ticket": "a"}], "row 1: no field 'team'; it has 'ticket'; .* output_key=…"),
+        ([{"ticket": "a"}], "no column 'team'; it has 'ticket'; .* output_key=…"),
         ([{"ticket": " ", "team": "b"}], "row 1, field 'ticket': expected a text that is not empty"),
         ([{"ticket": "a", "team": {}}], "row 1, field 'team': expected a text that is not empty, found {}"),
     ):
@@ -135,8 +135,6 @@ def test_a_selection_is_a_list_of_examples_that_shows_itself():
     assert repr(chosen).startswith(f"Selection('{QUERY}': ['row-") and repr(chosen).endswith("stopped='k')")
     for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
         assert again == chosen and again.prompt == chosen.prompt
-    with pytest.raises(TypeError):
-        copy.deepcopy(chosen).examples[0].fields["town"] = "elsewhere"
 
 
 def test_an_explanation_says_what_was_added():
@@ -197,7 +195,7 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
         )
 
     selector = CeilSelector.from_examples(ROWS, encoder=narrow, count_tokens=words)
-    vectors = selector.bank.view.vectors
+    vectors = selector.bank.snapshot.vectors
     assert (vectors @ vectors.T).min() > 0.95
     for options in (
         {"k": 8},
@@ -209,24 +207,6 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
         assert len(chosen) == 8
         # every other example repeats the first, so that the choice is that without a limit
         assert ids(chosen) == ids(selector.select(QUERY, near_duplicate=None, **options))
-
-
-def test_under_a_budget_and_with_balance_what_repeats_comes_last():
-    vectors = np.eye(6)
-    vectors[1, 0], vectors[2, 0], vectors[3, 0] = 7, 5, 0.5  # cosines of 0.99, 0.98 and 0.45 with the first
-    rows = [{"id": f"{i}", "input": f"text {i}", "output": "ab"[i > 2]} for i in range(6)]
-    selector = CeilSelector.from_examples(
-        rows,
-        encoder=lambda texts: np.eye(6)[:1].repeat(len(texts), 0),
-        vectors=vectors,
-        trade_off=0.001,
-        count_tokens=words,
-    )
-    for size, expected in ((4, "0345"), (5, "01345"), (6, "012345")):
-        chosen = selector.select("q", token_budget=3 * size)
-        assert (sorted(ids(chosen)), chosen.tokens) == (list(expected), 3 * size)
-    # the outputs stay balanced, at the price of one that repeats
-    assert sorted(ids(selector.select("q", k=4, balance="label"))) == ["0", "1", "3", "4"]
 
 
 @pytest.mark.packages
@@ -245,16 +225,3 @@ def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
         for k, invoices in ((3, 1), (4, 1), (5, 2), (7, 4)):
             chosen = selector.select(query, k=k)
             assert (len(chosen), sum("Invoice" in example.input for example in chosen)) == (k, invoices)
-
-
-def test_copies_of_a_selector_are_alike_and_apart(tiny):
-    selector = CeilSelector.from_examples(
-        ROWS, encoder=tiny, query_encoder=tiny, template="{input}: {output}"
-    )
-    selector.remove([row["id"] for row in ROWS[:5]])
-    for again in (copy.deepcopy(selector), copy.copy(selector)):
-        assert again.select(QUERY, k=4) == selector.select(QUERY, k=4)
-        again.remove("row-30")
-    assert len(selector) == 55
-    with pytest.raises(UserError, match="cannot be pickled: save_pretrained, and from_pretrained"):
-        pickle.dumps(selector)

@@ -26,7 +26,7 @@ def test_a_folder_brings_everything_back(saved):
     assert (again.trade_off, again.shortlist, again.template) == (0.2, 30, selector.template)
     assert again.card == selector.card
     assert again.encoder.fingerprint == selector.encoder.fingerprint
-    assert isinstance(again.bank.view.vectors.base, np.memmap)
+    assert isinstance(again.bank.snapshot.vectors.base, np.memmap)
     query = {"input": QUERY, "town": "town9"}
     assert again.select(query, k=5) == selector.select(query, k=5)
     assert again.select(query, k=1).prompt.endswith(f"\ntown9: {QUERY} =")
@@ -39,15 +39,16 @@ def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
     selector.save_pretrained(tmp_path)
     live = CeilSelector.from_pretrained(tmp_path)
     live.remove([row["id"] for row in ROWS[:5]])
-    added = live.add([{"input": QUERY, "output": "light", "town": "town1", "new": "yes"}])
+    pair = Example("pair", "rain falls it is dry", "no", parts=("rain falls", "it is dry"))
+    added = live.add([pair, {"input": QUERY, "output": "light", "town": "town1", "new": "yes"}])
     live.save_pretrained(tmp_path)
     again = CeilSelector.from_pretrained(tmp_path)
     assert again.examples == live.examples
-    assert len(again) == 60 - 5 + 1
+    assert len(again) == 60 - 5 + 2
     query = {"input": QUERY, "town": "town1"}
     assert again.select(query, k=4) == live.select(query, k=4)
     assert again.examples[-1].fields == {"town": "town1", "new": "yes"}
-    assert added == ["bank-0"]
+    assert added == ["pair", "bank-0"]
     assert again.add([{"input": "more", "output": "dark"}]) == ["bank-1"]
     # one version is left, and nothing of the save itself
     assert sorted(file.name for file in tmp_path.iterdir()) == [
@@ -56,14 +57,6 @@ def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
         "content-2",
         "selector.json",
     ]
-
-
-def test_the_texts_of_a_pair_come_back(tiny, tmp_path):
-    pair = Example("1", "rain falls it is dry", "no", parts=("rain falls", "it is dry"))
-    CeilSelector.from_examples([pair, ROWS[0]], encoder=tiny).save_pretrained(tmp_path)
-    first, second = CeilSelector.from_pretrained(tmp_path).examples
-    assert first.texts == ("rain falls", "it is dry")
-    assert second.parts == ()
 
 
 def test_two_encoders_and_an_empty_bank(tiny, tmp_path):
@@ -122,8 +115,8 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
 
     refused("trade_off is .*expected a number above 0", trade_off="0.2")
     refused("shortlist is .*whole number from 1", shortlist=2.5)
-    refused("unknown context 'inptu'; did you mean 'input'", context="inptu")
-    refused("unknown argument 'trade'; did you mean 'trade_off'", trade=1)
+    refused("context is 'inptu'; expected 'input' or 'example'", context="inptu")
+    refused("cannot be read .*unexpected keyword argument 'trade'", trade=1)
     refused("cannot be read", template={"pattern": 7})
     refused(r"selector\.json is damaged, or of another version", format=2)
     for path in ("../elsewhere", "/etc", "", "content-1/../../b", "content-0"):
@@ -186,11 +179,11 @@ def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(kille
     for kill in (1, 5, pointer):  # a first save leaves nothing that is in the way of the next
         killer(new, tmp_path / f"first-{kill}", kill)
         check_target(tmp_path / f"first-{kill}")
-    (tmp_path / "whole" / "letter").write_text("dear")
-    check_target(tmp_path / "whole")
-    (tmp_path / "whole" / "selector.json").unlink()
+    (tmp_path / "letters").mkdir()
+    check_target(tmp_path / "letters")
+    (tmp_path / "letters" / "letter").write_text("dear")
     with pytest.raises(UserError, match="is no selector"):
-        check_target(tmp_path / "whole")
+        check_target(tmp_path / "letters")
 
 
 def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
@@ -211,38 +204,10 @@ def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
     assert again.count_tokens is None and again.examples == selector.examples
 
 
-@pytest.fixture
-def imported(tmp_path, monkeypatch):
-    """A module that can be imported from here, and says so when it is."""
-    (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "users_own_encoder.py").write_text(
-        "from ceil_jax import load_encoder\n\n\ndef build():\n    return load_encoder('tiny')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path / "modules")
-    yield lambda: "users_own_encoder" in sys.modules
-    sys.modules.pop("users_own_encoder", None)
-
-
-@pytest.fixture
-def asks_to_import(imported, tiny, tmp_path):
-    """The folder of a selector whose encoder's folder names that module."""
-    encoder = Encoder(tiny.module, tiny.tokenizer, max_length=128, factory="users_own_encoder:build")
-    folder = tmp_path / "selector"
-    CeilSelector.from_examples(ROWS[:5], encoder=encoder).save_pretrained(folder)
-    return folder
-
-
-def test_local_folders_import_what_the_caller_allows(asks_to_import, imported):
-    for allowed in ((), ("another",), ("users_own_encoder:other",)):
-        with pytest.raises(UserError, match="asks to import 'users_own_encoder:build'"):
-            CeilSelector.from_pretrained(asks_to_import, allow_import=allowed)
-    assert not imported()
-    again = CeilSelector.from_pretrained(asks_to_import, allow_import=("users_own_encoder",))
-    assert imported()
-    assert len(again.select(QUERY, k=2).picks) == 2
-
-
-def test_a_registered_name_needs_no_import(asks_to_import, imported, registrations_undone):
-    register_encoder("users_own_encoder:build", lambda: load_encoder("tiny"))
-    assert len(CeilSelector.from_pretrained(asks_to_import)) == 5
-    assert not imported()
+def test_an_encoder_of_ones_own_is_registered_and_never_imported(tiny, tmp_path, registrations_undone):
+    encoder = Encoder(tiny.module, tiny.tokenizer, max_length=128, factory="json:loads")
+    CeilSelector.from_examples(ROWS[:5], encoder=encoder).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="is made by 'json:loads', which nobody has named here"):
+        CeilSelector.from_pretrained(tmp_path)
+    register_encoder("json:loads", lambda: load_encoder("tiny"))
+    assert len(CeilSelector.from_pretrained(tmp_path).select(QUERY, k=2)) == 2

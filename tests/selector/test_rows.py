@@ -17,7 +17,8 @@ def make(rows):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"input": "a"}], "examples, row 1: no field 'output'; it has 'input'"),
+        ([{"input": "a"}], "examples: no column 'output'; it has 'input'"),
+        ([ROWS[0], {"input": "a"}], "examples, row 2: no field 'output'; it has 'input'"),
         ([ROWS[0], {"input": " ", "output": "b"}], "row 2, field 'input': expected a text that is not empty"),
         ([{"input": "a", "output": ""}], "row 1, field 'output': expected a text that is not empty"),
         ([{"input": "a", "output": ["b", "c"]}], "row 1, field 'output': expected a text"),
@@ -38,19 +39,13 @@ HALF = "half \ud83d of an emoji"
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        *(
-            (row, f"row 2, field '{name}': expected text without half a character .'.ud83d' at place 5.")
-            for row, name in (
-                ({"input": HALF}, "input"),
-                ({"output": HALF}, "output"),
-                ({"id": HALF}, "id"),
-                ({"choices": ["yes", HALF]}, "choices"),
-                ({"references": [HALF]}, "references"),
-            )
-        ),
-        ({"id": 1.5}, "row 2, field 'id': expected a text or a whole number, found 1.5"),
-        ({"id": float("nan")}, "row 2, field 'id': expected a text or a whole number, found nan"),
-        ({"id": b"x"}, "row 2, field 'id': expected a text or a whole number"),
+        (row, f"row 2, field '{name}': expected text without half a character .'.ud83d' at place 5.")
+        for row, name in (
+            ({"input": HALF}, "input"),
+            ({"output": HALF}, "output"),
+            ({"id": HALF}, "id"),
+            ({"choices": ["yes", HALF]}, "choices"),
+        )
     ],
 )
 def test_a_row_that_would_poison_a_save_adds_nothing(row, message):
@@ -97,8 +92,6 @@ def test_metadata_come_along_if_they_can(caplog):
             "row 1, field 'x': expected text without half a character",
         ),
         (Example("", "a", "b", fields={"x": 1.5}), "row 1, field 'x': expected a text, found 1.5"),
-        (Example("", "a", "b", fields={1: "x"}), "row 1, field 'fields': expected {'name': 'text'}"),
-        (Example("", "a", "b", fields=["x"]), "row 1, field 'fields': expected {'name': 'text'}"),
     ],
 )
 def test_examples_are_checked_like_rows(example, message):
@@ -115,7 +108,7 @@ def test_the_columns_of_somebody_elses_table(caplog):
     frame["choices"] = ["x or y"] * 3
     first = CeilSelector.from_dataframe(frame, encoder=Words()).examples[0]
     assert (first.id, dict(first.fields), first.choices) == ("bank-0", {"id": "7", "choices": "x or y"}, ())
-    assert "data frame: column 'id' repeats ('7' in rows 1, 2; 1 such)" in caplog.text
+    assert "data frame: column 'id' repeats ('7' 2 times; 1 such)" in caplog.text
     frame["id"] = [3, 4, 5]
     frame["choices"] = [np.array(["x", "y"])] * 3
     frame["references"] = [np.array([1, 2])] * 3

@@ -45,7 +45,6 @@ def test_the_banks_own_rows_will_do(selector):
     tuned = selector.tune(lm="tiny", ks=(2,), trade_offs=(0.1,))
     assert tuned.rows == 40
     assert [setting.k for setting in tuned.settings][-1] == 0
-    assert tuned.in_bank == 80
 
 
 def test_no_row_sees_its_own_answer():
@@ -58,7 +57,6 @@ def test_no_row_sees_its_own_answer():
     selector = CeilSelector.from_examples(bank, encoder="tiny", template="{input} It is {output}")
     rows = [{**row, "id": f"{i + 1}", "input": row["input"].replace(" ", "  ")} for i, row in enumerate(bank)]
     tuned = selector.tune(rows, lm="tiny", ks=(1,), trade_offs=(0.1,))
-    assert tuned.in_bank == 100 and "100 rows stand in the bank" in str(tuned)
     assert max(score.mean for score in tuned.scores) < 0.75
 
 

@@ -103,12 +103,10 @@ def test_documents_are_embedded_once(store):
 def test_what_does_not_fit(store):
     with pytest.raises(
         UserError,
-        match=r"document 1: no field 'output'; it has 'label', 'town', .*output_key",
+        match=r"documents of the store: no column 'output'; it has 'label', 'town', .*output_key",
     ):
         CeilSelector.from_vector_store(store).select(QUERY, k=1)
     with pytest.raises(UserError, match="expected a LangChain VectorStore"):
         CeilSelector.from_vector_store({})
-    with pytest.raises(UserError, match="did you mean 'trade_off'"):
-        CeilSelector.from_vector_store(store, tradeoff=0.1)
     empty = CeilSelector.from_vector_store(InMemoryVectorStore(WordEmbeddings()))
     assert (len(empty.select(QUERY, k=3)), empty.select(QUERY, k=3).stopped) == (0, "exhausted")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ceil_jax.distributed import devices as parallel
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval import embedded_bank
 from ceil_jax.retrieval.embedded_bank import nearest_drawn
@@ -70,13 +69,13 @@ def test_a_large_bank_is_compared_with_a_few_queries_at_a_time(monkeypatch):
     queries = [Example(f"q{i}", "q", "") for i in range(7)]
     retriever = build_retriever("skill_base", BANK, encoder=Compass(), rewrite=rewrite)
     together = retriever.retrieve(queries, 4)
-    held, map_batches = [], parallel.map_batches
+    held, map_batches = [], embedded_bank.map_batches
 
     def watched(function, rows, shared, **options):
         held.append(len(rows[0]) * len(shared[0]))
         return map_batches(function, rows, shared, **options)
 
-    monkeypatch.setattr(parallel, "map_batches", watched)
+    monkeypatch.setattr(embedded_bank, "map_batches", watched)
     monkeypatch.setattr(embedded_bank, "SCORES_AT_ONCE", 15)
     assert retriever.retrieve(queries, 4) == together
     # there is room for 3 queries' scores: 2, a power of two

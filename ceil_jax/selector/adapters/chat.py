@@ -32,11 +32,8 @@ def _filled(pattern: str, example: Example, answer: dict[str, str]) -> str:
     values = {**example.fields, "input": example.input, **answer}
     try:
         return pattern.format_map(values)
-    except KeyError as missing:
+    except (KeyError, ValueError, AttributeError, TypeError, IndexError) as error:
         raise UserError(
-            f"{pattern!r} names {missing}, which {example.id or 'the query'!r} lacks; it has {', '.join(values)}"
-        ) from None
-    except (ValueError, AttributeError, TypeError, IndexError) as error:
-        raise UserError(
-            f"{pattern!r}: {error}; write {{{{ and }}}} for braces that are meant as such"
+            f"{pattern!r}: {error!r}; {example.id or 'the query'!r} has {', '.join(values)}, and braces that are "
+            "meant as such are written {{ and }}"
         ) from None

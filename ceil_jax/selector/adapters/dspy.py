@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ceil_jax.errors import UserError
@@ -44,8 +44,7 @@ class CeilFewShot(Teleprompter):
             input: the signature's field that is an example's input in the selector's own bank; by default
                 its only input field.
             output: likewise; by default its last output field, which comes after any reasoning.
-            options: of `CeilSelector.select`: k, token_budget, trade_off, filter, balance. Examples of a
-                trainset can be filtered by their fields.
+            options: of `CeilSelector.select`. Examples of a trainset can be filtered by their fields.
         """
         super().__init__()
         self.selector, self.input, self.output, self.options = selector, input, output, options
@@ -71,7 +70,7 @@ class CeilFewShot(Teleprompter):
                 the selector's own bank, with `input` not given.
         """
         program = student.deepcopy()
-        choosers: dict[tuple[str, ...], Chooser] = {}
+        banks: dict[tuple[str, ...], Chooser] = {}
         changed = 0
         for _, predictor in program.named_predictors():
             if trainset is None:
@@ -80,10 +79,12 @@ class CeilFewShot(Teleprompter):
                 names = _shared(predictor, trainset)
                 if not names:
                     continue
-                if names not in choosers:
-                    choosers[names] = self._bank_of(trainset, names)
-                chooser = choosers[names]
-            _let_choose(predictor, chooser)
+                chooser = banks.get(names) or banks.setdefault(names, self._bank_of(trainset, names))
+            if not isinstance(predictor, _Choosing):
+                # a class of its own kind: it may be of the user's own kind
+                kind = type(predictor)
+                predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
+            predictor.chooser = chooser
             changed += 1
         if not changed:
             fields = sorted(set().union(*(example.keys() for example in trainset or ())))
@@ -99,7 +100,7 @@ class CeilFewShot(Teleprompter):
             raise UserError(
                 "CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector"
             )
-        inputs, outputs = (list(kind) for kind in _fields(predictor))
+        inputs, outputs = list(predictor.signature.input_fields), list(predictor.signature.output_fields)
         if self.input is None and len(inputs) != 1:
             raise UserError(
                 f"the signature takes {', '.join(inputs)}; say which of them the bank's input is: input=…"
@@ -108,27 +109,21 @@ class CeilFewShot(Teleprompter):
         for name, known, what in ((query, inputs, "input"), (answer, outputs, "output")):
             if name not in known:
                 raise UserError(f"{what}={name!r} is no field of the signature; it has {', '.join(known)}")
-        wanted = {*inputs, *outputs}
 
         def demo(example: Any) -> Demo:
-            more = {name: value for name, value in example.fields.items() if name in wanted}
+            more = {name: value for name, value in example.fields.items() if name in (*inputs, *outputs)}
             return Demo({**more, query: example.input, answer: example.output})
 
         return Chooser(self.selector, (query,), demo, self.options)
 
     def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> Chooser:
-        rows, demos = [], {}
+        rows = []
         for number, example in enumerate(trainset):
             metadata = {n: v for n, v in example.items() if isinstance(v, (str, int, float)) and n not in OWN}
             answer = "\n".join(str(v) for n, v in example.items() if n not in names)
-            demos[str(number)] = example
             rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
-        given = self.selector
-        if isinstance(given, CeilSelector):
-            bank = given.with_examples(rows)
-        else:
-            bank = CeilSelector.from_examples(rows, encoder=given)
-        return Chooser(bank, names, lambda example: demos[example.id], self.options)
+        bank = CeilSelector.over(rows, self.selector)
+        return Chooser(bank, names, lambda example: trainset[int(example.id)], self.options)
 
 
 @dataclass(frozen=True)
@@ -138,13 +133,12 @@ class Chooser:
     selector: CeilSelector
     names: tuple[str, ...]
     """The input fields that make up the query."""
-    demo: Any
+    demo: Callable[[Any], Demo]
     """An example of the bank → what DSPy shows."""
-    options: Options = field(default_factory=Options)
+    options: Options
 
-    def __call__(self, inputs: dict[str, Any]) -> list[Demo]:
-        query = _text(inputs, self.names)
-        return [self.demo(example) for example in self.selector.select(query, **self.options).examples]
+    def __call__(self, inputs: Mapping[str, Any]) -> list[Demo]:
+        return [self.demo(one) for one in self.selector.select(_text(inputs, self.names), **self.options)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Chooser:
         # copies of a program share the live bank
@@ -167,25 +161,13 @@ class _Choosing:
         return await super().aforward(**inputs)  # type: ignore[misc]
 
 
-def _let_choose(predictor: Predict, chooser: Chooser) -> None:
-    """Give the predictor a class of its own kind that chooses: it may be of the user's own kind."""
-    if not isinstance(predictor, _Choosing):
-        kind = type(predictor)
-        predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
-    predictor.chooser = chooser
-
-
-def _fields(predictor: Predict) -> tuple[Any, Any]:
-    return predictor.signature.input_fields, predictor.signature.output_fields
-
-
 def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
     """The predictor's input fields that all examples have; none where no output is among their fields, because
     DSPy shows a demo only if it has some of both."""
-    inputs, outputs = _fields(predictor)
+    outputs = predictor.signature.output_fields
     if not any(name in example for name in outputs for example in trainset):
         return ()
-    return tuple(name for name in inputs if all(name in example for example in trainset))
+    return tuple(n for n in predictor.signature.input_fields if all(n in example for example in trainset))
 
 
 def _text(values: Any, names: tuple[str, ...]) -> str:

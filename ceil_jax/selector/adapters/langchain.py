@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
-from ceil_jax.selector.settings import Options, check_names
+from ceil_jax.selector.settings import CallSettings, Options
 from ceil_jax.tasks.example import Example
 
 try:
@@ -51,12 +51,12 @@ class CeilExampleSelector(BaseExampleSelector):
             output_key: the examples' key for their output, likewise. Metadata are keys of their own.
             braces: where an example holds one: "refuse" it; escape it for the `template_format` of a
                 `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" it.
-            options: of `CeilSelector.select`: k, token_budget, trade_off, own_answer, filter, balance.
+            options: of `CeilSelector.select`.
 
         Raises:
-            UserError: another word for braces; an option that does not exist.
+            UserError: another word for braces; an option out of its range.
         """
-        check_names(options, Options.__annotations__)
+        CallSettings(**{**selector.settings, **options})
         if braces not in ("refuse", *_ESCAPES):
             raise UserError(
                 f"braces is {braces!r}; expected 'refuse', 'keep', or the template_format of your "

@@ -58,22 +58,15 @@ def choose_few_shot(
             f"{type(task).__name__}: expected a task of the harness that has few-shot documents, as "
             'TaskManager().load(name)["tasks"][name]'
         )
-    sampler = CeilSampler(
-        task.sampler.fewshot_docs(),
-        selector=selector,
-        text=text or task.doc_to_text,
-        answer=lambda doc: _answer(task, doc),
-        question=task.doc_to_text,
-        balance=balance,
-        **({} if trade_off is None else {"trade_off": trade_off}),
-    )
+    options: dict[str, Any] = {"balance": balance}
+    if trade_off is not None:
+        options["trade_off"] = trade_off
+    sampler = CeilSampler(task, selector, text or task.doc_to_text, options)
     asked = list(task.eval_docs)
-    if inside := sum(sampler.has(doc) for doc in asked):
+    if inside := sum(sampler.key(doc) in sampler.keys for doc in asked):
         log.warning(
             "%s: %d of %d questions stand among the few-shot documents; each is left out of its own prompt",
-            task.config.task,
-            inside,
-            len(asked),
+            *(task.config.task, inside, len(asked)),
         )
     if not isinstance(task.sampler, CeilSampler):
         _tell(task)
@@ -82,34 +75,28 @@ def choose_few_shot(
 
 
 class CeilSampler(ContextSampler):
-    """The documents that a selector chooses for a question, in prompt order."""
+    """The documents of a task that a selector chooses for a question, in prompt order."""
 
     def __init__(
         self,
-        docs: Sequence[Doc],
-        *,
+        task: ConfigurableTask,
         selector: CeilSelector | Encoder | str,
         text: Callable[[Doc], str],
-        answer: Callable[[Doc], str],
-        question: Callable[[Doc], Any] | None = None,
-        **options: Any,
+        options: dict[str, Any],
     ) -> None:
+        docs = task.sampler.fewshot_docs()
         super().__init__(docs)
-        self.text, self.options = text, options
-        self._asks = question or text
-        self._keys = [self._key(doc) for doc in docs]
-        self._known = set(self._keys)
-        rows = [{"id": str(i), "input": self._text(doc), "output": answer(doc)} for i, doc in enumerate(docs)]
-        if isinstance(selector, CeilSelector):
-            self.selector = selector.with_examples(rows)
-        else:
-            self.selector = CeilSelector.from_examples(rows, encoder=selector)
+        self.text, self.options, self._asks = text, options, task.doc_to_text
+        self.keys = [self.key(doc) for doc in docs]
+        self.selector = CeilSelector.over(
+            (
+                {"id": str(i), "input": self._text(doc), "output": _answer(task, doc)}
+                for i, doc in enumerate(docs)
+            ),
+            selector,
+        )
         self.question: Doc | None = None
         """The question, for a harness that does not pass it on."""
-
-    def has(self, doc: Doc) -> bool:
-        """Return whether a document asks a question of the few-shot documents."""
-        return self._key(doc) in self._known
 
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
@@ -117,24 +104,23 @@ class CeilSampler(ContextSampler):
         """n documents for the question, none of which asks it.
 
         Raises:
-            UserError: other documents than the sampler has embedded; no question; fewer than n that differ.
+            UserError: other documents than the sampler has embedded; fewer than n that differ.
         """
         if df is not None:
             raise UserError(
                 "CeilSampler has embedded its documents; give choose_few_shot a task with the others"
             )
         question = self.question if eval_doc is None else eval_doc
-        if question is None:
-            raise UserError("CeilSampler was not told the question; give the task to choose_few_shot")
-        own = self._key(question)
+        assert question is not None, "choose_few_shot lets the task tell it"
+        own = self.key(question)
         # by what the task asks: `text` may be a view that many documents share, such as their passage
         chosen = self.selector.select(
             self._text(question),
             k=n,
             own_answer=True,
-            filter=lambda example: self._keys[int(example.id)] != own,
+            filter=lambda example: self.keys[int(example.id)] != own,
             **self.options,
-        ).examples
+        )
         if len(chosen) < n:
             raise UserError(
                 f"num_fewshot is {n}, and only {len(chosen)} of the {len(self.df)} few-shot documents differ "
@@ -142,7 +128,8 @@ class CeilSampler(ContextSampler):
             )
         return [self.df[int(example.id)] for example in chosen]
 
-    def _key(self, doc: Doc) -> str:
+    def key(self, doc: Doc) -> str:
+        """Return what a document's question is known by."""
         asked = self._asks(doc)
         return question_key(asked if isinstance(asked, str) else self._text(doc))
 

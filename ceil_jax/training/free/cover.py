@@ -70,7 +70,7 @@ class CoverRetriever(GreedyRetriever):
         if not isinstance(head, StructureHead):
             raise UserError("cover chooses by predicted structures: give it an encoder with a structure head")
         choose = partial(cover_shortlists, width=len(head.structures) + 1)
-        super().__init__("cover", choose, bank, given)
+        super().__init__(choose, bank, given)
 
 
 RETRIEVERS = {

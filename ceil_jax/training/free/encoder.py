@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ceil_jax.encoders.files import read_json, write_json
+from ceil_jax.encoders.files import read_config
 from ceil_jax.encoders.registry import FREE_FILE, load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.store.folder import write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
@@ -104,11 +105,6 @@ class FreeEncoder:
         return digest([*own, type(self.method).__name__, hashes, others, self.parser])
 
     @property
-    def cached_as(self) -> str:
-        """The key under which vectors are cached."""
-        return self.fingerprint
-
-    @property
     def dim(self) -> int:
         """The length D' of a vector."""
         blank = np.zeros((1, self.base.dim), np.float32)
@@ -174,7 +170,7 @@ class FreeEncoder:
         Raises:
             UserError: the folder holds something else.
         """
-        content = read_json(folder / SETTINGS)
+        content = read_config(folder / SETTINGS)
         kind = KINDS.get(content.get("method", ""))
         if kind is None:
             raise UserError(

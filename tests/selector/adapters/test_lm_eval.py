@@ -13,7 +13,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
-from ceil_jax.selector.adapters.lm_eval import CeilSampler, choose_few_shot
+from ceil_jax.selector.adapters.lm_eval import choose_few_shot
 
 DOCS = [{"text": row["input"], "label": ["dark", "light"].index(row["output"])} for row in ROWS]
 ASKED = [{"text": QUERY, "label": 1}, {"text": "the garden number5 at night", "label": 0}]
@@ -160,8 +160,5 @@ def test_what_cannot_be_chosen():
         small.fewshot_context(ASKED[0], num_fewshot=4)
     with pytest.raises(UserError, match="cache_requests would give these prompts"):
         small.build_all_requests(cache_requests=True)
-    alone = CeilSampler(DOCS[:3], selector=Words(), text=lambda doc: doc["text"], answer=lambda doc: "x")
-    with pytest.raises(UserError, match="CeilSampler was not told the question"):
-        alone.sample(1)
     with pytest.raises(UserError, match="CeilSampler has embedded its documents"):
-        alone.sample(1, ASKED[0], DOCS)
+        small.sampler.sample(1, ASKED[0], DOCS)
