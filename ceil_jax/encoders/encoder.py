@@ -88,11 +88,8 @@ class Encoder:
     def with_params(self, params: ParamsLike) -> Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
 
-        Args:
-            params: arrays with the names and shapes of `self.params`.
-
         Raises:
-            UserError: names or shapes differ; both sides are named.
+            UserError: names or shapes differ from those of `self.params`; both sides are named.
         """
         check_same_shapes(self.params, params, f"parameters for {self.name}")
         return self._changed(params=params)

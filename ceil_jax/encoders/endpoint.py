@@ -49,12 +49,12 @@ class EndpointEncoder:
     def encode(
         self, texts: Sequence[str], batch_size: int = 0, progress: bool = False
     ) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], in the order given.
+        """Return the vector of each text, float32 [N, D], with a progress bar whenever there are several requests.
 
         Args:
             texts: N texts.
             batch_size: texts of one request; 0 for eight times `--endpoint.batch`.
-            progress: ignored: there is a progress bar whenever there are several requests.
+            progress: ignored.
 
         Raises:
             UserError: see `Client`; `texts` is no list of strings; an answer has another number of vectors than

@@ -19,15 +19,10 @@ MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_s
 
 
 def read_config(file: Path, missing: Any = None) -> Any:
-    """Return the JSON object of a file.
-
-    Args:
-        file: the file.
-        missing: what to return where there is no such file, and of which type the content has to be; by default an
-            object has to be there.
+    """Return the JSON object of a file, or `missing` where there is no such file; it also says the expected type.
 
     Raises:
-        UserError: the file is missing, is not JSON, or holds something else.
+        UserError: there is no file and no `missing`, or the file is not JSON or holds something else.
     """
     if not file.is_file():
         if missing is not None:
@@ -71,7 +66,7 @@ def replace_files(folder: Path, write: Callable[[Path], None], obsolete: Iterabl
     """Write files beside `folder`'s own and move each into its place, so that each appears whole or not at all.
 
     Args:
-        folder: the folder to write to; it is made if there is none.
+        folder: it is made if there is none.
         write: called once with an empty folder, which it fills.
         obsolete: names of files of `folder` to remove afterwards.
 

@@ -29,13 +29,7 @@ nor cls pooling uses."""
 def network_config(
     config: Mapping[str, Any], file: Path | str, pooling: Pooling, normalize: bool
 ) -> TransformerConfig:
-    """Translate the content of a config.json into our configuration.
-
-    Args:
-        config: the content.
-        file: the file, to be named in errors.
-        pooling: "mean" or "cls"; a config.json does not say.
-        normalize: whether vectors are divided by their length.
+    """Translate the content of a config.json, which does not say how vectors are pooled, into our configuration.
 
     Raises:
         UserError: the network is of a kind that is not built here, or a field is missing.

@@ -100,10 +100,10 @@ def _from_folder(folder: Path, name: str) -> Encoder:
 
 def _made_by(name: str) -> Encoder:
     """Call the factory with that registered name, or that `module:function`; the encoder gets its name."""
-    factory = _FACTORIES.get(name)
-    if factory is None:
-        factory = _named[name] = imported("encoder", name, _FACTORIES)
-    return made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
+    factory = _FACTORIES.get(name) or imported("encoder", name, _FACTORIES)
+    encoder = made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
+    _named.add(name)
+    return encoder
 
 
 def _download(name: str) -> Path:
@@ -138,8 +138,8 @@ def _tiny() -> Encoder:
     return encoder.with_params({**encoder.params, word: 8 * encoder.params[word]})
 
 
-_named: dict[str, Callable[[], Encoder]] = {}
-"""Functions that were loaded as `module:function` in this process."""
+_named: set[str] = set()
+"""Names that were loaded in this process, `module:function` too: folders may name them."""
 
 _FACTORIES: Registry[Callable[[], Encoder]] = Registry("encoder")
 _FACTORIES.register("tiny", _tiny)

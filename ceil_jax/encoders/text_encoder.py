@@ -44,15 +44,10 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: str) -> None:
-    """Check that every vector is finite: one NaN makes a similarity, a kernel and then a whole prompt empty.
-
-    Args:
-        vectors: float32 [N, D], one row for each text.
-        texts: the N texts, to show the first one whose vector is not finite.
-        name: the encoder's name.
+    """Check that the vector of every text is finite: one NaN empties a similarity, a kernel and then a whole prompt.
 
     Raises:
-        UserError: a vector holds NaN or infinity.
+        UserError: a vector holds NaN or infinity; the message names the encoder and the first such text.
     """
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():

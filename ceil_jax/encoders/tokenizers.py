@@ -112,16 +112,11 @@ def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENG
 def batches(
     lengths: Sequence[int], batch_size: int, max_length: int
 ) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
-    """Group texts of similar length into batches of a few shapes.
+    """Group texts of similar length, in tokens, into batches of a few shapes.
 
     The longest come first, so that the remaining time of a progress bar is too high rather than too low. No text
-    is padded to more than about twice its length. A batch has `batch_size` rows or, where fewer texts are left, a
-    power of four.
-
-    Args:
-        lengths: the tokens of each text.
-        batch_size: rows of a batch for texts of up to 128 tokens; beyond, it shrinks in proportion.
-        max_length: the most tokens of a text.
+    is padded to more than about twice its length. A batch has `batch_size` rows (beyond 128 tokens, fewer in
+    proportion) or, where fewer texts are left, a power of four.
 
     Yields:
         the positions of the texts of a batch, and its shape (rows, length).

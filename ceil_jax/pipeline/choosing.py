@@ -56,8 +56,8 @@ class Chosen(Stage[list[list[Retrieved]]]):
         found = build_retriever(
             self.retriever,
             bank,
-            encoder=encoders and encoders.context,  # type: ignore[arg-type]
-            query_encoder=encoders and encoders.query,  # type: ignore[arg-type]
+            encoder=encoders and encoders.context,
+            query_encoder=encoders and encoders.query,
             trade_off=0.0 if given is None else given,
             shortlist=self.shortlist or 1,
             seed=self.seed or 0,

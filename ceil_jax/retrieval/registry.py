@@ -29,9 +29,6 @@ Rewrite = Callable[[Sequence["Example"]], Sequence[Sequence[str]]]
 Parts = Callable[[str], dict[str, int]]
 """A formal output to the keywords, words or roles it is built of, each with its weight."""
 
-INDEXES = ("exact", "approximate")
-"""How the nearest vectors are found: by comparing all, or by `faiss_index.ApproximateIndex`."""
-
 
 class Retrieved(NamedTuple):
     """One chosen example."""
@@ -87,18 +84,28 @@ class Needs:
 
 @dataclass(frozen=True)
 class Given:
-    """The arguments of `build_retriever`; a retriever takes from them what it needs."""
+    """The inputs of a retriever, by the keyword arguments of `build_retriever`; it takes from them what it needs."""
 
-    encoder: Encoder | None
-    query_encoder: Encoder | None
-    trade_off: float
-    shortlist: int
-    seed: int
-    embed: Embed
-    rewrite: Rewrite | None
-    sketch: Parts | None
-    index: str
-    known_by: KnownBy
+    encoder: Encoder | None = None
+    """Embeds the bank, and the queries too unless there is a `query_encoder`."""
+    query_encoder: Encoder | None = None
+    """Embeds the queries, as in CEIL where both encoders learn."""
+    trade_off: float = 0.05
+    """λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr)."""
+    shortlist: int = 100
+    """n, the number of nearest examples among which dpp and mmr choose."""
+    seed: int = 0
+    """Seeds random, and decides between equal sketches or skills."""
+    embed: Embed = lambda encoder, texts: encoder.encode(texts)
+    rewrite: Rewrite | None = None
+    """For skill_*."""
+    sketch: Parts | None = None
+    """For target_sketch."""
+    index: str = "exact"
+    """How the nearest vectors are found: "exact", by comparing all, or "approximate" (`faiss_index`)."""
+    known_by: KnownBy = "words"
+    """By which a query's own examples are left out: those of the same input ("words"), or of the same "id" where
+    queries and bank are of one task."""
 
     def embed_items(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the bank's texts, float32 [N, D]."""
@@ -157,39 +164,14 @@ def retrievers() -> Registry[Registered]:
     return _RETRIEVERS
 
 
-def build_retriever(
-    name: str,
-    bank: Sequence[Example],
-    *,
-    encoder: Encoder | None = None,
-    query_encoder: Encoder | None = None,
-    trade_off: float = 0.05,
-    shortlist: int = 100,
-    seed: int = 0,
-    embed: Embed | None = None,
-    rewrite: Rewrite | None = None,
-    sketch: Parts | None = None,
-    index: str = "exact",
-    known_by: KnownBy = "words",
-) -> Retriever:
+def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriever:
     """Build a retriever over a bank.
 
     Args:
         name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency, skill_distinct,
             the oracles target_knn and target_sketch, or one of your own (`register_retriever`).
         bank: the examples to choose from.
-        encoder: embeds the bank, and the queries too unless `query_encoder` is given. Not needed by random, bm25 and
-            target_sketch.
-        query_encoder: embeds the queries, as in CEIL where both encoders learn.
-        trade_off: λ: of the conditional kernel (dpp), or the weight of relevance against novelty (mmr).
-        shortlist: n, the number of nearest examples among which dpp and mmr choose.
-        seed: seeds random, and decides between equal sketches or skills.
-        embed: (encoder, texts) → vectors; `encoder.encode` by default.
-        rewrite: gives the skills of examples' inputs, for skill_*.
-        sketch: the sketch of an output, for target_sketch.
-        index: "exact" or "approximate", how the nearest vectors are found.
-        known_by: "words" or "id", by which a query's own examples are left out: those of the same input, or of the
-            same id where queries and bank are of one task.
+        given: what the retriever is given: the fields of `Given`, such as `encoder` and `trade_off`.
 
     Raises:
         UserError: an unknown name or index, λ of 0 or less for dpp, or no encoder, rewrite or sketch where one
@@ -203,27 +185,16 @@ def build_retriever(
         '2'
     """
     build, needs, _ = retrievers()[name]
-    if index not in INDEXES:
-        raise unknown_name("index", index, INDEXES)
-    for needed, argument, why in (
-        (needs.encoder, encoder, "compares vectors: give it an encoder"),
-        (needs.skills != "none", rewrite, "compares skills: give it a rewrite"),
-        (needs.sketch, sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
+    inputs = Given(**given)
+    if inputs.index not in ("exact", "approximate"):
+        raise unknown_name("index", inputs.index, ("exact", "approximate"))
+    for needed, found, why in (
+        (needs.encoder, inputs.encoder, "compares vectors: give it an encoder"),
+        (needs.skills != "none", inputs.rewrite, "compares skills: give it a rewrite"),
+        (needs.sketch, inputs.sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
     ):
-        if needed and argument is None:
+        if needed and found is None:
             raise UserError(f"retriever {name!r} {why}")
-    if needs.trade_off == "tunable" and not trade_off > 0:
-        raise UserError(f"trade_off is {trade_off}: λ has to be above 0")
-    given = Given(
-        encoder=encoder,
-        query_encoder=query_encoder,
-        trade_off=trade_off,
-        shortlist=shortlist,
-        seed=seed,
-        embed=embed or (lambda encoder, texts: encoder.encode(texts)),
-        rewrite=rewrite,
-        sketch=sketch,
-        index=index,
-        known_by=known_by,
-    )
-    return build(bank, given)
+    if needs.trade_off == "tunable" and not inputs.trade_off > 0:
+        raise UserError(f"trade_off is {inputs.trade_off}: λ has to be above 0")
+    return build(bank, inputs)

@@ -105,9 +105,7 @@ def question(example: Example, names: Iterable[str] = ()) -> tuple[str, ...]:
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
     """Return whether an example asks the query's own question: what a prompt shows of both before the answer.
 
-    Args:
-        query: its id says nothing, because it may come from another file.
-        template: the fields that it names, and that the query has, are part of a question.
+    Ids say nothing, because they may come from different files.
     """
     names = [name for name in template.fields if name in query.fields]
     own = question(query, names)

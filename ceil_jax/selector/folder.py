@@ -54,7 +54,7 @@ def save_selector(
         bank: the examples and their vectors.
         next_id: the number that the next example without an id gets.
         encoders: "encoder", and "query_encoder" where queries have one of their own.
-        settings: `Settings.settings`.
+        settings: by name.
 
     Raises:
         UserError: the folder cannot be written, or an encoder cannot be saved.

@@ -10,7 +10,7 @@ from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.files import TableLike, TableRows, numbered_rows, read_table
+from ceil_jax.tasks.files import TableLike, numbered_rows, read_table
 from ceil_jax.tasks.rows import (
     Columns,
     as_text,

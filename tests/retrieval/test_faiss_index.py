@@ -75,7 +75,7 @@ def test_a_retriever_by_flag(monkeypatch):
         assert asked
         asked.clear()
         assert [[pick.id for pick in picks] for picks in near] == [[pick.id for pick in row] for row in exact]
-    with pytest.raises(UserError, match="skill_distinct compares several vectors"):
+    with pytest.raises(UserError, match="several vectors an example are compared: take --index exact"):
         build_retriever("skill_distinct", bank, index="approximate", rewrite=lambda t: t, **options)
     with pytest.raises(UserError, match="unknown index 'aproximate'; did you mean 'approximate'"):
         build_retriever("dense", bank, index="aproximate", **options)

@@ -473,43 +473,6 @@ def test_wrong_options():
         CeilSelector.from_examples(ROWS, encoder=Words(), query_encoder=wide).select(QUERY, k=1)
 
 
-<<<<<<< HEAD
-def test_a_method_of_a_pipeline_as_a_selector(tmp_path):
-    from ceil_jax.pipeline.config import RunConfig
-    from ceil_jax.pipeline.export import selector_of
-    from ceil_jax.pipeline.graph import open_run
-    from ceil_jax.tasks.example import Task
-
-    bank = make().examples
-    task = Task("places", bank[:40], bank[40:], Template("{input} is {output}"), "accuracy")
-    config = RunConfig(encoder="tiny", lm="tiny", shots=3, shortlist=12, trade_off=0.1, out=tmp_path)
-    opened = open_run(config, task)
-    selector = selector_of(*opened, "dpp")
-    run, graph = opened
-    expected = run.get(graph.chosen("dpp", bank[40:44]))
-    for query, picks in zip(bank[40:44], expected, strict=True):
-        assert greedy_order(selector.select(query, k=3, own_answer=True)) == [pick.id for pick in picks]
-    assert selector.select(QUERY, k=1, token_budget=1000).prompt.endswith(f"\n{QUERY} is")
-    with pytest.raises(UserError, match=r"unknown selector 'bm25'.* Known: .*ceil, .*dpp, .*epr_map"):
-        selector_of(*opened, "bm25")
-
-
-def test_the_trade_off_has_one_name():
-    for ask in (
-        lambda: make(tradeoff=0.1),
-        lambda: make().select(QUERY, k=1, tradeoff=0.1),
-        lambda: CeilSelector.from_pretrained(".", tradeoff=0.1),
-    ):
-        with pytest.raises(UserError, match="did you mean 'trade_off'"):
-            ask()
-    with pytest.raises(UserError, match="trade_off is -1; expected a number above 0"):
-        make().trade_off = -1
-    with pytest.raises(UserError, match="unknown argument 'tradeoff'; did you mean 'trade_off'"):
-        make().select(QUERY, k=1, tradeoff=0.1)
-
-
-=======
->>>>>>> 8d3f4f7 (Encoders, retrieval and the selector: a fifth less)
 def test_budgets_and_numbers_beyond_what_numpy_holds():
     selector = make(count_tokens=words)
     everything = selector.select(QUERY, k=60)
