@@ -435,37 +435,43 @@ def test_descending_is_a_stable_sort():
         assert list(descending(scores, first)) == expected
 
 
-def test_wrong_options():
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "select needs k=… "),
+        *(({"k": k}, "k is .*; expected a whole number from 1") for k in (0, 2.5, "8", True)),
+        *(({"token_budget": n}, "token_budget is .*; expected a whole number from 0") for n in (-5, 2.5)),
+        *(
+            ({"k": 1, "trade_off": x}, "trade_off is .*; expected a number above 0")
+            for x in (0, np.nan, np.inf)
+        ),
+    ],
+)
+def test_wrong_options(options, said):
+    with pytest.raises(UserError, match=said):
+        make(count_tokens=words).select(QUERY, **options)
+
+
+def test_wrong_queries_settings_and_vectors():
     selector = make()
-    with pytest.raises(UserError, match="select needs k=… "):
-        selector.select(QUERY)
-    for k in (0, -1, 2.5, "8", True):
-        with pytest.raises(UserError, match=r"k is .*; expected a whole number from 1"):
-            selector.select(QUERY, k=k)
-    for budget in (-5, 2.5, "2000"):
-        with pytest.raises(UserError, match=r"token_budget is .*; expected a whole number from 0"):
-            make(count_tokens=words).select(QUERY, token_budget=budget)
+    with pytest.raises(UserError, match="trade_off is -1; expected a number above 0"):
+        selector.trade_off = -1
     for one in (QUERY, {"input": QUERY}, Example("1", QUERY, "")):
         with pytest.raises(UserError, match="expected a list of queries, found one"):
             selector.select_many(one, k=1)
-    for trade_off in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(UserError, match=r"trade_off is .*; expected a number above 0"):
-            selector.select(QUERY, k=1, trade_off=trade_off)
-    with pytest.raises(UserError, match="trade_off is -1; expected a number above 0"):
-        selector.trade_off = -1
     with pytest.raises(UserError, match="query 1, field 'input'"):
         selector.select("  ", k=1)
-    with pytest.raises(UserError, match=r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"):
-        make(vectors=np.ones((59, 32)))
-    for vectors in ([[1, 2], [1]], [["a"], ["b"]]):
-        with pytest.raises(
-            UserError, match=r"vectors of several lengths, or not of numbers; expected \(2, D\)"
-        ):
-            make(ROWS[:2], vectors=vectors)
-    with pytest.raises(
-        UserError, match=r"encoder words gives vectors that are not finite for 1 of 60 texts, first for 'the"
+    for rows, vectors, said in (
+        (ROWS, np.ones((59, 32)), r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"),
+        (ROWS[:2], [[1, 2], [1]], r"vectors of several lengths, or not of numbers; expected \(2, D\)"),
+        (
+            ROWS[:1],
+            [[np.nan]],
+            "encoder words gives vectors that are not finite for 1 of 1 texts, first for 'the",
+        ),
     ):
-        make(vectors=np.where(np.arange(60)[:, None] == 2, np.nan, np.ones((60, 32))))
+        with pytest.raises(UserError, match=said):
+            make(rows, vectors=vectors)
     wide = SimpleNamespace(encode=lambda texts: np.ones((len(texts), 33), np.float32))
     with pytest.raises(
         UserError, match=r"expected \(1, 32\): the bank was embedded by an encoder of that size"
