@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -193,7 +193,9 @@ class Training:
     """(Graph, settings) → refuse settings that cannot be, before anything runs."""
     sets: bool = False
     """Whether it learns from sets, so that its encoders are judged by the sets that MAP chooses."""
-    trade_off: Callable[[Any], float | str | None] = lambda settings: getattr(settings, "trade_off", None)
+    trade_off: Callable[[Any], float | Literal["tuned"] | None] = lambda settings: getattr(
+        settings, "trade_off", None
+    )
     """Settings → λ of the kernel that is trained; "tuned" takes the starting encoder's."""
     candidates: Callable[[Any, Any, int], Stage[CandidateSets]] | None = None
     """(Graph, training queries, count) → single candidates for a training that starts from this one; by default the

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -124,7 +124,7 @@ class Graph:
         if isinstance(needs.trade_off, float):
             trade_off = needs.trade_off
         elif needs.trade_off == "tunable" and encoders is not None:
-            trade_off = self.trade_off(encoders)
+            trade_off = self.map_trade_off(encoders)
         orders = {"all": range(config.skills.orders), "one": [config.skills.order]}.get(needs.skills, ())
         return Chosen(
             method.retriever,
@@ -160,17 +160,19 @@ class Graph:
             answers.append(MetricSample(self._measured(answered)))
         return Guarded(tuple(map(self.encoders, names)), names, tuple(answers))
 
-    def trade_off(self, encoders: Stage[Encoders]) -> float | Stage[float]:
+    def map_trade_off(self, encoders: Stage[Encoders]) -> float | Stage[float]:
         """Return λ of MAP with some encoders: the one that they learnt sets with, or else the configured one."""
         if isinstance(encoders, Guarded):
-            return GuardedTradeOff(encoders, tuple(map(self.trade_off, encoders.encoders)))
+            return GuardedTradeOff(encoders, tuple(map(self.map_trade_off, encoders.encoders)))
         source = encoders.training.name if isinstance(encoders, Weights) else "base"
         if isinstance(encoders, Weights) and encoders.training.sets and encoders.trade_off is not None:
             return encoders.trade_off
-        return self.tuned(source) if self.config.trade_off == "tuned" else self.config.trade_off
+        return self.trade_off(self.config.trade_off, source)
 
-    def tuned(self, source: str) -> TradeOff:
-        """Return λ chosen for the encoders of `base` or a training; seeds share that of the first one's."""
+    def trade_off(self, given: float | Literal["tuned"], source: str) -> float | Stage[float]:
+        """Return λ as it is given; "tuned" is chosen for the encoders of `base` or a training, for all seeds."""
+        if given != "tuned":
+            return given
         # training takes its queries from the beginning of the order, tuning from its end
         asked, first, shots = self._bank_queries(self._order[-TUNING_QUERIES:]), self.first, self.config.shots
         sets = MapSets(
@@ -209,7 +211,7 @@ class Graph:
         holds_out = self.holds_out(source)
         asked = self.training_queries(settings.instances if holds_out else len(self.bank))
         training.check(self, settings)
-        trade_off = training.trade_off(settings)
+        given = training.trade_off(settings)
         return Weights(
             training,
             self.scored(source),
@@ -218,7 +220,7 @@ class Graph:
             begins,
             _without_instances(settings),
             self.config.seed,
-            self.tuned(start) if trade_off == "tuned" else trade_off,  # type: ignore[arg-type]
+            None if given is None else self.trade_off(given, start),
             self._learnt_before(source) if holds_out else None,
             len(asked),
         )

@@ -76,7 +76,7 @@ class Stage(Generic[T_co]):
 
     @property
     def kind(self) -> str:
-        """The beginning of its folder's name."""
+        """The beginning of its folder's name, which outlives the name of the class."""
         return type(self).__name__.lower()
 
     @property

@@ -87,18 +87,14 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
             f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it or raise "
             "--ceil.shortlist"
         )
-    queries = graph.training_queries(settings.instances)
-    trade_off: float | Stage[float] | None = None
-    if settings.sampler == "k_dpp":
-        given = settings.trade_off
-        trade_off = graph.tuned(settings.initial) if given == "tuned" else given
+    queries, k_dpp = graph.training_queries(settings.instances), settings.sampler == "k_dpp"
     sets = Sets(
         graph.nearest(settings.initial, queries, available),
         graph.encoded(settings.initial, queries),
         settings.subsets,
         settings.size,
         settings.sampler,
-        trade_off,
+        graph.trade_off(settings.trade_off, settings.initial) if k_dpp else None,
         graph.config.data_seed,
     )
     scores = graph.scores(queries, sets, (settings.subsets, settings.size), "CEIL's candidate sets")

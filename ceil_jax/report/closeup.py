@@ -121,7 +121,7 @@ def _view(run: Run, graph: Graph, comparison: Comparison, query: Example) -> _Ca
     positions = np.concatenate([np.asarray(near)[0], np.array(sorted(set(extra)), np.int32)]).astype(int)
     place = {int(p): i for i, p in enumerate(positions)}
     features = jnp.asarray(items[positions])
-    trade_off = run.value(graph.trade_off(encoders))
+    trade_off = run.value(graph.map_trade_off(encoders))
     sets = {METHODS[m].label: [place[p] for p in chosen[m]] for m in dict.fromkeys((first, best))}
     relevant = relevance(jnp.asarray(vector[0]), features)
     label, picked = list(sets.items())[-1]

@@ -142,7 +142,7 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
     budget = {"token_budget": 60} if cut == "budget" else {}
     config = replace(SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget)
     run, graph = open_run(config, UNEVEN)
-    scores = graph.tuned("base").scores
+    scores = graph.trade_off("tuned", "base").scores
     asked = scores.queries.examples[:8]
     tuned = scores._prompts(run, scores.queries.examples, run.get(scores.sets))
     each = len(tuned) // len(scores.queries)
