@@ -23,7 +23,7 @@ from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, signed
 
 FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"
-SHOTS, LM = 4, "SmolLM2-135M-Instruct@bfloat16"
+SHOTS, LM, ENCODER = 4, "SmolLM2-135M-Instruct@bfloat16", "all-MiniLM-L6-v2"
 BASE = "dense top-k"
 SERIES = {
     "learnt from the LM": (("table2", "free_rows"), ("EPR", "CEIL")),
@@ -60,19 +60,21 @@ class Gain(NamedTuple):
     tasks: int = 1
 
 
-def evidence(records: Sequence[Record], experiment: str = "table2") -> dict[Place, Runs]:
-    """Return the runs of each method on each task: those with SHOTS examples a prompt that LM answered."""
-    places: dict[Place, list[Record]] = {}
-    for record in records:
-        if (record.experiment, record.config["shots"], record.lm) == (experiment, SHOTS, LM):
-            places.setdefault((record.row, record.task), []).append(record)
-    return {place: Runs(members) for place, members in places.items()}
+def places(records: Sequence[Record], experiment: str, shots: int = SHOTS, lm: str = LM) -> dict[Place, Runs]:
+    """Return the runs of each row on each task, of one experiment, number of examples and LM."""
+    found: dict[Place, list[Record]] = {}
+    for one in records:
+        if (one.experiment, one.config["shots"], one.lm) == (experiment, shots, lm):
+            encoder = one.config["encoder"]
+            row = one.row if encoder == ENCODER else f"{one.row}, {encoder}"
+            found.setdefault((row, one.task), []).append(one)
+    return {place: Runs(members) for place, members in found.items()}
 
 
 def gains(records: Sequence[Record]) -> dict[str, dict[str, list[Gain]]]:
     """Return the gains of each task, and of the mean, by the figure's lines."""
     found: dict[str, dict[str, list[Gain]]] = {"mean": {}}
-    runs = {name: evidence(records, name) for names, _ in SERIES.values() for name in names}
+    runs = {name: places(records, name) for names, _ in SERIES.values() for name in names}
     for line, (experiments, rows) in SERIES.items():
         for row in rows:
             samples, tokens = [], []

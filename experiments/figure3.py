@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 
 from harness.command import Experiment, ExperimentOptions
-from harness.drawing import by_examples, gains_of
+from harness.drawing import by_examples, lines_of
 from harness.grid import Cell, Entry
 from harness.table import ExperimentTable
 
@@ -50,12 +50,11 @@ def draw(table: ExperimentTable):
     ):
         examples = [one for one in members if one.entry.column.startswith("K")]
         trade_offs = [one for one in members if one.entry.column.startswith("λ")]
-        by_shots, by_trade_off = (
-            (lambda one: one.entry.cell.config.shots),
-            (lambda one: one.entry.cell.config.trade_off),
+        less = table, "epr"
+        lines_of(
+            above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots, names, less
         )
-        gains_of(above, table, examples, "epr", "in-context examples K", by_shots, names)
-        gains_of(below, table, trade_offs, "epr", "λ", by_trade_off, names)
+        lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off, names, less)
         above.set_title(task, fontsize="medium")
     return figure
 

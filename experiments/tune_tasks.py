@@ -9,8 +9,7 @@ candidates until the tokens that the race spent are used up.
 
 One line a task is printed and added to `--record`: points of the metric, means over seeds. `winner` and `recommended`
 less plain top-k with K = 8 on the final half; `regret`, what the winner loses to the candidate that is best over all
-rows of the table, both measured over all rows; `hindsight`, what it loses to the best of the final half itself, which
-is larger by the luck of the best of so many; the same for random search; and the LM tokens of a race. A run that was
+rows of the table, both measured over all rows; the same for random search; and the LM tokens of a race. A run that was
 stopped goes on; a task that is on record with the same settings is not run again.
 """
 
@@ -145,8 +144,6 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
         "random_gain": value[by_chance] - value[table.top_k],
         "regret": whole.max() - whole[winner],
         "random_regret": whole.max() - whole[by_chance],
-        "hindsight": value.max() - value[winner],
-        "random_hindsight": value.max() - value[by_chance],
         "tokens": round(spent),
         "tokens_a_prompt": table.lengths[recommended],
         "top_k_tokens_a_prompt": table.lengths[table.top_k],
@@ -154,8 +151,7 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
     }
 
 
-COLUMNS = ("top_k", "winner_gain", "recommended_gain", "random_gain")
-COLUMNS += ("regret", "random_regret", "hindsight", "random_hindsight")
+COLUMNS = ("top_k", "winner_gain", "recommended_gain", "random_gain", "regret", "random_regret")
 
 
 def run(name: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.plots import image
-from ceil_jax.store.folder import write as write_file
+from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.tasks import task_spec
@@ -72,7 +72,9 @@ class Experiment:
         Raises:
             UserError: an unknown task, no seeds, or all tasks failed.
         """
-        configs = self._configs(config, options)
+        if not options.seeds:
+            raise UserError("--seeds: give at least one")
+        configs = [replace(config, task=task_spec(task).name) for task in options.tasks or (config.task,)]
         entries = _only([entry for one in configs for entry in self.entries(one, options)], options.method)
         if options.dry_run:
             planned = dry_run(entries, options.seeds)
@@ -93,17 +95,16 @@ class Experiment:
             table = self.more(grid, table)
         key = [replace(config, out=Path()), replace(options, record=None)]
         folder = config.out / f"{self.name}-{digest(key)[:8]}"
-        write(folder, self.name, table, self.draw(table))
+        with held(folder):
+            write(folder / f"{self.name}.md", table.markdown().encode())
+            write(folder / f"{self.name}.csv", table.csv().encode())
+            figure = self.draw(table)
+            for suffix in ("png", "pdf"):
+                write(folder / f"{self.name}.{suffix}", image(figure, suffix))
         print(f"\n{table.markdown()}\nwritten: {folder}/{self.name}.md, .csv, .png, .pdf")
         if failed:
             raise UserError(f"without {', '.join(failed)}: {'; '.join(failed.values())}")
         return folder
-
-    def _configs(self, config: RunConfig, options: ExperimentOptions) -> list[RunConfig]:
-        if not options.seeds:
-            raise UserError("--seeds: give at least one")
-        tasks = options.tasks or (config.task,)
-        return [replace(config, task=task_spec(task).name) for task in tasks]
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the script's command line and return its exit code.
@@ -145,19 +146,3 @@ def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
         if method not in there:
             raise unknown_name("method", method, there)
     return [entry for entry in entries if not methods or entry.cell.method in methods]
-
-
-def write(folder: Path, name: str, table: ExperimentTable, figure: Figure) -> None:
-    """Write the table as Markdown and CSV and the figure as PNG and PDF, each file whole or not at all.
-
-    Args:
-        folder: where to write.
-        name: the files' name without their suffix.
-        table: the experiment's table.
-        figure: its figure.
-    """
-    with held(folder):
-        write_file(folder / f"{name}.md", table.markdown().encode())
-        write_file(folder / f"{name}.csv", table.csv().encode())
-        for suffix in ("png", "pdf"):
-            write_file(folder / f"{name}.{suffix}", image(figure, suffix))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.plots import MARKERS, PALETTE, draw_points, panels
@@ -48,55 +47,28 @@ def lines_of(
     xlabel: str,
     x: Callable[[Measured], Any],
     names: Sequence[str] = (),
+    less: tuple[ExperimentTable, str] | None = None,
 ) -> None:
     """Draw each row of a task's table as a line over a number of its entries, on a logarithmic axis.
 
     Args:
         axes: the panel.
-        members: the task's entries.
+        members: the task's entries; those without a value are left out.
         xlabel: the label of the horizontal axis.
         x: an entry's place on the horizontal axis.
         names: the rows of all panels, as for `draw_lines`.
+        less: the table and a key of `BASELINES`, whose entry of the same configuration is subtracted from each.
     """
-    series = _series(members, x, lambda one: one.interval)
-    draw_lines(axes, series, xlabel, _metric(members), names)
-
-
-def gains_of(
-    axes: Axes,
-    table: ExperimentTable,
-    members: Sequence[Measured],
-    baseline: str,
-    xlabel: str,
-    x: Callable[[Measured], Any],
-    names: Sequence[str] = (),
-) -> None:
-    """Draw each row's difference to a baseline of the same configuration as a line over a number of its entries.
-
-    Args:
-        axes: the panel.
-        table: the experiment's table, which has the baseline's entries.
-        members: the task's entries.
-        baseline: a key of `BASELINES`.
-        xlabel: the label of the horizontal axis.
-        x: an entry's place on the horizontal axis.
-        names: the rows of all panels, as for `draw_lines`.
-    """
-    series = _series(members, x, lambda one: table.difference(one, baseline))
-    axes.axhline(0, color="grey", linewidth=1)
-    ylabel = f"points of {members[0].metric} over {BASELINES[baseline]} (n = {members[0].queries})"
-    draw_lines(axes, series, xlabel, ylabel, names)
-
-
-def _series(
-    members: Sequence[Measured], x: Callable[[Measured], Any], y: Callable[[Measured], Interval | None]
-) -> dict[str, list[tuple[float, float, float, float]]]:
-    """Return the points (x, value, low, high) of each row; entries without a value are left out."""
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    series: dict[str, list[tuple[float, float, float, float]]] = {}
     for one in members:
-        if (value := y(one)) is not None:
-            found.setdefault(one.entry.row, []).append((x(one), *value))
-    return found
+        value = one.interval if less is None else less[0].difference(one, less[1])
+        if value is not None:
+            series.setdefault(one.entry.row, []).append((x(one), *value))
+    ylabel = _metric(members)
+    if less is not None:
+        axes.axhline(0, color="grey", linewidth=1)
+        ylabel = f"points of {members[0].metric} over {BASELINES[less[1]]} (n = {members[0].queries})"
+    draw_lines(axes, series, xlabel, ylabel, names=names)
 
 
 def draw_lines(

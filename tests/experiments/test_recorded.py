@@ -56,15 +56,10 @@ def cells(text):
 @cache
 def runs(experiment, shots, lm, data_dir=None):
     """(row, task) → the runs of that row."""
-    records, places = read_results(RESULTS), {}
+    records = read_results(RESULTS)
     if " and " in experiment:
         records = results.together(records, *experiment.split(" and "), data_dir)
-    for one in records:
-        if (one.experiment, one.config["shots"], one.lm) == (experiment, shots, lm):
-            encoder = one.config["encoder"]
-            row = one.row if encoder == "all-MiniLM-L6-v2" else f"{one.row}, {encoder}"
-            places.setdefault((row, one.task), []).append(one)
-    return {place: Runs(members) for place, members in places.items()}
+    return evidence.places(records, experiment, shots, lm)
 
 
 def tasks_of(found, column):
