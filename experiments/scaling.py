@@ -1,9 +1,9 @@
-"""The cost of the papers' scale and of a bank of 10⁹, extrapolated: docs/scaling.md and experiments/NOTES.md have it.
+"""The cost of LM scoring at the papers' scale, extrapolated: the table of docs/scaling.md.
 
     python experiments/scaling.py
 
 The LM tokens were printed by this project on 2 CPU cores; what is said of a GPU is a guess: replace it by your own
-and print the tables again.
+and print the table again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ UTILISATION, SPLIT_UTILISATION = 0.4, 0.3
 """Share of the peak in prefill, in full batches of some hundred tokens; the second if an LM is split over GPUs."""
 MEMORY, ROOM = 80e9, 0.6
 """Bytes, and the share of them for weights; the rest is for keys, values and activations."""
-BANDWIDTH, HOST_LINK, DISK = 3.35e12, 50e9, 2e9
-"""Bytes a second: of a GPU's memory, between it and its host's, and from a host's disk."""
+DISK = 2e9
+"""Bytes a second from which a host reads weights."""
 PRICE = 2.5
 """Dollars a GPU-hour."""
 
@@ -79,35 +79,5 @@ def scoring_table() -> str:
     return "\n".join(rows)
 
 
-def bank_table() -> str:
-    """Return where a bank of 10⁹ vectors of width 384 fits, and the time of one pass over it for a batch."""
-    items, width, queries, k = 1e9, 384, 256, 100
-    rows = [
-        "| vectors | bytes | GPUs | on the GPUs | one pass, 256 queries | bound by | candidates that travel |",
-        "| --- | ---: | ---: | --- | ---: | --- | ---: |",
-    ]
-    for kind, size in (("float32", 4), ("bfloat16", 2)):
-        total = items * width * size
-        for gpus in (8, 64):
-            fits = total <= gpus * MEMORY * 0.9
-            reading = total / gpus / (BANDWIDTH if fits else HOST_LINK)
-            # float32 products run at about an eighth of bf16's peak
-            peak = PEAK / (8 if size == 4 else 1) * UTILISATION
-            computing = 2 * items * width * queries / gpus / peak
-            slowest = max(reading, computing)
-            bound = "computing" if computing > reading else "memory" if fits else "the host link"
-            seconds = f"{slowest * 1e3:,.0f} ms" if slowest < 1 else f"{slowest:.1f} s"
-            travel = gpus * queries * k * 8 / 1e6
-            rows.append(
-                f"| {kind} | {total / 1e12:.2f} TB | {gpus} | {'yes' if fits else 'no'} | {seconds} | {bound} "
-                f"| {travel:.1f} MB |"
-            )
-    return "\n".join(rows)
-
-
-TABLES = {"scoring": scoring_table, "bank": bank_table}
-
-
 if __name__ == "__main__":
-    for name, table in TABLES.items():
-        print(f"{name}\n\n{table()}\n")
+    print(scoring_table())

@@ -9,8 +9,8 @@ candidates until the tokens that the race spent are used up.
 
 One line a task is printed and added to `--record`: points of the metric, means over seeds. `winner` and `recommended`
 less plain top-k with K = 8 on the final half; `regret`, what the winner loses to the candidate that is best over all
-rows of the table, both measured over all rows; the same for random search; and the LM tokens of a race. A run that was
-stopped goes on; a task that is on record with the same settings is not run again.
+rows of the table, both measured over all rows; the same for random search; and the LM tokens of a race. A run that
+was stopped goes on; a task that is on record with the same settings is not run again.
 """
 
 from __future__ import annotations
