@@ -3,12 +3,11 @@
 import gzip
 import json
 import logging
-from dataclasses import replace
 
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import TASKS, Example, Template, task_spec
+from ceil_jax.tasks import TASKS, Example
 from ceil_jax.tasks.load import load_file, load_task
 
 ROWS = [{"nl": f"print line {i}", "bash": f"sed -n {i}p"} for i in range(20)]
@@ -87,13 +86,6 @@ def test_an_optional_split_may_be_missing(tmp_path, caplog):
     assert ids[0] == "validation_matched-0" and ids[3] == "validation_mismatched-0"
 
 
-def test_a_missing_field_names_file_line_and_field(folder):
-    path = write_jsonl(folder / "nl2bash" / "train.jsonl", [ROWS[0], {"nl": "x", "command": "y"}])
-    with pytest.raises(UserError) as caught:
-        load_task("nl2bash", folder)
-    assert str(caught.value) == f"{path}, line 2: no field 'bash'; it has 'nl', 'command'"
-
-
 def test_few_shot_examples_open_the_prompt_last_first(tmp_path):
     rows = [{"user_utterance": f"u{i}", "lispress": f"(l{i})"} for i in range(8)]
     for split in ("train", "valid_cross", "8_shot"):
@@ -113,27 +105,12 @@ def test_queries_of_one_kind_keep_their_places(tmp_path):
     assert [example.id for example in load_task("cogs.pa", tmp_path).validation] == ["gen-2"]
 
 
-def test_a_spec_of_ones_own_needs_no_registration(folder):
-    spec = replace(
-        task_spec("nl2bash"), name="mine", template=Template("{input} $ {output}"), metric="exact_match"
-    )
-    task = load_task(spec, folder)
-    assert task.name == "mine"
-    assert task.template.example(task.train[0]) == "print line 0 $ sed -n 0p"
-
-
 @pytest.mark.parametrize("name", ["break.csv", "sst5.v2.csv", "my-break.csv"])
 def test_a_file_never_passes_for_a_task_of_the_papers(name, tmp_path):
     """Whose published numbers and demonstrations would stand beside the user's own rows."""
     (tmp_path / name).write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
     found = load_file(tmp_path / name).name
     assert found not in TASKS and found in (name, "my-break")
-
-
-def test_embedded_tasks_need_nothing():
-    task = load_task("scan.addprim_jump", limit=5)
-    assert (len(task.train), len(task.validation)) == (13_204, 5)
-    assert len({example.id for example in task.train}) == 13_204
 
 
 # --- a user's own file
@@ -363,12 +340,3 @@ def test_partial_splits_load(data_dir, name, caplog):
     task = load_task(name, data_dir, limit=50, bank_limit=100)
     assert (len(task.train), len(task.validation)) == (100, 50)
     assert "is partial" in caplog.text
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", ["swag", "smcalflow", "geoquery.tmcd", "smcalflow_cs.8c", "kaggledbqa"])
-def test_splits_that_are_not_there_are_named(data_dir, name):
-    if any((data_dir / TASKS[name].folder / f"{split}.jsonl.gz").is_file() for split in TASKS[name].train):
-        pytest.skip("this folder has it")
-    with pytest.raises(UserError, match=rf"no split .*looked for {TASKS[name].folder}/.*columns"):
-        load_task(name, data_dir)
