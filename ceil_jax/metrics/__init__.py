@@ -41,9 +41,8 @@ def register_metric(
     Raises:
         UserError: the name is taken.
     """
-    METRICS.register(
-        name, metric if isinstance(metric, Metric) else PerExample(name, metric), replace=replace
-    )
+    made = metric if isinstance(metric, Metric) else PerExample(name, metric)
+    METRICS.register(name, made, replace=replace)
 
 
 def metric_named(name: str) -> Metric:

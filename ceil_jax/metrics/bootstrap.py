@@ -1,7 +1,6 @@
 """Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there are several.
 
-`scipy.stats.bootstrap` draws the same resamples from a seed but adds them up in another order, so that its intervals
-differ in the last digits; it has no statistic of sums over tasks or seeds either.
+`scipy.stats.bootstrap` has no statistic of sums over tasks or seeds.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def bootstrap_interval(
 
     Args:
         values: float64 [N] or [N, s].
-        statistic: a function of the values' sums; the mean by default.
+        statistic: a function of the values' sums.
         resamples: how often the examples are drawn.
         seed: decides the draws.
 
@@ -75,12 +74,7 @@ def metric_interval(
     """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
 
     Resamples of equal values are equal, so that a bootstrap interval of 0 of n would have no width. Wilson (1927)
-    gives 0 to z² / (n + z²), with z = 1.96, and the mirror image for n of n.
-
-    Args:
-        sample: examples and their metric.
-        groups: int [N], equal numbers for examples that are resampled together; each by itself by default.
-        resamples: how often they are drawn.
+    gives 0 to z² / (n + z²), with z = 1.96, and the mirror image for n of n. `groups` is as in `by_group`.
     """
     values = np.asarray(sample.values, np.float64)
     here = bootstrap_interval(*by_group(sample, groups), resamples=resamples)

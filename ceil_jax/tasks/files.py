@@ -41,10 +41,6 @@ class TableRows:
     unit: str = "line"
     """The unit that `lines` counts: line or row."""
 
-    def where(self, position: int) -> str:
-        """Return `FILE, line N` of a row, for a message."""
-        return f"{self.source}, {self.unit} {self.lines[position]}"
-
     def columns(self) -> dict[str, None]:
         """Return the names of all columns, in the order in which they come up."""
         return dict.fromkeys(name for row in self.rows if not isinstance(row, RowError) for name in row)

@@ -47,7 +47,7 @@ def examples_of(
     if there and (absent := [column for column in columns if column not in there]):
         raise UserError(
             f"{table.source}: no column {', '.join(map(repr, absent))}; it has {', '.join(map(repr, there))}"
-            f"{f'; {hint}' if hint else ''}"
+            + f"; {hint}" * bool(hint)
         )
     examples: list[Example] = []
     bad: list[tuple[int, RowError]] = []
@@ -63,12 +63,13 @@ def examples_of(
             bad.append((position, error))
     if not bad:
         return examples
-    position, first = bad[0]
-    said = f"{table.where(position)}{', ' if isinstance(first, FieldError) else ': '}{first}"
+    _, first = bad[0]
+    lines = [str(table.lines[position]) for position, _ in bad]
+    between = ", " if isinstance(first, FieldError) else ": "
+    said = f"{table.source}, {table.unit} {lines[0]}{between}{first}"
     if len(bad) > 1:
-        lines = [str(table.lines[position]) for position, _ in bad]
-        more = f" and {len(lines) - 20:,} more" if len(lines) > 20 and not skip_bad_rows else ""
         shown = lines if skip_bad_rows else lines[:20]
+        more = f" and {len(lines) - len(shown):,} more" if len(lines) > len(shown) else ""
         said += f"; {len(bad):,} rows cannot be used: {table.unit}s {', '.join(shown)}{more}"
     if skip_bad_rows and examples:
         log.warning("%s; left out", said)
