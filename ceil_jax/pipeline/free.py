@@ -129,12 +129,7 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
         found = agreement(fits, rows, kind, min(_JUDGED_BY, len(lesson.bank) // 2))
         name = best_free(found)
         said = ", ".join(f"{one} {values.mean():.3f}" for one, values in found.items())
-        log.info(
-            "free supervision, by %s of held-out rows: %s; taken (cosine unless certainly worse): %s",
-            kind,
-            said,
-            name,
-        )
+        log.info("free supervision, by held-out rows' %s: %s; taken (cosine in a tie): %s", kind, said, name)
     method = fits[name](rows)
     if isinstance(method, Cosine):
         write_json(lesson.folder / SETTINGS, {"method": ""})
