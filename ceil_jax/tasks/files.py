@@ -24,9 +24,6 @@ ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet")
 TableLike = str | os.PathLike[str] | Any
 """A path, or a pandas or polars data frame."""
 
-Numbered = list[tuple[int, Row | RowError]]
-"""Each row, or what is wrong with it, with its line in a text file or its number (from 1)."""
-
 
 @dataclass(frozen=True)
 class TableRows:
@@ -81,8 +78,7 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
     if kind == ".parquet":
         found = numbered_rows(str(path), _parquet_rows(path))
     elif kind in (".csv", ".tsv", ".txt"):
-        numbered = _separated_rows(path, delimiter or ("\t" if kind == ".tsv" else ","))
-        found = TableRows(str(path), [row for _, row in numbered], [line for line, _ in numbered])
+        found = _separated_rows(path, delimiter or ("\t" if kind == ".tsv" else ","))
     else:
         found = _json_rows(path)
     if not found.rows:
@@ -141,7 +137,7 @@ def _not_a_row(value: Any) -> RowError:
     return RowError(f"expected an object of columns, found {type(value).__name__}")
 
 
-def _separated_rows(path: Path, delimiter: str) -> Numbered:
+def _separated_rows(path: Path, delimiter: str) -> TableRows:
     """The rows of a table with a header; a row's line is its first one.
 
     Quotes are characters like any other where they do not pair up as CSV has them, and every line by itself has as
@@ -172,15 +168,16 @@ def _separated_rows(path: Path, delimiter: str) -> Numbered:
         log.warning("%s: quotes do not pair up; they are read as characters like any other", path)
         rows = plain
     if not rows:
-        return []
+        return TableRows(str(path), [], [])
     (line, header), *rest = rows
     _check_header(f"{path}, line {line}", header)
-    return [
-        (line, dict(zip(header, cells, strict=True)))
+    found: list[Row | RowError] = [
+        dict(zip(header, cells, strict=True))
         if len(cells) == len(header)
-        else (line, RowError(f"{len(cells)} cells, the header has {len(header)}"))
-        for line, cells in rest
+        else RowError(f"{len(cells)} cells, the header has {len(header)}")
+        for _, cells in rest
     ]
+    return TableRows(str(path), found, [line for line, _ in rest])
 
 
 def _check_header(where: str, header: list[str]) -> None:
