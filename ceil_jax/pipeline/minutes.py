@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Opened, open_run
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.plan import WRITING, Machine, duration, plan, this_machine
-from ceil_jax.store.folder import finish, finished
-from ceil_jax.store.hashing import digest
-from ceil_jax.store.locking import held
+from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.tasks.draws import draw
-from ceil_jax.tasks.example import Task
 
 FEWEST_QUERIES = 150
 """Queries that are answered at least: fewer give intervals that say nothing."""
@@ -51,25 +49,38 @@ def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     Raises:
         UserError: too few minutes for anything.
     """
-    config, task = opened.graph.config, opened.graph.task
-    cuts = list(_cuts(config, task, methods))
-    targets = [opened.graph.metric(name).key for name in methods]
-    folder = opened.run.root / f"minutes-{digest([targets, minutes])}"
-    if before := finished(folder):
-        cut = cuts[before["cut"]]
-        return Fitted(_opened(opened, cut), cut.rows, before["said"])
-    machine, seconds = _measured(opened, methods), []
-    for number, cut in enumerate(cuts):
-        less = _opened(opened, cut)
-        seconds.append(_seconds(less, cut.rows, machine))
-        if seconds[-1] <= 60 * _SHARE * minutes:
-            said = _said(less, cut.rows, methods, machine, seconds[0], seconds[-1])
-            with held(folder):
-                finish(folder, {"cut": number, "said": said})
-            return Fitted(less, cut.rows, said)
-    raise UserError(
-        f"--minutes {minutes:g}: {FEWEST_QUERIES} queries without training take {_minutes(seconds[-1])} minutes here"
-    )
+    targets = tuple(opened.graph.metric(name).key for name in methods)
+    taken = opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
+    cut = list(_cuts(opened, methods))[taken["cut"]]
+    return Fitted(_opened(opened, cut), cut.rows, taken["said"])
+
+
+@dataclass(frozen=True)
+class Taken(Stage[dict[str, Any]]):
+    """The number of the first cut that fits, and what is said of it."""
+
+    kind = "minutes"
+    targets: tuple[str, ...]
+    """The keys of the rows' stages."""
+    minutes: float
+    opened: Opened = unkeyed()
+    methods: tuple[str, ...] = unkeyed()
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        machine, seconds = _measured(self.opened, self.methods), []
+        for number, cut in enumerate(_cuts(self.opened, self.methods)):
+            less = _opened(self.opened, cut)
+            seconds.append(_seconds(less, cut.rows, machine))
+            if seconds[-1] <= 60 * _SHARE * self.minutes:
+                said = _said(less, cut.rows, self.methods, machine, seconds[0], seconds[-1])
+                return {"cut": number, "said": said}
+        raise UserError(
+            f"--minutes {self.minutes:g}: {FEWEST_QUERIES} queries without training take {_minutes(seconds[-1])} "
+            "minutes here"
+        )
+
+    def load(self, run: Run, folder: Path) -> dict[str, Any]:
+        return run.summary(self)
 
 
 class _Cut(NamedTuple):
@@ -85,9 +96,9 @@ def _opened(whole: Opened, cut: _Cut) -> Opened:
     return open_run(cut.config, task, whole.graph.models)
 
 
-def _cuts(config: RunConfig, task: Task, methods: Sequence[str]) -> Iterator[_Cut]:
+def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[_Cut]:
     """Ever smaller comparisons."""
-    rows, queries = tuple(methods), len(task.validation)
+    config, rows, queries = opened.graph.config, tuple(methods), len(opened.graph.queries)
     shares = (1.0, 0.5, 0.25)
     trained = [name for name in reversed(rows) if METHODS[name].trains]
     # sets first, then single examples; of each kind the last row first

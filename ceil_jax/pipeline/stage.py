@@ -175,8 +175,9 @@ class Run:
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, ReadLM] = {}
-        self._shared: dict[Stage[Any], float] = {}
-        """Shared stages of the stage that is computed now, with the seconds that getting them took just now."""
+        self._shared: dict[str, tuple[str, float]] = {}
+        """Shared stages that were got for the one that is computed now: their work in words, and the seconds that it
+        took just now, by key."""
 
     def lm(self, lm: LM) -> ReadLM:
         """Return an LM that reads each prompt once."""
@@ -209,7 +210,8 @@ class Run:
         while len(self._values) > _IN_MEMORY:
             self._values.popitem(last=False)
         if stage.shared:
-            self._shared[stage] = self._shared.get(stage, 0.0) + time.perf_counter() - began
+            _, before = self._shared.get(stage.key, ("", 0.0))
+            self._shared[stage.key] = stage.what, before + time.perf_counter() - began
         return value
 
     def value(self, given: T | Stage[T]) -> T:
@@ -233,9 +235,11 @@ class Run:
             cost = sum((meter.cost for meter in meters), Cost())
             # a stage costs what it would from nothing: what was read before (`cost`) took its time then, and what was
             # read just now (`now`) is in the wall time already; shared stages have costs of their own
-            now = sum(meter.now.seconds for meter in meters) + sum(self._shared.values())
+            now = sum(meter.now.seconds for meter in meters) + sum(
+                taken for _, taken in self._shared.values()
+            )
             seconds = time.perf_counter() - began + cost.seconds - now
-            shared, self._shared = {one.key: one.what for one in self._shared}, outside
+            shared, self._shared = {key: what for key, (what, _) in self._shared.items()}, outside
             finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens], "shared": shared})
 
     def estimate(self, stage: Stage[Any]) -> Work:

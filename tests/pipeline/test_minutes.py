@@ -32,7 +32,7 @@ def summary(cut):
 
 
 def test_training_queries_are_cut_first_then_rows_then_queries():
-    found = list(map(summary, _cuts(CONFIG, TASK, ROWS)))
+    found = list(map(summary, _cuts(open_run(CONFIG, TASK), ROWS)))
     assert found[:3] == [
         (400, 60, "ceil", 200),
         (200, 40, "ceil", 200),  # never below 40
@@ -43,12 +43,15 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     assert [one[2] for one in found[6:9]] == ["epr"] * 3
     # without a training no share is tried; queries last, and never below 150
     assert found[9:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
-    assert all(config.tst.instances == 300 for config, _, _ in _cuts(CONFIG, TASK, ROWS))  # no LM taught it
+    assert all(
+        config.tst.instances == 300 for config, _, _ in _cuts(open_run(CONFIG, TASK), ROWS)
+    )  # no LM taught it
 
 
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
     found = [
-        (rows, queries) for _, rows, queries in _cuts(CONFIG, TASK, ("random", "free", "epr", "free_map"))
+        (rows, queries)
+        for _, rows, queries in _cuts(open_run(CONFIG, TASK), ("random", "free", "epr", "free_map"))
     ]
     assert found[2][0] == ("random", "free", "epr", "free_map")
     both = ("random", "free", "free_map")
