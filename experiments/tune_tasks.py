@@ -30,15 +30,15 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import TUNE
-from ceil_jax.racing.budget import Limits, Meter
+from ceil_jax.racing.budget import Budget
 from ceil_jax.racing.race import Race, hold
 from ceil_jax.racing.verdict import Finalist, judge
 from ceil_jax.report.table import Number, Table
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tuning.candidates import NOTHING, candidates, plain
+from ceil_jax.tuning.candidates import ZERO, candidates, plain, searched
+from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Field
-from ceil_jax.tuning.options import Space
 
 TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "cmsqa", "geoquery", "webqs")
 """Seven real tasks, and the embedded one first."""
@@ -58,7 +58,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pool", type=int, default=300, help="held-out rows that all candidates answer")
     parser.add_argument("--bank-limit", type=int, default=2000, help="examples in the bank at most")
     parser.add_argument("--budget", type=int, default=500_000, help="LM tokens of a race")
-    parser.add_argument("--ks", type=int, nargs="+", default=list(Space().ks))
+    parser.add_argument("--ks", type=int, nargs="+", default=list(TuneConfig().ks))
     parser.add_argument("--seeds", type=int, default=3, help="splits of the pool")
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--record", type=Path, default=Path("runs/tune_tasks.jsonl"))
@@ -70,24 +70,25 @@ class Outcomes:
 
     Args:
         field: answers, or finds the answers on disk.
-        space: the candidates.
+        search: the candidates.
     """
 
-    def __init__(self, field: Field, space: Space) -> None:
+    def __init__(self, field: Field, search: TuneConfig) -> None:
         rows = field.task.validation
-        entrants = [field.enter(one, rows) for one in candidates(space, field.config, field.task)]
-        found = field.score(
+        methods = searched(search, field.config, field.task)
+        entrants = [field.enter(one, rows) for one in candidates(methods, search, field.task)]
+        found = field.answer(
             entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"
         )
         self.candidates = [one.candidate for one in entrants]
-        self.labels = [one.candidate.label() for one in entrants]
+        self.labels = [one.candidate.label for one in entrants]
         self.tokens = np.stack([one.tokens for one in entrants])
         self.lengths = np.array([one.lengths.mean() for one in entrants])
         self.scores = np.stack([one.scores for one in found])
-        self.statistics = np.stack([one.statistics for one in found])
+        self.statistics = np.stack([one.sample.values for one in found])
         self.from_sums = metric_named(field.task.metric).from_sums
-        self.top_k = self.candidates.index(plain(field.config, field.task))
-        self.zero = self.candidates.index(NOTHING)
+        self.top_k = self.candidates.index(plain(field.task))
+        self.zero = self.candidates.index(ZERO)
 
     def value(self, rows: np.ndarray) -> np.ndarray:
         """Return the metric of each candidate on some rows, float64 [A], in percent."""
@@ -161,8 +162,8 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
     config = TUNE.__class__(
         task=name, lm=options.lm, encoder=options.encoder, out=options.out / name, data_dir=options.data_dir
     )
-    meter = Meter(Limits(seconds=1e9))
-    table = Outcomes(Field(config, task, meter), Space(ks=tuple(options.ks)))
+    budget = Budget(10**12)
+    table = Outcomes(Field(config, task, budget), TuneConfig(ks=tuple(options.ks)))
     seeds = [replay(table, seed, options.budget) for seed in range(options.seeds)]
     means = {column: float(np.mean([one[column] for one in seeds])) for column in (*COLUMNS, "tokens")}
     whole = table.value(np.arange(table.scores.shape[1]))
@@ -178,7 +179,7 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
             label: {"value": value, "tokens": tokens}
             for label, value, tokens in zip(table.labels, whole.tolist(), table.lengths.tolist(), strict=True)
         },
-        "table_tokens": meter.tokens,
+        "table_tokens": budget.tokens,
         "seconds": round(time.perf_counter() - began, 1),
     }
 
@@ -186,7 +187,7 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def settings(name: str, options: argparse.Namespace) -> str:
     """Return the hash of what a task's record depends on."""
     own = vars(options) | {"tasks": name, "out": None, "record": None, "data_dir": str(options.data_dir)}
-    return digest([own, asdict(Space())])
+    return digest([own, asdict(TuneConfig())])
 
 
 def recorded(file: Path) -> dict[tuple[str, str], dict[str, Any]]:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import LogNorm, Normalize
 
 from ceil_jax import (
     CeilSelector,
@@ -26,7 +27,7 @@ from ceil_jax.dpp.kernel import relevance
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.records import read_records
-from ceil_jax.report.plots import BLUE, GREEN, GREY, ORANGE, draw_kernel, draw_plane
+from ceil_jax.report.plots import BLUE, GREEN, GREY, MARKERS, ORANGE, RED
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 
@@ -111,6 +112,52 @@ else:
 # The candidates are drawn on their two principal axes. Markers and greys are labels; circles are the two sets.
 
 # %%
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#B8860B", GREY, "#8C6BB1")
+
+
+def draw_plane(axes, query, items, labels, sets):
+    """Draw a query's candidates on their two principal axes, and the sets that methods choose.
+
+    Args:
+        axes: the panel.
+        query: float [D], drawn as a star.
+        items: float [n, D].
+        labels: the output of each item, which sets its marker, and its colour if there are at most eight outputs.
+        sets: method → indices of the items it chose, which stand in a circle or a square.
+    """
+    centre = items.mean(axis=0)
+    _, _, axes_of_items = np.linalg.svd(items - centre, full_matrices=False)
+    plane = (items - centre) @ axes_of_items[:2].T
+    star = (query - centre) @ axes_of_items[:2].T
+    names = sorted(set(labels))
+    if 1 < len(names) <= len(COLOURS):
+        for name, colour, marker in zip(names, COLOURS, MARKERS, strict=False):
+            here = np.array([label == name for label in labels])
+            axes.scatter(plane[here, 0], plane[here, 1], s=26, marker=marker, color=colour, label=name)
+    else:
+        axes.scatter(plane[:, 0], plane[:, 1], s=14, color=GREY)
+    ink = axes.xaxis.label.get_color()
+    for (name, places), ring, size in zip(sets.items(), "osD", (110, 260, 480), strict=False):
+        at = plane[list(places)]
+        axes.scatter(
+            at[:, 0],
+            at[:, 1],
+            s=size,
+            marker=ring,
+            facecolors="none",
+            edgecolors=ink,
+            linewidths=1.4,
+            label=f"set: {name}",
+        )
+    axes.scatter(star[0], star[1], marker="*", s=220, color=RED, edgecolors=ink, label="the query")
+    axes.set_xlabel("first principal axis of the candidates")
+    axes.set_ylabel("second principal axis")
+    # beside the points, so that it hides none of them
+    axes.legend(
+        fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=1.1, frameon=False
+    )
+
+
 figure, axes = plt.subplots(figsize=(7, 5))
 draw_plane(axes, asked, vectors, [task.train[i].output for i in nearest], sets)
 
@@ -158,7 +205,46 @@ for name, places in sets.items():
 #
 # A bright cell off the diagonal is a pair of similar examples. Top-k takes the whole corner at the top left.
 
+
 # %%
+def draw_kernel(axes, kernel, chosen):
+    """Draw a conditional kernel as a heat map, with its diagonal beside it and the chosen items in red in both.
+
+    The colours span the values off the diagonal, on a logarithmic scale where these differ more than tenfold.
+
+    Args:
+        axes: the panel.
+        kernel: float [n, n], items ordered by relevance.
+        chosen: indices of the chosen items.
+    """
+    diagonal = np.eye(len(kernel), dtype=bool)
+    off = kernel[~diagonal] if len(kernel) > 1 else kernel.ravel()
+    low, high = float(off.min()), float(off.max())
+    norm = LogNorm(low, high) if 0 < 10 * low < high else Normalize(low, high)
+    ink, places = axes.xaxis.label.get_color(), np.asarray(chosen, int)
+    shown = axes.imshow(
+        np.ma.masked_array(kernel, diagonal), cmap="cividis", interpolation="nearest", norm=norm
+    )
+    for place in places:
+        axes.axhline(place, color=RED, linewidth=0.9, alpha=0.7)
+        axes.axvline(place, color=RED, linewidth=0.9, alpha=0.7)
+    axes.scatter(places, places, marker="s", s=22, color=RED, edgecolors=ink, linewidths=0.6, zorder=3)
+    axes.set_xlabel("candidate, most relevant first; red: chosen")
+    axes.set_ylabel("candidate")
+    beside = axes.inset_axes((1.04, 0.0, 0.2, 1.0), sharey=axes)
+    values = np.diag(kernel)
+    beside.barh(
+        np.arange(len(values)), values, 0.9, color=[RED if i in places else GREY for i in range(len(values))]
+    )
+    if values.max() > 10 * values.min() > 0:
+        beside.set_xscale("log")
+    beside.tick_params(axis="y", labelleft=False)
+    beside.tick_params(axis="x", labelsize="x-small")
+    beside.set_title("L'ᵢᵢ", fontsize="small")
+    bar = axes.figure.colorbar(shown, ax=axes)
+    bar.set_label("L'ᵢⱼ, i ≠ j")
+
+
 kernel = np.asarray(conditional_kernel(jnp.asarray(r), similarity, TRADE_OFF))
 figure, axes = plt.subplots(figsize=(5.6, 4.6))
 draw_kernel(axes, kernel / kernel.max(), sets["DPP-MAP"])

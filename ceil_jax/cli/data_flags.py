@@ -36,15 +36,13 @@ class OwnData:
     """Between the values of a text file, such as ';' or '\\t'; by default a comma, a tab in .tsv."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
-    yes: bool = False
-    """Go on with the columns and the metric that are proposed where --input or --output is not given."""
 
 
 NO_FILE = OwnData()
 """No file: use the task that `--task` names."""
 
 
-def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
+def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output folder.
 
     Args:
@@ -55,56 +53,55 @@ def load(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     Raises:
         UserError: flags of `--data` without it, `--task` beside it, or data that cannot be read.
     """
-    from ceil_jax.tasks.draws import draw
-    from ceil_jax.tasks.load import load_file, load_task
-
-    if own.data is None:
-        names = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
-        given = [f"--{name.replace('_', '-')}" for name in names]
-        if given:
-            raise UserError(
-                f"{', '.join(given)}: only with --data FILE; a named task has its own columns and metric"
-            )
-        task = load_task(
-            config.task,
-            config.data_dir,
-            limit=config.limit,
-            seed=config.data_seed,
-            bank_limit=config.bank_limit,
-        )
-        return _logged(task, config)
-    if config.task != RunConfig().task:
-        raise UserError(
-            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
-        )
-    task = load_file(
-        own.data,
-        input=own.input,
-        output=own.output,
-        template=own.template and unescaped(own.template),
-        metric=own.metric,
-        seed=config.data_seed,
-        validation=own.validation or held_out,
-        stop=[unescaped(end) for end in own.stop],
-        delimiter=own.delimiter and unescaped(own.delimiter),
-        skip_bad_rows=own.skip_bad_rows,
-    )
-    task = replace(
-        task,
-        train=draw(task.train, config.bank_limit, config.data_seed),
-        validation=draw(task.validation, config.limit, config.data_seed),
-    )
-    return _logged(task, config)
-
-
-def unescaped(text: str) -> str:
-    """A shell passes \\t and \\n as two characters."""
-    return text.replace(r"\t", "\t").replace(r"\n", "\n")
-
-
-def _logged(task: Task, config: RunConfig) -> Task:
+    task = _named_task(config, own) if own.data is None else _own_task(config, own, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
     cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
     bank = f"{len(task.train):,} examples in the bank{cut}"
     log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
     return task
+
+
+def _named_task(config: RunConfig, own: OwnData) -> Task:
+    from ceil_jax.tasks.load import load_task
+
+    given = [
+        f.name.replace("_", "-") for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)
+    ]
+    if given:
+        flags = ", ".join(f"--{name}" for name in given)
+        raise UserError(f"{flags}: only with --data FILE; a named task has its own columns and metric")
+    where = config.task, config.data_dir, config.limit, config.data_seed
+    return load_task(*where, bank_limit=config.bank_limit)
+
+
+def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
+    from ceil_jax.tasks.draws import draw
+    from ceil_jax.tasks.load import load_file
+
+    if config.task != RunConfig().task:
+        raise UserError(
+            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
+        )
+    assert own.data is not None
+    task = load_file(
+        own.data,
+        input=own.input,
+        output=own.output,
+        template=own.template and _unescaped(own.template),
+        metric=own.metric,
+        seed=config.data_seed,
+        validation=own.validation or held_out,
+        stop=[_unescaped(end) for end in own.stop],
+        delimiter=own.delimiter and _unescaped(own.delimiter),
+        skip_bad_rows=own.skip_bad_rows,
+    )
+    return replace(
+        task,
+        train=draw(task.train, config.bank_limit, config.data_seed),
+        validation=draw(task.validation, config.limit, config.data_seed),
+    )
+
+
+def _unescaped(text: str) -> str:
+    """A shell passes \\t and \\n as two characters."""
+    return text.replace(r"\t", "\t").replace(r"\n", "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -25,28 +26,31 @@ HUB_SECONDS = 5.0
 """How long the hub has to answer before it is taken for unreachable."""
 
 
-def check_first(config: RunConfig, own: OwnData = NO_FILE) -> None:
+EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "faiss": "approximate", "ray": "ray"}
+"""The extra that brings a library that only some uses need."""
+
+
+def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None:
     """Name a library that is missing, and do without the hub if it cannot be reached.
 
     Args:
         config: the run.
         own: the flags of `--data`.
+        needed: libraries in EXTRAS that the command needs besides.
 
     Raises:
         UserError: a library that the settings need is not installed.
     """
-    extras = []
-    if is_address(config.lm):
-        extras.append(("openai", "endpoint"))
-    elif config.lm != "tiny" and not is_function(config.lm):
-        extras.append(("torch", "lm"))
-    if config.index == "approximate":
-        extras.append(("faiss", "approximate"))
-    if config.engine == "ray":
-        extras.append(("ray", "ray"))
-    for module, extra in extras:
+    local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
+    wants = {
+        "openai": is_address(config.lm),
+        "torch": local,
+        "faiss": config.index == "approximate",
+        "ray": config.engine == "ray",
+    }
+    for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
         if importlib.util.find_spec(module) is None:
-            raise UserError(f"{module} is not installed; pip install 'ceil-jax[{extra}]'")
+            raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
     wanted = [name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)]
     if own.data is None and config.data_dir is None:
         hub = task_spec(config.task).hub
@@ -57,13 +61,8 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE) -> None:
 
 def _on_hub(name: str) -> bool:
     """Whether a model's name can only be a repository on the hub."""
-    return (
-        name.count("/") == 1
-        and name not in ASSETS
-        and ":" not in name
-        and not name.startswith((".", "/", "~"))
-        and not Path(name).is_dir()
-    )
+    named = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) is not None
+    return named and name not in ASSETS and not Path(name).is_dir()
 
 
 def go_offline_without_hub(wanted: Iterable[str]) -> None:

@@ -20,12 +20,12 @@ from tyro.constructors import ConstructorRegistry, StructConstructorSpec, Struct
 from ceil_jax.errors import range_of
 
 _COMMON = """
-task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens
+task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens minutes
 """
 COMMON = frozenset(_COMMON.split())
 """The settings of a run and of a file of one's own that most people need."""
 
-SHORTENED = ("RunConfig", "OwnData", "Space", "Limits", "Rows")
+SHORTENED = ("RunConfig", "OwnData", "TuneConfig")
 """The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside them."""
 
 

@@ -7,15 +7,13 @@ import functools
 import importlib
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import tyro
 
-from ceil_jax.cli.commands import compare, demo, doctor, export, report, score, tasks
+from ceil_jax.cli import commands
 from ceil_jax.cli.helptext import asked_for_help
-from ceil_jax.cli.tune import tune
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
 from ceil_jax.tasks.assets import cache_path
@@ -33,8 +31,6 @@ compare trained in the folder runs):
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
 
-log = logging.getLogger(__name__)
-
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
 """The flags of all commands, which are read first: the scale decides what the other flags default to."""
 _SHARED.add_argument("--plugin", action="append", default=[])
@@ -50,19 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
-        commands: dict[str, Callable[..., int | None]] = {
-            "doctor": doctor,
-            "demo": demo,
-            "tasks": tasks,
-            "compare": functools.partial(compare, config=config),
-            "score": functools.partial(score, config=config),
-            "tune": functools.partial(tune, config=TUNE),
-            "report": report,
-            "export": functools.partial(export, config=config),
+        names: dict[str, Callable[..., int | None]] = {
+            "doctor": commands.doctor_command,
+            "demo": commands.demo_command,
+            "tasks": commands.tasks_command,
+            "compare": functools.partial(commands.compare_command, config=config),
+            "score": functools.partial(commands.score_command, config=config),
+            "tune": functools.partial(commands.tune_command, config=TUNE),
+            "report": commands.report_command,
+            "export": functools.partial(commands.export_command, config=config),
         }
         rest, registry = asked_for_help(rest)
         return tyro.extras.subcommand_cli_from_dict(
-            commands, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=registry
+            names, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=registry
         )
 
     return command("ceil-jax", run, arguments, APPLIED, ("compare", "score", "export"))
@@ -100,9 +96,6 @@ def command(
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        if any(word.split("=")[0] == "--retriever" for word in rest):
-            log.warning("--retriever is called --method now")
-            rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         for module in given.plugin:
             _import_plugin(module)
         code = run(scales[scale], rest)

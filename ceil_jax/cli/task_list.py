@@ -1,74 +1,54 @@
-"""The list of tasks: their metrics, their sizes, and which of them can be read here without a network."""
+"""The list of tasks with their metrics and sizes, and one task in detail, as text for a terminal."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import NamedTuple
 
 from ceil_jax.report.table import Table
 from ceil_jax.tasks import TASKS
+from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import TaskSpec
 
 
-class ListedTask(NamedTuple):
-    """One line of the list."""
-
-    name: str
-    metric: str
-    bank: int | None
-    """Examples in the bank, if that is known without reading the data."""
-    queries: int | None
-    source: str
-    """embedded, a repository on the hub, or the folder that --data-dir has to hold."""
-    here: bool
-    """Whether the data is on this machine: embedded, in the hub's cache, or in --data-dir."""
-
-
-def listed(data_dir: Path | None = None) -> list[ListedTask]:
-    """Return all tasks in the order of TASKS.
+def listed(data_dir: Path | None = None) -> str:
+    """Return all tasks in the order of TASKS, with the sizes that are known without reading the data.
 
     Args:
         data_dir: a folder of datasets; None for none.
     """
-    found = []
+    rows = []
     for spec in TASKS.values():
         bank, queries = spec.sizes or (spec.bank_size, None)
-        found.append(ListedTask(spec.name, spec.metric, bank, queries, _source(spec), _here(spec, data_dir)))
-    return found
-
-
-def page(tasks: list[ListedTask]) -> str:
-    """Return the list as text for a terminal."""
-    rows = [[t.name, t.metric, t.bank, t.queries, "yes" if t.here else None, t.source] for t in tasks]
-    table = Table(["task", "metric", "bank", "queries", "here", "source"], rows).text()
+        source = "embedded" if spec.embedded else spec.hub.repo if spec.hub else f"files in {spec.folder}/"
+        here = spec.embedded or (data_dir and spec.folder and (data_dir / spec.folder).is_dir())
+        rows.append([spec.name, spec.metric, bank, queries, "yes" if here else None, source])
     return (
-        f"{table}\n\nhere: the data is on this machine. Without a size, the data has to be read to know it.\n"
+        f"{Table(['task', 'metric', 'bank', 'queries', 'here', 'source'], rows).text()}\n\n"
+        "here: embedded, or in --data-dir. Without a size, the data has to be read to know it.\n"
         "ceil-jax tasks NAME shows one task: its sizes and five prompts."
     )
 
 
-def _source(spec: TaskSpec) -> str:
-    if spec.embedded:
-        return "embedded"
-    return spec.hub.repo if spec.hub else f"files in {spec.folder}/"
+def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
+    """Return a task's sizes, metrics, source and published numbers, and five prompts.
 
-
-def _here(spec: TaskSpec, data_dir: Path | None) -> bool:
-    if data_dir is not None and spec.folder and (data_dir / spec.folder).is_dir():
-        return True
-    if spec.embedded:
-        return True
-    return spec.hub is not None and _letters(spec.hub.repo) in _cached()
-
-
-def _cached() -> set[str]:
-    """Return the repositories that the library `datasets` has read before, without importing it."""
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    folder = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
-    return {_letters(one.name) for one in folder.iterdir()} if folder.is_dir() else set()
-
-
-def _letters(repo: str) -> str:
-    # the library writes Owner/NameOf-It as owner___name_of-it, with the owner's capitals or without
-    return "".join(character for character in repo.lower() if character.isalnum())
+    Args:
+        spec: the task.
+        data_dir: a folder of datasets; None for the hub or the embedded copy.
+    """
+    whole, task = load_task(spec, data_dir), load_task(spec, data_dir, limit=5)
+    lines = [
+        f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries",
+        f"metric: {', '.join((task.metric, *task.more_metrics))}",
+        f"hub: {spec.hub.repo} at {spec.hub.revision}" if spec.hub else "",
+        f"paper: {', '.join(f'{method} {value}' for method, value in spec.paper.items())}"
+        if spec.paper
+        else "",
+        f"note: {spec.note}" if spec.note else "",
+    ]
+    opening = task.template.example(whole.train[0]) + task.template.separator
+    for query in task.validation:
+        lines.append(f"\n--- {query.id}, after one example; gold {query.output!r}")
+        lines.append(f"    options: {' | '.join(query.choices)}" if query.choices else "")
+        lines.append(opening + task.template.query(query))
+    return "\n".join(filter(None, lines))

@@ -6,6 +6,5 @@ methods of a run, or simulations with known scores (`experiments/tune_worlds.py`
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
 - `verdict`: scores and differences on the final rows, and the recommendation.
-- `budget`: LM tokens, prompts, seconds and money, spent and remaining.
-- `split`: the number of rows to race on and of final rows.
+- `budget`: LM tokens and minutes, spent and remaining.
 """

@@ -6,11 +6,10 @@ differences have one size, as with right and wrong answers, the sum is binomial 
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import bdtrc
 
 from ceil_jax.metrics.bootstrap import Sample
 
@@ -55,7 +54,8 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
     differences = np.asarray(differences, np.float64)
     if _one_size(differences):
         up, down = (differences > 0).sum(1), (differences < 0).sum(1)
-        return np.array([_tail(int(u + d))[u] for u, d in zip(up, down, strict=True)])
+        # P(X ≥ up), where X is the number of heads of up + down fair coins
+        return bdtrc(up - 1.0, up + down, 0.5)
     signs = 2.0 * np.random.default_rng(0).integers(2, size=(draws, differences.shape[1])) - 1
     found, here = signs @ differences.T, differences.sum(1)
     return (1 + np.count_nonzero(found >= here - 1e-12, axis=0)) / (1 + draws)
@@ -77,11 +77,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _one_size(differences: np.ndarray) -> bool:
     sizes = np.unique(np.abs(differences))
     return len(sizes[sizes > 0]) <= 1
-
-
-@functools.lru_cache(maxsize=1024)
-def _tail(n: int) -> np.ndarray:
-    """P(X ≥ k) for k from 0 to n, where X is the number of heads of n fair coins."""
-    log_factorial = np.array([math.lgamma(i + 1) for i in range(n + 1)])
-    log_mass = log_factorial[n] - log_factorial - log_factorial[::-1] - n * math.log(2)
-    return np.minimum(np.exp(log_mass)[::-1].cumsum()[::-1], 1.0)

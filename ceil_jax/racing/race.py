@@ -6,7 +6,7 @@ of language models, so simulated candidates with known scores race in the same w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,8 +26,8 @@ State = Literal["racing", "worse", "aside"]
 """Racing; dropped as clearly worse than another; or set aside because the budget pays for fewer candidates."""
 
 
-class Step(NamedTuple):
-    """The next round: the candidates in `racers` answer rows `start` to `stop`."""
+class Round(NamedTuple):
+    """The candidates in `racers` answer rows `start` to `stop`."""
 
     racers: tuple[int, ...]
     start: int
@@ -71,8 +71,8 @@ class Race:
         """Return an upper bound of the LM tokens of the first round."""
         return float(self.tokens[:, : self.stops[0]].sum())
 
-    def step(self, affordable: float) -> Step | None:
-        """Return the next round; None when the race is over.
+    def next_round(self, affordable: float) -> Round | None:
+        """Return the next round; None when the race is over. Those that it cannot pay for are set aside.
 
         Args:
             affordable: remaining budget of the race, in LM tokens.
@@ -98,27 +98,25 @@ class Race:
             return None
         for i in set(behind) - set(taken):
             self.states[i] = "aside"
-        return Step(tuple(sorted(taken)), start, stop)
+        return Round(tuple(sorted(taken)), start, stop)
 
-    def tell(self, scores: Mapping[int, np.ndarray]) -> list[int]:
-        """Add the scores of a round, float [stop − start] each, and return the candidates that it drops."""
+    def tell(self, scores: Mapping[int, np.ndarray]) -> None:
+        """Add the scores of a round, float [stop − start] each, and drop the candidates that are clearly worse."""
         for i, values in scores.items():
             self.scores[i] = np.concatenate([self.scores[i], np.asarray(values, np.float64)])
         asked = [i for i in scores if self.states[i] == "racing"]
         if not asked:
-            return []
+            return
         count = min(len(self.scores[i]) for i in asked)
         best = self.ranked(count)[0]
         others = [i for i in asked if i != best]
         if not others:
-            return []
+            return
         ahead = np.stack([self.scores[best][:count] - self.scores[i][:count] for i in others])
         # random swaps must be able to give a p-value below the level
-        found = chances(ahead, draws=max(DRAWS, int(4 / self.level)))
-        dropped = [i for i, p in zip(others, found, strict=True) if p <= self.level]
-        for i in dropped:
-            self.states[i] = "worse"
-        return dropped
+        for i, p in zip(others, chances(ahead, draws=max(DRAWS, int(4 / self.level))), strict=True):
+            if p <= self.level:
+                self.states[i] = "worse"
 
     @property
     def racing(self) -> list[int]:
@@ -133,11 +131,11 @@ class Race:
                 the largest number of rows that any has answered.
         """
         racing = self.racing
-        furthest = max(len(self.scores[i]) for i in racing)
-        count = furthest if count is None else count
-        there = [i for i in racing if len(self.scores[i]) >= count]
-        means = {i: self.scores[i][:count].mean() if count else 0.0 for i in there}
-        return sorted(there, key=lambda i: (-means[i], self.mean_tokens(i), i))
+        count = max(len(self.scores[i]) for i in racing) if count is None else count
+        means = {
+            i: self.scores[i][:count].mean() if count else 0.0 for i in racing if len(self.scores[i]) >= count
+        }
+        return sorted(means, key=lambda i: (-means[i], self.mean_tokens(i), i))
 
     def winner(self) -> int:
         """Return the best of the candidates that have answered the most rows."""
@@ -181,22 +179,16 @@ def checkpoints(rows: int) -> list[int]:
     return stops
 
 
-def hold(
-    race: Race,
-    ask: Callable[[Step], Mapping[int, np.ndarray]],
-    left: Callable[[], float],
-    tell: Callable[[Step, Sequence[int]], None] = lambda step, dropped: None,
-) -> None:
+def hold(race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]) -> None:
     """Run a race to its end.
 
     Args:
         race: the race.
-        ask: answers a step: the scores of some of its candidates, or of all.
+        ask: answers a round: the scores of all its candidates, or {} to end the race.
         left: the LM tokens that the rest of the race may take.
-        tell: called after each round with the step and the candidates that were clearly worse.
     """
-    while (step := race.step(left())) is not None:
-        scores = ask(step)
-        tell(step, race.tell(scores))
-        if len(scores) < len(step.racers):
+    while (asked := race.next_round(left())) is not None:
+        scores = ask(asked)
+        if not scores:
             return
+        race.tell(scores)

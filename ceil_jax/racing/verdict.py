@@ -19,6 +19,9 @@ from ceil_jax.racing.paired import chance, holm
 DOUBT = 0.05
 """Probability that any difference is called certain although there is none."""
 
+FEWEST_ROWS = 20
+"""The fewest rows to race on, and to judge by: with 20, a difference of 30 points can just be told from noise."""
+
 
 class Finalist(NamedTuple):
     """One prompt on the final rows."""
@@ -30,8 +33,8 @@ class Finalist(NamedTuple):
     """The final rows and their metric, from 0 to 1."""
 
 
-class Difference(NamedTuple):
-    """Two finalists on the same rows."""
+class PairedTest(NamedTuple):
+    """Two finalists compared on the same rows."""
 
     better: int
     """The number of the one with the higher score."""
@@ -39,7 +42,7 @@ class Difference(NamedTuple):
     interval: Interval
     """The difference with its 95 % bootstrap interval."""
     p: float
-    """The two-sided p-value of a paired test, adjusted for the number of comparisons (Holm)."""
+    """The two-sided p-value, adjusted for the number of comparisons (Holm)."""
 
     @property
     def certain(self) -> bool:
@@ -52,20 +55,15 @@ class Verdict(NamedTuple):
 
     scores: tuple[Interval, ...]
     """The metric of each, with its 95 % interval."""
-    differences: tuple[Difference, ...]
+    differences: tuple[PairedTest, ...]
     """All pairs of finalists."""
     recommended: int
     """The number of the cheapest finalist that is not certainly worse than another and whose score is at most
     `tolerance` below the winner's."""
 
-    def difference(self, one: int, other: int) -> Difference | None:
-        """Return the difference of two finalists; None if they are the same."""
-        return next((d for d in self.differences if {d.better, d.worse} == {one, other}), None)
-
     def certainly_better(self, one: int, other: int) -> bool:
         """Return whether one finalist is certainly better than another."""
-        found = self.difference(one, other)
-        return found is not None and found.better == one and found.certain
+        return any((d.better, d.worse) == (one, other) and d.certain for d in self.differences)
 
 
 def judge(finalists: Sequence[Finalist], tolerance: float = 0.02, *, resamples: int = RESAMPLES) -> Verdict:
@@ -84,7 +82,7 @@ def judge(finalists: Sequence[Finalist], tolerance: float = 0.02, *, resamples: 
         samples = finalists[better].sample, finalists[worse].sample
         pairs.append((better, worse, bootstrap_interval(*paired(*samples), resamples=resamples)))
         p_values.append(min(1.0, 2 * chance(*samples)))
-    differences = tuple(Difference(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))
+    differences = tuple(PairedTest(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))
     losing = {difference.worse for difference in differences if difference.certain}
     standing = [i for i in range(len(finalists)) if i not in losing]
     close = [i for i in standing if scores[0].mean - scores[i].mean <= tolerance + 1e-12]

@@ -7,5 +7,5 @@
 - `certainty`: which differences are certain, and how many queries would decide the others
 - `write`: the HTML report of a comparison, or of folders of runs
 - `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
-- `plots`, `closeup`: drawing functions, and the figure of a comparison
+- `plots`: drawing functions
 """

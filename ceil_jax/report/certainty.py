@@ -1,34 +1,54 @@
-"""The sentences below a table: which differences are certain, and how many queries would decide the others."""
+"""Differences of methods: which are certain, and how many queries would decide the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ceil_jax.report.runs import Difference
+from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 
 _NAMED = 4
 """Differences in a sentence; the others are counted."""
 
-_MOST = 1_000_000
-"""Queries beyond which no number is given."""
 
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two methods on the same queries."""
 
-def needed(difference: Difference, queries: int) -> int | None:
-    """Return how many queries would make a difference certain if it stayed as large: n (half-width / difference)².
+    better: str
+    worse: str
+    interval: Interval
+    """The difference in percentage points, with its 95 % interval."""
 
-    Args:
-        difference: measured on the queries.
-        queries: n.
+    @property
+    def certain(self) -> bool:
+        """Whether its interval has a width and leaves out 0."""
+        _, low, high = self.interval
+        return low < high and (low > 0 or high < 0)
 
-    Returns:
-        The number with two digits; None without a difference, or above a million.
-    """
-    mean, low, high = difference.interval
-    if mean == 0:
-        return None
-    count = queries * ((high - low) / 2 / abs(mean)) ** 2
-    return None if count > _MOST else int(float(f"{count:.1e}"))
+    def upwards(self) -> Difference:
+        """Return the same difference, the higher method first."""
+        mean, low, high = self.interval
+        return self if mean >= 0 else Difference(self.worse, self.better, Interval(-mean, -high, -low))
+
+    def needed(self, queries: int) -> int | None:
+        """Return how many queries would make it certain if it stayed as large: n (half-width / difference)².
+
+        Args:
+            queries: n, the number that it was measured on.
+
+        Returns:
+            The number with two digits; None without a difference, or above a million.
+        """
+        mean, low, high = self.interval
+        if mean == 0:
+            return None
+        count = queries * ((high - low) / 2 / abs(mean)) ** 2
+        return None if count > 1e6 else int(float(f"{count:.1e}"))
+
+    def __str__(self) -> str:
+        return f"{self.better} − {self.worse}: {signed(self.interval)} points"
 
 
 def certainty(differences: Iterable[Difference], queries: int) -> str:
@@ -40,17 +60,17 @@ def certainty(differences: Iterable[Difference], queries: int) -> str:
     """
     found = sorted((one.upwards() for one in differences), key=lambda one: -one.interval.mean)
     sure = [f"{one.better} − {one.worse} {signed(one.interval)}" for one in found if one.certain]
-    open_ones = [_open(one, queries) for one in found if not one.certain]
+    unsure = [_unsure(one, queries) for one in found if not one.certain]
     if not found:
         return ""
     said = f"Certain (95 %): {_listed(sure)}." if sure else "No difference is certain."
-    return f"{said} Not certain: {_listed(open_ones)}." if open_ones else said
+    return f"{said} Not certain: {_listed(unsure)}." if unsure else said
 
 
-def _open(one: Difference, queries: int) -> str:
+def _unsure(one: Difference, queries: int) -> str:
     if one.interval.mean == 0:
         return f"{one.better} − {one.worse} (equal here)"
-    count = needed(one, queries)
+    count = one.needed(queries)
     how = "more than a million" if count is None else f"about {count:,}"
     return f"{one.better} − {one.worse} {one.interval.mean:+.1f} ({how} queries would decide it)"
 

@@ -6,124 +6,76 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
+from ceil_jax.pipeline.evaluate import check, evaluate
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import failures
-from ceil_jax.report.certainty import certainty, needed
-from ceil_jax.report.run_tables import MethodRow, differences, method_rows, method_table, pairs
-from ceil_jax.report.runs import Difference
-from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.report.run_tables import RunTable, run_table
+from ceil_jax.report.runs import cost_table
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import command_bar
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Methods on one task."""
+class Comparison(RunTable):
+    """Methods that have just been evaluated on one task."""
 
-    task: str
     asked: str
     """The number of queries in words, and of how many, if a limit was set."""
-    rows: tuple[MethodRow, ...]
-    differences: tuple[Difference, ...]
     costs: dict[str, Cost]
     """The cost of each stage, in the order in which they ran."""
-    evaluations: dict[str, Evaluation]
-    parts: Table | None = None
-    """The scores and differences on queries that stand in the bank and on the others, where there are both."""
     note: str = ""
-    """A remark on the numbers, such as how many rewrites failed."""
-
-    @property
-    def metric(self) -> str:
-        """The name of the metric."""
-        return self.rows[0].metric
-
-    @property
-    def lm(self) -> str:
-        """The name of the LM."""
-        return self.rows[0].lm
-
-    @property
-    def queries(self) -> int:
-        """The number of queries."""
-        return self.rows[0].queries
-
-    @property
-    def certainty(self) -> str:
-        """The certain differences, and how many queries would decide the others."""
-        return certainty(self.differences, self.queries)
-
-    def table(self) -> Table:
-        """Return a table of the methods, their scores and their costs."""
-        return method_table(self.rows)
+    """Remarks on the numbers, such as how many rewrites failed."""
 
     def text(self) -> str:
         """Return the comparison for a terminal: scores, paired differences and the cost of every stage."""
-        stages = [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in self.costs.items()]
         return "\n".join(
             [
                 # the number of queries stands with every score: an accuracy without its n says little
                 f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}",
                 *("", self.table().text(), "", *map(str, self.differences)),
                 *(["", self.certainty] if self.differences else []),
-                *(["", self.parts.text()] if self.parts else []),
-                *("", Table(["stage", "seconds", "LM tokens"], stages).text()),
+                *(["", parts.text()] if (parts := self.parts()) else []),
+                *("", cost_table(self.costs).text()),
                 *(["", self.note] if self.note else []),
             ]
         )
 
     def markdown(self) -> str:
         """Return the table of methods, and the one of parts if there is one, as Markdown."""
-        return "\n".join(table.markdown() for table in (self.table(), self.parts) if table)
+        return "\n".join(table.markdown() for table in (self.table(), self.parts()) if table)
 
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
-        ends = ("value", "low", "high")
-        rows = [
-            {name: cell.value if isinstance(cell, Number) else cell for name, cell in _numbers(row).items()}
-            for row in self.rows
-        ]
+        names, parts = ("task", "metric", "lm", "queries", "note", "certainty"), self.parts()
         return {
-            **{
-                name: getattr(self, name) for name in ("task", "metric", "lm", "queries", "note", "certainty")
-            },
+            **{name: getattr(self, name) for name in names},
             "rows": [
-                {"method": row.method, "label": row.label} | numbers
-                for row, numbers in zip(self.rows, rows, strict=True)
+                {
+                    "method": row.method,
+                    "label": row.label,
+                    "value": row.value,
+                    "low": row.interval.low,
+                    "high": row.interval.high,
+                    # called after their largest part
+                    "training_tokens": row.record.preparing.tokens,
+                    "answering_tokens": row.record.answering.tokens,
+                    "seconds": row.record.cost.seconds,
+                    "examples": row.examples,
+                    "device_hours": row.hours,
+                }
+                for row in self.rows
             ],
             "differences": [
-                {"better": one.better, "worse": one.worse, **dict(zip(ends, one.interval, strict=True))}
-                | {"certain": one.certain, "queries_needed": needed(one, self.queries)}
+                {"better": one.better, "worse": one.worse}
+                | dict(zip(("value", "low", "high"), one.interval, strict=True))
+                | {"certain": one.certain, "queries_needed": one.needed(self.queries)}
                 for one in self.differences
             ],
-            "parts": self.parts and self.parts.data(),
+            "parts": parts and parts.data(),
             "costs": {stage: {"seconds": c.seconds, "tokens": c.tokens} for stage, c in self.costs.items()},
         }
-
-    def csv(self) -> str:
-        """Return the table of methods for a program: a line for each method."""
-        rows: list[list[Value]] = [
-            [self.task, row.method, self.metric, self.lm, self.queries, *_numbers(row).values()]
-            for row in self.rows
-        ]
-        return Table(["task", "method", "metric", "lm", "n", *_numbers(self.rows[0])], rows).csv()
-
-
-def _numbers(row: MethodRow) -> dict[str, Number | int | None]:
-    """Return a row's numbers for a program; the tokens to prepare are called after their largest part."""
-    return {
-        "value": Number(row.value, 3),
-        "low": Number(row.interval.low, 3),
-        "high": Number(row.interval.high, 3),
-        "training_tokens": row.record.preparing.tokens,
-        "answering_tokens": row.record.answering.tokens,
-        "seconds": Number(row.record.cost.seconds, 1),
-        "examples": None if row.examples is None else Number(row.examples, 2),
-        "device_hours": None if row.hours is None else Number(row.hours, 3),
-    }
 
 
 def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
@@ -138,24 +90,14 @@ def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
     machine = this_machine()
     expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()}
     with command_bar(expected):
-        evaluations = {method: evaluate(run, graph, method) for method in methods}
-    rows = method_rows([evaluation.record for evaluation in evaluations.values()])
-    compared = pairs(rows)
-    return Comparison(
-        graph.task.name,
-        graph.task.asked,
-        tuple(rows),
-        differences(compared),
-        stage_costs(run, targets),
-        evaluations,
-        _parts(rows, compared),
-        "\n".join(_remarks(run, graph, methods, targets)),
-    )
+        records = [evaluate(run, graph, method).record for method in dict.fromkeys(methods)]
+    table = run_table(records)
+    note = "\n".join(_remarks(run, graph, methods, targets))
+    return Comparison(**vars(table), asked=graph.task.asked, costs=_stage_costs(run, targets), note=note)
 
 
-def stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
-    """Return what each stage of some targets took, those of a tenth of a second and no token summed up in one
-    line."""
+def _stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
+    """Return what each stage took, those of a tenth of a second and no token summed up in one line."""
     found: dict[str, Cost] = {}
     rest = Cost()
     for key, (what, cost) in run.costs(targets).items():
@@ -168,29 +110,12 @@ def stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
 
 
 def _remarks(run: Run, graph: Graph, methods: Sequence[str], targets: Sequence[Stage[Any]]) -> Iterator[str]:
-    """Yield what a reader of the numbers has to know besides."""
     if any(graph.method(name).trains for name in methods):
-        yield ONE_SEED.format(seed=graph.config.seed)
+        yield (
+            f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals are over "
+            "questions; what another seed or another processor would give is not in them."
+        )
     if rewriting := failures(run, targets):
         yield rewriting
     if answers := getattr(graph.lm.get(), "note", ""):
         yield answers
-
-
-def _parts(rows: Sequence[MethodRow], compared: Sequence[tuple[MethodRow, MethodRow]]) -> Table | None:
-    """Return the scores and the differences on each part of the queries; None where there are no parts."""
-    parts = rows[0].parts() if rows else {}
-    body: list[list[Value]] = [
-        [row.label, *(row.only(where).value for where in parts.values())] for row in rows
-    ]
-    for one, other in compared:
-        less = [one.only(where).minus(other.only(where)) for where in parts.values()]
-        body.append([f"{one.label} − {other.label}", *map(signed, less)])
-    return Table(["queries whose", *parts], body) if parts else None
-
-
-ONE_SEED = (
-    "Trained rows come from one seed of training (--seed {seed}). The intervals are over questions; what another "
-    "seed or another processor would give is not in them."
-)
-"""A remark on what one seed leaves open."""

@@ -2,111 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.records import Record
-from ceil_jax.report.runs import COST_COLUMNS, Difference, Runs
-from ceil_jax.report.table import Span, Table
+from ceil_jax.report.certainty import Difference, certainty
+from ceil_jax.report.runs import COST_COLUMNS, Runs
+from ceil_jax.report.table import Span, Table, Value, signed
 from ceil_jax.tasks import TASKS
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MethodRow(Runs):
-    """One run in a table."""
-
-    label: str
-    """The method, and the settings in which it differs from the other runs of that method."""
-
-    @property
-    def method(self) -> str:
-        """The method's name in METHODS."""
-        return self.record.method
-
-    @cached_property
-    def scores(self) -> np.ndarray:
-        """float [N]: the metric of each query."""
-        return self.record.scores()
+_PAPER_NAMES = {
+    "random": "random",
+    "bm25": "BM25",
+    "topk": "BERT",
+    "contriever": "Contriever",
+    "simcse": "SimCSE",
+    "dpp": "DPP-BERT",
+    "epr": "EPR",
+    "ceil": "CEIL",
+}
+"""The rows of CEIL's Table 2 by our method, or by what the encoder of top-k is called."""
 
 
-def method_rows(records: Sequence[Record], paper: Mapping[str, float] | None = None) -> list[MethodRow]:
-    """Return a row for each record.
-
-    Args:
-        records: evaluations on the same queries.
-        paper: the rows of CEIL's Table 2 for the task; none by default.
-    """
-    return [
-        MethodRow((record,), paper=(paper or {}).get(_paper_name(record)), label=label)
-        for record, label in zip(records, _labels(records), strict=True)
-    ]
-
-
-def method_table(rows: Sequence[MethodRow], more: Sequence[str] = ()) -> Table:
-    """Return a table of methods with their scores and costs, and the paper's numbers where there are any.
-
-    Args:
-        rows: one a method.
-        more: names of further metrics.
-    """
-    table = Table(
-        ["method", "score", "95 % interval", "#ICE"],
-        [[row.label, row.value, Span(row.interval), row.examples] for row in rows],
-    ).with_column("paper", [row.paper for row in rows])
-    return Table(
-        [*table.header, *more, *COST_COLUMNS],
-        [
-            [*cells, *(row.record.more[name] for name in more), *row.costs()]
-            for cells, row in zip(table.rows, rows, strict=True)
-        ],
-    )
-
-
-def pairs(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow]]:
-    """Return the rows whose differences are shown, those of the last rows of METHODS first.
-
-    A run is compared with every run of the methods that its own is measured `against` (top-k, where the method's
-    module is not imported), and with the first run of its own method.
-
-    Args:
-        rows: one a run.
-    """
-    runs: dict[str, list[MethodRow]] = {}
-    for row in rows:
-        runs.setdefault(row.method, []).append(row)
-    known = [name for name in METHODS if name in runs]
-    found: list[tuple[MethodRow, MethodRow]] = []
-    for name in [*(name for name in runs if name not in METHODS), *reversed(known)]:
-        against = METHODS[name].against if name in METHODS else ("topk",)
-        found += [(row, runs[name][0]) for row in runs[name][1:]]
-        found += [(row, base) for other in against for base in runs.get(other, ()) for row in runs[name]]
-    return found
-
-
-def differences(pairs: Iterable[tuple[MethodRow, MethodRow]]) -> tuple[Difference, ...]:
-    """Return the first of each pair minus the second."""
-    return tuple(Difference(one.label, other.label, one.minus(other)) for one, other in pairs)
-
-
-class RunTable(NamedTuple):
+@dataclass(frozen=True)
+class RunTable:
     """Runs that answered the same queries from the same bank with the same LM."""
 
-    title: str
-    lead: str
-    """A sentence on metric, queries, bank and models."""
-    rows: tuple[MethodRow, ...]
+    rows: tuple[Runs, ...]
     differences: tuple[Difference, ...]
     paper: Mapping[str, float]
     """The paper's numbers of methods that the table does not have."""
 
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self.rows[0].record.task
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.rows[0].metric
+
+    @property
+    def lm(self) -> str:
+        """The name of the LM."""
+        return self.rows[0].lm
+
+    @property
+    def queries(self) -> int:
+        """The number of queries."""
+        return self.rows[0].queries
+
+    @property
+    def lead(self) -> str:
+        """A sentence on metric, queries, bank and models."""
+        configs = [row.record.config for row in self.rows]
+        shots, encoders = (sorted({config[name] for config in configs}) for name in ("shots", "encoder"))
+        return (
+            f"{self.metric} in percent on {self.queries:,} held-out queries; {self.lm}; at most "
+            f"{' or '.join(map(str, shots))} examples from a bank of {self.rows[0].record.bank:,}; encoder "
+            f"{' or '.join(encoders)}"
+        )
+
+    @property
+    def certainty(self) -> str:
+        """The certain differences, and how many queries would decide the others."""
+        return certainty(self.differences, self.queries)
+
     def table(self) -> Table:
-        """The rows, with a column for the paper's numbers and for further metrics where there are any."""
-        return method_table(self.rows, list(self.rows[0].record.more))
+        """Return the methods with their scores and costs, the paper's numbers and further metrics where there are
+        any."""
+        rows, more = self.rows, list(self.rows[0].record.more)
+        table = Table(
+            ["method", "score", "95 % interval", "#ICE"],
+            [[row.label, row.value, Span(row.interval), row.examples] for row in rows],
+        ).with_column("paper", [row.paper for row in rows])
+        return Table(
+            [*table.header, *more, *COST_COLUMNS],
+            [
+                [*cells, *(row.record.more[name] for name in more), *row.costs()]
+                for cells, row in zip(table.rows, rows, strict=True)
+            ],
+        )
+
+    def parts(self) -> Table | None:
+        """Return the scores and differences on queries that stand in the bank and on the others, where there are
+        both."""
+        parts = self.rows[0].parts()
+        body: list[list[Value]] = [
+            [row.label, *(row.only(where).value for where in parts.values())] for row in self.rows
+        ]
+        for one, other in _pairs(self.rows):
+            less = [one.only(where).minus(other.only(where)) for where in parts.values()]
+            body.append([f"{one.label} − {other.label}", *map(signed, less)])
+        return Table(["queries whose", *parts], body) if parts else None
+
+
+def run_table(records: Sequence[Record]) -> RunTable:
+    """Return a table with a row for each record.
+
+    Args:
+        records: evaluations on the same queries.
+    """
+    paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
+    names = [_paper_name(record) for record in records]
+    rows = tuple(
+        Runs((record,), paper=paper.get(name), label=label)
+        for record, name, label in zip(records, names, _labels(records), strict=True)
+    )
+    differences = [Difference(one.label, other.label, one.minus(other)) for one, other in _pairs(rows)]
+    return RunTable(rows, tuple(differences), {n: value for n, value in paper.items() if n not in names})
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
@@ -118,28 +125,33 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
     Args:
         records: evaluations, as `read_records` returns them.
     """
-    groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.task, record.lm, record.metric, record.texts), []).append(record)
-    return [_table(groups[key]) for key in sorted(groups)]
-
-
-def _table(found: Sequence[Record]) -> RunTable:
     order = {name: place for place, name in enumerate(METHODS)}
-    distinct = {(record.method, record.metrics): record for record in reversed(found)}
-    records = sorted(distinct.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name))
-    paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
-    rows = method_rows(records, paper)
-    first = rows[0].record
-    shots = sorted({record.config["shots"] for record in records})
-    encoders = sorted({record.config["encoder"] for record in records})
-    lead = (
-        f"{first.metric} in percent on {first.queries:,} held-out queries; {first.lm}; at most "
-        f"{' or '.join(map(str, shots))} examples from a bank of {first.bank:,}; encoder {' or '.join(encoders)}"
-    )
-    shown = {_paper_name(row.record) for row in rows}
-    others = {name: value for name, value in paper.items() if name not in shown}
-    return RunTable(first.task, lead, tuple(rows), differences(pairs(rows)), others)
+    groups: dict[tuple[str, ...], dict[tuple[str, str], Record]] = {}
+    for record in reversed(records):
+        group = groups.setdefault((record.task, record.lm, record.metric, record.texts), {})
+        group[record.method, record.metrics] = record
+    return [
+        run_table(sorted(found.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name)))
+        for _, found in sorted(groups.items())
+    ]
+
+
+def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
+    """Return the rows whose differences are shown, those of the last rows of METHODS first.
+
+    A run is compared with every run of the methods that its own is measured `against` (top-k, where the method's
+    module is not imported), and with the first run of its own method.
+    """
+    runs: dict[str, list[Runs]] = {}
+    for row in rows:
+        runs.setdefault(row.method, []).append(row)
+    known = [name for name in METHODS if name in runs]
+    found: list[tuple[Runs, Runs]] = []
+    for name in [*(name for name in runs if name not in METHODS), *reversed(known)]:
+        against = METHODS[name].against if name in METHODS else ("topk",)
+        found += [(row, runs[name][0]) for row in runs[name][1:]]
+        found += [(row, base) for other in against for base in runs.get(other, ()) for row in runs[name]]
+    return found
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
@@ -149,8 +161,7 @@ def _labels(records: Sequence[Record]) -> list[str]:
     for record, own in zip(records, settings, strict=True):
         same = [other for r, other in zip(records, settings, strict=True) if r.method == record.method]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        known = METHODS.get(record.method)
-        label = known.label if known else record.method
+        label = METHODS[record.method].label if record.method in METHODS else record.method
         label += f" ({record.kept})" if record.kept else ""
         labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
     return labels
@@ -168,9 +179,6 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _paper_name(record: Record) -> str:
     """Return the row of CEIL's Table 2 that the method corresponds to; its encoders are of BERT's size."""
-    if record.method == "topk":
-        encoder = record.config["encoder"].lower()
-        return next((n for n in ("Contriever", "SimCSE") if n.lower() in encoder), "BERT")
-    return {"random": "random", "bm25": "BM25", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}.get(
-        record.method, ""
-    )
+    encoder = record.config["encoder"].lower() if record.method == "topk" else ""
+    named = [name for name in ("contriever", "simcse") if name in encoder]
+    return _PAPER_NAMES.get([*named, record.method][0], "")

@@ -23,10 +23,17 @@ from ceil_jax.metrics.bootstrap import (
     paired,
 )
 from ceil_jax.pipeline.records import Record
-from ceil_jax.report.table import Number, Value, signed
+from ceil_jax.report.table import Number, Table, Value
+from ceil_jax.store.cost import Cost
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
 """The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a GPU."""
+
+
+def cost_table(costs: Mapping[str, Cost]) -> Table:
+    """Return a table of what each stage, or kind of stages, took."""
+    rows = [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in costs.items()]
+    return Table(["stage", "seconds", "LM tokens"], rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +45,18 @@ class Runs:
     """bool [N]: the part of the queries that the numbers are of; None for all of them."""
     paper: float | None = None
     """The paper's number."""
+    label: str = ""
+    """The method, and the settings in which it differs from the other runs of that method in a table."""
 
     @property
     def record(self) -> Record:
         """The run of the first seed."""
         return self.records[0]
+
+    @property
+    def method(self) -> str:
+        """The method's name in METHODS."""
+        return self.record.method
 
     @property
     def metric(self) -> str:
@@ -75,6 +89,11 @@ class Runs:
         """int [N], equal numbers for equal questions; None if they are unknown."""
         questions = self.record.questions
         return questions if questions is None or self.where is None else questions[self.where]
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """float [N]: the metric of each query, for the first seed."""
+        return self.record.scores()
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -133,30 +152,6 @@ class Runs:
 
     def costs(self) -> list[Value]:
         """Return the cells of COST_COLUMNS, for the first seed."""
-        cost = self.record.cost
         hours = None if self.hours is None else Number(self.hours, 2)
-        return [self.record.preparing.tokens, self.record.answering.tokens, Number(cost.seconds, 0), hours]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two methods on the same queries."""
-
-    better: str
-    worse: str
-    interval: Interval
-    """The difference in percentage points, with its 95 % interval."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether its interval has a width and leaves out 0."""
-        _, low, high = self.interval
-        return low < high and (low > 0 or high < 0)
-
-    def upwards(self) -> Difference:
-        """Return the same difference, the higher method first."""
-        mean, low, high = self.interval
-        return self if mean >= 0 else Difference(self.worse, self.better, Interval(-mean, -high, -low))
-
-    def __str__(self) -> str:
-        return f"{self.better} − {self.worse}: {signed(self.interval)} points"
+        tokens = self.record.preparing.tokens, self.record.answering.tokens
+        return [*tokens, Number(self.record.cost.seconds, 0), hours]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import csv
 import html
 import io
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -80,18 +79,6 @@ class Table:
     rows: Sequence[Sequence[Value]]
     title: str = ""
 
-    @staticmethod
-    def crossed(cells: Mapping[tuple[str, str], Value], title: str = "") -> Table:
-        """Cells by (row, column), rows and columns in the order in which they first appear.
-
-        Args:
-            cells: the places that have a value; the others stay empty.
-            title: the table's heading.
-        """
-        rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
-        body: list[list[Value]] = [[row, *(cells.get((row, column)) for column in columns)] for row in rows]
-        return Table(["", *columns], body, title)
-
     def with_column(self, name: str, cells: Iterable[Value]) -> Table:
         """The table with a further column, or unchanged where all of its cells are empty."""
         added = list(cells)
@@ -135,28 +122,22 @@ class Table:
 
     def html(self) -> str:
         """A `<table>` element, with the text of cells escaped."""
-        header, *body = self.lines()
         kinds = [' class="text"' if left else "" for left in self._left()]
-        head = "".join(
-            f'<th scope="col"{kind}>{html.escape(cell)}</th>'
-            for cell, kind in zip(header, kinds, strict=True)
-        )
-        rows = "".join(
-            "<tr>"
-            + "".join(
-                f"<td{kind}>{html.escape(typeset(cell))}</td>" for cell, kind in zip(line, kinds, strict=True)
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            made = (
+                f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>"
+                for cell, kind in zip(cells, kinds, strict=True)
             )
-            + "</tr>"
-            for line in body
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            return f"<tr>{''.join(made)}</tr>"
+
+        header, *body = self.lines()
+        rows = "".join(row([typeset(cell) for cell in line], "td") for line in body)
+        return f"<table><thead>{row(header, 'th scope=col')}</thead><tbody>{rows}</tbody></table>"
 
     def data(self) -> dict[str, Any]:
-        """The title and the rows, each a mapping from column to value, as JSON values.
-
-        A `Number` is an object with `value` and, if given, `sd`, `low`, `high` and `paper`.
-        """
-        rows = [dict(zip(self.header, map(json_value, row), strict=True)) for row in self.rows]
+        """The title and the rows, each a mapping from column to value, as JSON values."""
+        rows = [dict(zip(self.header, map(_json, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows}
 
     def _left(self) -> list[bool]:
@@ -173,19 +154,11 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<![\w.-])-(?=\d)", "−", text)
 
 
-def json_value(cell: Value) -> Any:
-    """Return a cell as a JSON value; null for a number that is not finite."""
-    match cell:
-        case Number(value, sd=sd, interval=interval, paper=paper):
-            ends = {} if interval is None else {"low": interval.low, "high": interval.high}
-            parts = {"value": value, "sd": sd, **ends, "paper": paper}
-            return {name: json_value(part) for name, part in parts.items() if part is not None}
-        case Span(interval):
-            return {"low": json_value(interval.low), "high": json_value(interval.high)}
-        case float() if not math.isfinite(cell):
-            return None
-        case _:
-            return cell
+def _json(cell: Value) -> Any:
+    """A number with an interval as an object with `value`, `low` and `high`."""
+    if isinstance(cell, Number) and cell.interval is not None:
+        return dict(zip(("value", "low", "high"), cell.interval, strict=True))
+    return cell.value if isinstance(cell, Number) else cell
 
 
 def _written(cell: Value) -> str:

@@ -5,70 +5,52 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.graph import Graph
-from ceil_jax.pipeline.records import Record, read_records
-from ceil_jax.pipeline.stage import Run
-from ceil_jax.report.closeup import closeup
+from ceil_jax.pipeline.records import read_records
 from ceil_jax.report.compare import Comparison
-from ceil_jax.report.page import Figure, render
+from ceil_jax.report.page import render
+from ceil_jax.report.plots import draw_points, image, panels
 from ceil_jax.report.run_tables import tables
-from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import write
 from ceil_jax.store.locking import held
 
 log = logging.getLogger(__name__)
 
-MEGABYTES = 20.0
-"""Default size limit of the browser's data, in MB."""
-_FIGURES = 24
-"""Maximum number of pictures on a page."""
 
-
-class Files(NamedTuple):
-    """The files that `write_report` wrote."""
-
-    page: Path
-    figure: Path
-
-
-def write_report(folder: Path, run: Run, graph: Graph, comparison: Comparison) -> Files:
-    """Write `report.html`, self-contained, and `report.png`, `results.csv` and `results.md` beside it.
+def write_report(folder: Path, comparison: Comparison) -> Path:
+    """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return the page.
 
     Args:
         folder: where to write.
-        run: has evaluated the methods.
-        graph: the task and the settings.
         comparison: the scores.
     """
-    pictures = closeup(run, graph, comparison)
+    rows = comparison.rows
+    figure, [axes] = panels(1, 6.0, 1.6 + 0.4 * len(rows))
+    intervals, xlabel = [row.interval for row in rows], f"{comparison.metric}, % (n = {comparison.queries})"
+    draw_points(axes, [row.label for row in rows], intervals, [None] * len(rows), xlabel)
+    axes.set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
     page = render(
         f"{comparison.task}: choosing in-context examples",
-        tables([row.record for row in comparison.rows]),
-        figures=pictures.parts,
+        [comparison],
         costs=comparison.costs,
         notes=[comparison.note],
-        megabytes=MEGABYTES,
     )
     with held(folder):
-        write(folder / "report.png", pictures.whole)
-        write(folder / "results.csv", comparison.csv().encode())
+        write(folder / "report.png", image(figure))
         write(folder / "results.md", comparison.markdown().encode())
         write(folder / "report.html", page.encode())
-    return Files(folder / "report.html", folder / "report.png")
+    return folder / "report.html"
 
 
-def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Path:
-    """Write one page of every finished evaluation in the folders, with the pictures beside their stages.
+def write_page(roots: Sequence[Path], out: Path) -> Path:
+    """Write one page of every finished evaluation in the folders.
 
     Evaluations that cannot be shown are named on the page and in the log.
 
     Args:
         roots: folders of stages, or folders that contain such folders.
         out: the page to write.
-        megabytes: size limit of the browser's data, in MB.
 
     Returns:
         `out`.
@@ -87,43 +69,16 @@ def report(roots: Sequence[Path], out: Path, megabytes: float = MEGABYTES) -> Pa
         raise UserError([*trouble, none][0])
     for line in trouble:
         log.warning("%s", line)
-    figures = [figure for store in stores for figure in _figures(store)]
-    page = render(
-        "Choosing in-context examples: runs in " + ", ".join(root.name or str(root) for root in roots),
-        tables(records),
-        figures=figures[:_FIGURES],
-        costs=_costs(records),
-        notes=trouble,
-        megabytes=megabytes,
-    )
+    title = "Choosing in-context examples: runs in " + ", ".join(root.name or str(root) for root in roots)
+    page = render(title, tables(records), notes=trouble)
     write(out, page.encode())
     return out
 
 
 def _stores(root: Path) -> list[Path]:
-    """Return the folders of stages in a folder: itself, or those directly in it.
-
-    Raises:
-        UserError: there is no such folder.
-    """
+    """Return the folders of stages in a folder: itself, or those directly in it."""
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give the folder that --out of a run named")
     if any(root.glob("*/key.json")):
         return [root]
     return sorted({key.parent.parent for key in root.glob("*/*/key.json")}) or [root]
-
-
-def _figures(store: Path) -> list[Figure]:
-    """Return the pictures that comparisons and experiments left beside the stages."""
-    files = [file for file in sorted(store.glob("*/*.png")) if not (file.parent / "key.json").exists()]
-    # two comparisons of the same runs draw the same picture
-    pictures = {file.read_bytes(): f"{file.parent.name}/{file.name}" for file in reversed(files)}
-    return [Figure(caption, png) for png, caption in reversed(pictures.items())]
-
-
-def _costs(records: Sequence[Record]) -> dict[str, Cost]:
-    return {
-        f"{record.task}, {record.method} ({record.name}): {what}": cost
-        for record in records
-        for what, cost in (("preparing", record.preparing), ("answering", record.answering))
-    }

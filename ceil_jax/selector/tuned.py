@@ -14,9 +14,8 @@ from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.prompts import answer_reserve, context_budget
 from ceil_jax.metrics import metric_named
 from ceil_jax.metrics.bootstrap import Interval, Sample
-from ceil_jax.racing.race import Race, Step, hold
-from ceil_jax.racing.split import FEWEST
-from ceil_jax.racing.verdict import Finalist, Verdict, judge
+from ceil_jax.racing.race import Race, Round, hold
+from ceil_jax.racing.verdict import FEWEST_ROWS, Finalist, Verdict, judge
 from ceil_jax.tasks.example import Example
 
 if TYPE_CHECKING:
@@ -93,9 +92,9 @@ def tune_selector(
     """See `CeilSelector.tune`; the selector stays as it is."""
     model = load_lm(lm) if isinstance(lm, str) else lm
     measure, template, began = metric_named(metric), selector.template, model.tokens_read
-    if len(rows) < 2 * FEWEST:
+    if len(rows) < 2 * FEWEST_ROWS:
         raise UserError(
-            f"tune: {len(rows)} rows; give at least {2 * FEWEST}, half of which are kept for the end"
+            f"tune: {len(rows)} rows; give at least {2 * FEWEST_ROWS}, half of which are kept for the end"
         )
     # ids of any file: here they tell rows apart, and nothing else
     rows = [replace(row, id=str(i)) for i, row in enumerate(rows)]
@@ -165,7 +164,7 @@ def tune_selector(
             f"{race.first_cost() + reserve():,.0f}; give that many, or fewer ks or trade_offs"
         )
 
-    def ask(step: Step) -> dict[int, np.ndarray]:
+    def ask(step: Round) -> dict[int, np.ndarray]:
         span = slice(step.start, step.stop)
         return {i: scores(answered(prompts[i][span], racing[span]), racing[span]) for i in step.racers}
 

@@ -2,16 +2,11 @@
 
 How candidates race and what is certain is in `racing`, how one method is evaluated in `pipeline`.
 
-- `options`: what a user may set.
-- `candidates`: the search space.
-- `split`: bank, tuning rows and final rows.
-- `answers`: the LM's answers by the content of prompts, and what they cost.
-- `field`: each candidate's prompts and scores.
-- `learned`: whether a trained method may join, and what it costs.
+- `config`: the settings of a search.
+- `candidates`: the ways of choosing examples that are searched.
+- `rows`: bank, tuning rows and final rows.
+- `field`: each candidate's prompts, the LM's answers to them, and what they cost.
 - `tune`: the search.
-- `finals`: the final rows, looked at once.
-- `outcome`: what was found, as tables and sentences.
-- `frontier`: score against tokens, drawn.
-- `usage`: programs that use what is recommended.
+- `outcome`: what was found, as tables, sentences and JSON.
 - `write`: the page (tune.html), the numbers and the selector.
 """

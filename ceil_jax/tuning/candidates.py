@@ -1,4 +1,4 @@
-"""The search space: which ways of choosing examples are candidates. `options.Space` cuts or extends it."""
+"""The candidates of a search: ways of choosing examples."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
-from ceil_jax.tasks.example import Context, Task
-from ceil_jax.tuning.options import Space
-
-ZERO = "zero"
-"""The name of the candidate without examples."""
+from ceil_jax.tasks.example import Task
+from ceil_jax.tuning.config import TuneConfig
 
 LEARNED = ("free", "free_map", "epr", "ceil")
 """The trained methods that are tried by default."""
 
-PLAIN = 8
+PLAIN_K = 8
 """K of plain top-k, with which every choice is compared."""
 
 
@@ -28,139 +25,95 @@ class Candidate:
     method: str
     """A row of METHODS."""
     shots: int
-    """K; 0 for ZERO alone."""
-    encoder: str = ""
-    """The name of the untrained encoder; empty where none is needed."""
+    """K; 0 without examples."""
     trade_off: float | None = None
     """λ, where it is free."""
-    context: Context = "input"
+    encoder: str = ""
+    """The untrained encoder, where it is another than the run's."""
 
     @property
-    def trains(self) -> bool:
+    def learns(self) -> bool:
         """Whether encoders have to be trained for it on an LM's scores."""
         return METHODS[self.method].learns_from_lm
 
     @property
     def prepared(self) -> bool:
         """Whether it spends LM tokens before the first query: on training, or on rewriting inputs as skills."""
-        return self.trains or METHODS[self.method].needs.skills != "none"
+        return self.learns or METHODS[self.method].needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
-        """Return the settings of its run.
+        """Return the settings of its run, from those of all candidates."""
+        encoder, trade_off = self.encoder or base.encoder, self.trade_off or base.trade_off
+        return replace(base, shots=self.shots, encoder=encoder, trade_off=trade_off)
 
-        Args:
-            base: the settings of all candidates.
-        """
-        own = replace(base, shots=self.shots, context=self.context)
-        if self.encoder:
-            own = replace(own, encoder=self.encoder)
-        return own if self.trade_off is None else replace(own, trade_off=self.trade_off)
-
-    def label(self, encoders: int = 1) -> str:
-        """Return its name in tables.
-
-        Args:
-            encoders: how many encoders are searched; the encoder is named where there are several.
-        """
-        if self.method == ZERO:
-            return METHODS[ZERO].label
-        parts = [f"K = {self.shots}"]
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        parts = [f"K = {self.shots}"] if self.shots else []
         parts += [] if self.trade_off is None else [f"λ = {self.trade_off:g}"]
-        parts += ["outputs encoded"] if self.context == "example" else []
-        parts += [self.encoder] if self.encoder and encoders > 1 else []
-        return f"{METHODS[self.method].label}, {', '.join(parts)}"
+        parts += [self.encoder] if self.encoder else []
+        return ", ".join([METHODS[self.method].label, *parts])
 
 
-NOTHING = Candidate(ZERO, 0)
+ZERO = Candidate("zero", 0)
 """No examples at all."""
 
 
-def plain(config: RunConfig, task: Task) -> Candidate:
+def plain(task: Task) -> Candidate:
     """Return plain top-k: the 8 nearest examples of the encoder that the run names."""
-    return Candidate("topk", min(PLAIN, len(task.train) - 1), config.encoder)
+    return Candidate("topk", min(PLAIN_K, len(task.train) - 1))
 
 
-def candidates(space: Space, config: RunConfig, task: Task) -> list[Candidate]:
-    """Return the candidates that need no preparation, zero examples and plain top-k among them.
-
-    Args:
-        space: what is searched.
-        config: the settings of all candidates.
-        task: its bank limits K.
-
-    Raises:
-        UserError: an unknown method, or no number of examples that the bank has.
-    """
-    ks = _ks(space, task)
-    found = (one for name in methods(space, config, task) for one in _variants(name, space, config, ks))
-    return list(dict.fromkeys(one for one in found if not one.prepared))
-
-
-def methods(space: Space, config: RunConfig, task: Task) -> list[str]:
+def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:
     """Return the names of the methods that are searched.
 
     Raises:
         UserError: a name that is not known.
     """
-    for name in (*space.methods, *space.without):
-        if name not in METHODS or METHODS[name].answers != "lm":
-            raise unknown_name("method", name, [n for n, m in METHODS.items() if m.answers == "lm"])
-    names = space.methods or tuple(_by_default(config, task))
-    left = [name for name in dict.fromkeys(names) if name not in space.without]
-    if not left:
-        raise UserError("--without leaves no method to search; name fewer")
-    return left
-
-
-def prepared(space: Space, config: RunConfig, task: Task, leader: Candidate) -> list[Candidate]:
-    """Return the candidates that an LM has to prepare, with the number of examples of the leader.
-
-    Args:
-        space: what is searched.
-        config: the settings of all candidates.
-        task: the task.
-        leader: the best candidate so far.
-    """
-    shots = leader.shots or plain(config, task).shots
-    one = replace(space, encoders=())
-    found = (c for name in methods(space, config, task) for c in _variants(name, one, config, [shots]))
-    return [candidate for candidate in found if candidate.prepared]
-
-
-def _by_default(config: RunConfig, task: Task) -> Iterator[str]:
-    """Names of the methods that the data allows, from cheap to dear."""
+    known = [name for name, method in METHODS.items() if method.answers == "lm"]
+    for name in search.methods:
+        if name not in known:
+            raise unknown_name("method", name, known)
     demonstrated = bool(task.language or config.skills.demonstrations)
-    for name, method in METHODS.items():
-        needs = method.needs
-        if method.answers != "lm" or needs.gold_outputs or (needs.skills != "none" and not demonstrated):
-            continue
-        if method.trains and name not in LEARNED:
-            continue
-        yield name
+    return tuple(dict.fromkeys(search.methods)) or tuple(
+        name
+        for name in known
+        if not METHODS[name].needs.gold_outputs
+        and (METHODS[name].needs.skills == "none" or demonstrated)
+        and (not METHODS[name].trains or name in LEARNED)
+    )
 
 
-def _variants(name: str, space: Space, config: RunConfig, ks: Sequence[int]) -> Iterator[Candidate]:
-    """All settings of one method."""
-    if name == ZERO:
-        yield NOTHING
-        return
-    method, needs = METHODS[name], METHODS[name].needs
-    trained = method.trains
-    encoders = dict.fromkeys((config.encoder, *space.encoders)) if method.encoder else ("",)
-    by_sets = method.trains and TRAININGS[method.encoder].sets  # type: ignore[index]
-    free = needs.trade_off == "tunable" and not by_sets
-    for encoder in encoders:
-        for trade_off in space.trade_offs if free else (None,):
-            for context in space.contexts if trained else ("input",):
-                for shots in ks:
-                    yield Candidate(name, shots, encoder, trade_off, context)
+def candidates(methods: Sequence[str], search: TuneConfig, task: Task) -> list[Candidate]:
+    """Return the candidates of some methods that need no preparation.
 
-
-def _ks(space: Space, task: Task) -> list[int]:
-    found = [k for k in sorted(set(space.ks)) if 1 <= k < len(task.train)]
-    if not found:
+    Raises:
+        UserError: no number of examples that the bank has.
+    """
+    most = len(task.train) - 1
+    ks = [k for k in sorted(set(search.ks)) if k <= most]
+    if not ks:
+        given = " ".join(map(str, search.ks))
         raise UserError(
-            f"--ks {' '.join(map(str, space.ks))}: the bank of {task.name} has {len(task.train)} examples; "
-            f"give numbers from 1 to {len(task.train) - 1}"
+            f"--ks {given}: the bank of {task.name} has {most + 1} examples; give numbers from 1 to {most}"
         )
-    return found
+    return [one for name in methods for one in _variants(name, search, ks) if not one.prepared]
+
+
+def prepared(methods: Sequence[str], search: TuneConfig, shots: int) -> list[Candidate]:
+    """Return the candidates of some methods that an LM has to prepare, with K = `shots`."""
+    own = replace(search, encoders=())
+    return [one for name in methods for one in _variants(name, own, [shots]) if one.prepared]
+
+
+def _variants(name: str, search: TuneConfig, ks: Sequence[int]) -> Iterator[Candidate]:
+    if name == ZERO.method:
+        yield ZERO
+        return
+    method = METHODS[name]
+    by_sets = method.trains and TRAININGS[method.encoder].sets  # type: ignore[index]
+    free = method.needs.trade_off == "tunable" and not by_sets
+    for encoder in ("", *search.encoders) if method.encoder else ("",):
+        for trade_off in search.trade_offs if free else (None,):
+            for shots in ks:
+                yield Candidate(name, shots, trade_off, encoder)

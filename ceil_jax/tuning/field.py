@@ -1,22 +1,37 @@
-"""The field of a race: each candidate's prompts for some rows, and what the LM answers to them."""
+"""The field of a race: each candidate's prompts for some rows, what the LM answers to them, and what that costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import metric_named
+from ceil_jax.metrics.bootstrap import Sample
+from ceil_jax.pipeline.answering import ask
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
-from ceil_jax.racing.budget import Meter
+from ceil_jax.pipeline.plan import plan
+from ceil_jax.racing.budget import Budget
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tuning.answers import Answers
 from ceil_jax.tuning.candidates import ZERO, Candidate
+
+_CHUNK = 32
+"""Prompts between two looks at the clock."""
+
+_SPECIAL = 2
+"""Tokens that a tokenizer may put around a text."""
+
+MARGIN = 1.25
+"""The factor on the estimates of dry runs, which count a sample."""
+
+
+class OutOfTime(UserError):
+    """The minutes have passed."""
 
 
 class Entrant(NamedTuple):
@@ -30,31 +45,38 @@ class Entrant(NamedTuple):
     """float [N]: the largest number of LM tokens that each row takes, the answer included."""
 
 
-class Scored(NamedTuple):
+class Answered(NamedTuple):
     """The LM's answers to some prompts, scored."""
 
     scores: np.ndarray
     """float [N]: the metric of each row."""
-    statistics: np.ndarray
-    """float [N, s]: what the metric is a function of the sums of."""
-    predictions: list[str]
+    sample: Sample
+    """The rows' statistics, with the metric as a function of their sums."""
+    predictions: Sequence[str]
 
 
 class Field:
     """Candidates over one bank, with one LM.
 
+    What two candidates ask alike is read, and paid for, once. An answer that was read before costs what it cost then,
+    so that a search that was killed and goes on takes the same decisions.
+
     Args:
         config: the settings of all candidates.
         task: the bank, the template and the metric.
-        meter: what is spent is entered here.
+        budget: what is spent is entered here.
         models: shared with other fields; by default its own.
     """
 
-    def __init__(self, config: RunConfig, task: Task, meter: Meter, models: Models | None = None) -> None:
-        self.config, self.task, self.meter = config, task, meter
+    def __init__(self, config: RunConfig, task: Task, budget: Budget, models: Models | None = None) -> None:
+        self.config, self.task, self.budget = config, task, budget
         self.run = open_run(config, task, models).run
         self._graphs: dict[RunConfig, Graph] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
+        self._answers: dict[tuple[str, ...], str] = {}
+        self._paid: set[str] = set()
+        self.base = self.graph(ZERO)
+        self.lm = self.run.lm(self.base.lm)
 
     def graph(self, candidate: Candidate) -> Graph:
         """Return the stages of a candidate's settings; candidates of equal settings share them."""
@@ -63,44 +85,46 @@ class Field:
             self._graphs[config] = Graph(config, self.task, self.run.models)
         return self._graphs[config]
 
-    @cached_property
-    def base(self) -> Graph:
-        """The graph whose LM and prompts all candidates share."""
-        return self.graph(Candidate(ZERO, 0))
-
-    @cached_property
-    def answers(self) -> Answers:
-        """Asks the LM."""
-        return Answers(self.run, self.base, self.meter)
-
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
-        """Return a candidate's prompts for some rows; only encoders work, unless it has to be prepared.
+        """Return a candidate's prompts for N rows. Of those that have to be prepared, each stage is paid for once."""
+        ids = tuple(query.id for query in queries)
+        if ids not in self._builders:
+            # counts the bank's tokens once for all candidates
+            self._builders[ids] = self.base.answering.builder(self.run, queries)
+        chosen = self.graph(candidate).chosen(candidate.method, queries)
+        prompts = [
+            self._builders[ids]
+            .build(
+                query,
+                [self.task.train[pick.position] for pick in picks],
+                [pick.relevance for pick in picks],
+                self.config.fit,
+                [pick.gain for pick in picks],
+            )
+            .text
+            for query, picks in zip(queries, self.run.get(chosen), strict=True)
+        ]
+        for key, (_, cost) in self.run.costs([chosen]).items() if candidate.prepared else ():
+            if cost.tokens and key not in self._paid:
+                self._paid.add(key)
+                self.budget.spend(cost, cost.tokens)
+        lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
+        return Entrant(candidate, prompts, lengths, lengths + self._answer_tokens(queries) + _SPECIAL)
 
-        Args:
-            candidate: how examples are chosen.
-            queries: N rows.
-        """
-        builder = self._builder(queries)
-        retrieved = self.run.get(self.graph(candidate).chosen(candidate.method, queries))
-        prompts = []
-        for query, picks in zip(queries, retrieved, strict=True):
-            chosen = [self.task.train[pick.position] for pick in picks]
-            relevance = [pick.relevance for pick in picks]
-            gains = [pick.gain for pick in picks]
-            prompts.append(builder.build(query, chosen, relevance, self.config.fit, gains).text)
-        lengths = np.asarray(self.answers.lm.count_tokens(prompts), np.float64)
-        return Entrant(candidate, prompts, lengths, self.answers.tokens(prompts, queries))
+    def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
+        """The largest number of tokens of each answer: those of all choices, or as many as are written."""
+        if not queries[0].choices:
+            return np.full(len(queries), float(self.task.max_new_tokens))
+        texts = sorted({text for query in queries for text in self._options(query)})
+        lengths = dict(zip(texts, self.lm.count_tokens(texts), strict=True))
+        return np.array([float(sum(lengths[text] for text in self._options(query))) for query in queries])
 
-    def _builder(self, queries: Sequence[Example]) -> PromptBuilder:
-        """The builder of prompts for some rows, which has counted the bank's tokens once."""
-        key = tuple(query.id for query in queries)
-        if key not in self._builders:
-            self._builders[key] = self.base.answering.builder(self.run, queries)
-        return self._builders[key]
+    def _options(self, query: Example) -> list[str]:
+        return [self.task.template.continuation(query, choice) for choice in query.choices]
 
-    def score(
+    def answer(
         self, entrants: Sequence[Entrant], queries: Sequence[Example], span: slice, what: str
-    ) -> list[Scored]:
+    ) -> list[Answered]:
         """Return what the LM answers to some of the rows of each entrant.
 
         Args:
@@ -110,15 +134,47 @@ class Field:
             what: the progress bar's label.
 
         Raises:
-            OutOfTime: the seconds of the budget are spent.
+            OutOfTime: the minutes of the budget have passed.
         """
         asked = queries[span]
-        prompts = [prompt for one in entrants for prompt in one.prompts[span]]
-        tokens = np.concatenate([one.tokens[span] for one in entrants])
-        answers = self.answers.ask(prompts, [query for _ in entrants for query in asked], tokens, what)
-        metric, found = metric_named(self.task.metric), []
-        for place in range(len(entrants)):
-            predictions = answers[place * len(asked) : (place + 1) * len(asked)]
-            scores = np.asarray(metric.per_example(predictions, asked), np.float64)
-            found.append(Scored(scores, metric.statistics(scores, predictions, asked), predictions))
-        return found
+        keys = [
+            [(prompt, *self._options(query)) for prompt, query in zip(one.prompts[span], asked, strict=True)]
+            for one in entrants
+        ]
+        new = {
+            key: (key[0], query, tokens)
+            for one, own in zip(entrants, keys, strict=True)
+            for key, query, tokens in zip(own, asked, one.tokens[span], strict=True)
+            if key not in self._answers
+        }
+        for start in range(0, len(new), _CHUNK):
+            if self.budget.out_of_time:
+                raise OutOfTime(
+                    f"--minutes {self.budget.minutes:g} had passed before {what}; give more (answers are kept)"
+                )
+            chunk = list(new)[start : start + _CHUNK]
+            prompts, rows, tokens = zip(*(new[key] for key in chunk), strict=True)
+            with self.lm.metered(what) as spent:
+                answers = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
+            self.budget.spend(spent.cost, sum(tokens))
+            self._answers |= zip(chunk, answers, strict=True)
+        return [self.score([self._answers[key] for key in own], asked) for own in keys]
+
+    def score(self, predictions: Sequence[str], queries: Sequence[Example]) -> Answered:
+        """Return predictions of some rows with the task's metric of them."""
+        metric = metric_named(self.task.metric)
+        scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+        sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
+        return Answered(scores, sample, predictions)
+
+    def preparation(self, candidate: Candidate) -> float:
+        """Return the LM tokens that preparing a candidate may take.
+
+        Raises:
+            UserError: they cannot be counted.
+        """
+        graph = self.graph(candidate)
+        found = plan(self.run, [graph.chosen(candidate.method)])
+        if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):
+            raise UserError("its cost cannot be counted here")
+        return MARGIN * found.tokens

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.racing.race import State
 from ceil_jax.racing.verdict import Verdict
 from ceil_jax.report.table import Number, Span, Table, Value, signed
-from ceil_jax.tuning.candidates import Candidate
-
-STATES: dict[State, str] = {
-    "racing": "stayed to the end",
-    "worse": "clearly worse",
-    "aside": "set aside for the budget",
-}
+from ceil_jax.tuning.candidates import ZERO, Candidate
 
 
-class Runner(NamedTuple):
-    """A candidate in the race."""
+class Standing(NamedTuple):
+    """A candidate in the race or on the final rows."""
 
     candidate: Candidate
-    label: str
     score: Interval
-    """Score on the tuning rows that it answered, with a 95 % interval; too high for the winner, which won by it."""
+    """The metric on the rows that it answered, with a 95 % interval; too high for the winner on the tuning rows."""
     rows: int
     tokens: float
     """Mean LM tokens of its prompts."""
-    state: State
+    remark: str
+    """How the race ended for it, or why it is a finalist."""
 
-
-class Finished(NamedTuple):
-    """A candidate on the final rows."""
-
-    candidate: Candidate
-    label: str
-    roles: tuple[str, ...]
-    """Why it is there: "winner", "cheapest within noise", "plain top-k", "zero examples"."""
-    tokens: float
-    """Mean LM tokens of its prompts."""
-    score: Interval
-    """The metric with its 95 % interval."""
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return self.candidate.label
 
 
 class Alone(NamedTuple):
@@ -64,9 +50,9 @@ class Outcome:
     tuning: int
     final: int
     """Rows of each kind that were used."""
-    runners: tuple[Runner, ...]
+    race: tuple[Standing, ...]
     """All candidates, the best of those that stayed first."""
-    finals: tuple[Finished, ...]
+    finals: tuple[Standing, ...]
     """The winner first."""
     verdict: Verdict
     spent: str
@@ -79,77 +65,54 @@ class Outcome:
     """The classifier, where the task has labels."""
 
     @property
-    def winner(self) -> Finished:
-        """The winner of the race."""
-        return self.finals[0]
-
-    @property
-    def recommended(self) -> Finished:
+    def recommended(self) -> Standing:
         """The cheapest that is not certainly worse."""
         return self.finals[self.verdict.recommended]
 
-    def table(self) -> Table:
+    def finals_table(self) -> Table:
         """Return the final rows as a table."""
-        rows: list[list[Value]] = [
-            [
-                *(one.label, ", ".join(one.roles), one.score.percent().mean, Span(one.score.percent())),
-                *(Number(one.tokens, 0), "recommended" if one is self.recommended else ""),
-            ]
-            for one in self.finals
-        ]
+        table = _table("prompt", self.finals)
         if self.alone is not None:
             score = self.alone.score.percent()
-            rows.append(["classifier alone", "asks no LM", score.mean, Span(score), 0, ""])
-        return Table(["prompt", "is", "score", "95 % interval", "tokens a prompt", ""], rows)
+            cells: list[Value] = ["classifier alone", score.mean, Span(score), self.final, 0, "asks no LM"]
+            table = Table(table.header, [*table.rows, cells])
+        return table.with_column(
+            "", ["recommended" if i == self.verdict.recommended else None for i in range(len(table.rows))]
+        )
 
     def race_table(self) -> Table:
         """Return the race as a table."""
-        rows: list[list[Value]] = [
-            [
-                *(one.label, one.score.percent().mean, Span(one.score.percent()), one.rows),
-                *(Number(one.tokens, 0), STATES[one.state]),
-            ]
-            for one in self.runners
-        ]
-        return Table(["candidate", "score", "95 % interval", "rows", "tokens a prompt", ""], rows)
+        return _table("candidate", self.race)
 
     def differences(self) -> list[str]:
         """Return a sentence for each pair of finalists."""
-        lines = []
-        for one in self.verdict.differences:
-            sure = "certain" if one.certain else f"not certain (p = {one.p:.2f})"
-            names = f"{self.finals[one.better].label} − {self.finals[one.worse].label}"
-            lines.append(f"{names}: {signed(one.interval.percent())} points, {sure}")
-        return lines
+        return [
+            f"{self.finals[one.better].label} − {self.finals[one.worse].label}: {signed(one.interval.percent())} "
+            "points, " + ("certain" if one.certain else f"not certain (p = {one.p:.2f})")
+            for one in self.verdict.differences
+        ]
 
     def advice(self) -> list[str]:
         """Return what to do, in sentences."""
-        verdict, place = self.verdict, self.verdict.recommended
-        scores = [score.percent() for score in verdict.scores]
+        verdict, place, best = self.verdict, self.verdict.recommended, self.recommended
+        score = best.score.percent()
         said = [
-            f"Recommended: {self.recommended.label}, {scores[place].mean:.1f} "
-            f"({scores[place].low:.1f} to {scores[place].high:.1f}) with {self.recommended.tokens:,.0f} tokens a "
-            "prompt."
+            f"Recommended: {best.label}, {score.mean:.1f} ({score.low:.1f} to {score.high:.1f}) with "
+            f"{best.tokens:,.0f} tokens a prompt."
         ]
-        zero = next((i for i, one in enumerate(self.finals) if not one.candidate.shots), None)
-        top = next((i for i, one in enumerate(self.finals) if "plain top-k" in one.roles), None)
-        if zero is not None and not any(verdict.certainly_better(i, zero) for i in range(len(scores))):
+        zero = next(i for i, one in enumerate(self.finals) if one.candidate == ZERO)
+        if not any(verdict.certainly_better(i, zero) for i in range(len(self.finals))):
             said.append(
                 "Nothing helps for certain: no choice of examples is certainly better than zero examples."
             )
-        elif zero is not None and verdict.certainly_better(place, zero):
+        elif verdict.certainly_better(place, zero):
             said.append("It is certainly better than zero examples.")
-        if top is not None and top != place:
-            sure = "certainly" if verdict.certainly_better(place, top) else "not certainly"
-            said.append(
-                f"It is {sure} better than plain top-k, which takes {self.finals[top].tokens:,.0f} tokens a prompt."
-            )
         if place != 0:
-            loss = scores[0].mean - scores[place].mean
-            dearer = self.winner.tokens - self.recommended.tokens
+            winner = self.finals[0]
+            loss = winner.score.percent().mean - score.mean
             said.append(
-                f"The winner of the race, {self.winner.label}, took {dearer:,.0f} tokens more and was "
-                f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
+                f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} tokens more and "
+                f"was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
             )
         if self.alone is not None:
             sure = "certain" if max(self.alone.minus.low, -self.alone.minus.high) > 0 else "not certain"
@@ -164,41 +127,44 @@ class Outcome:
         return "\n".join(
             [
                 f"{self.task}: {self.metric} in percent on {self.final:,} final rows, {self.lm}",
-                *("", self.table().text(), "", *self.differences(), "", *self.advice()),
-                *("", f"raced on {self.tuning:,} rows: {len(self.runners)} candidates; {self.spent}"),
+                *("", self.finals_table().text(), "", *self.differences(), "", *self.advice()),
+                *("", f"raced on {self.tuning:,} rows: {len(self.race)} candidates; {self.spent}"),
                 *self.notes,
             ]
         )
 
     def data(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
-        names = ("task", "metric", "lm", "bank", "tuning", "final", "tokens", "spent")
+        names = ("task", "metric", "lm", "bank", "tuning", "final", "tokens", "spent", "notes")
+        labels = [one.label for one in self.finals]
         return {
             **{name: getattr(self, name) for name in names},
-            "notes": list(self.notes),
             "recommended": self.recommended.label,
             "advice": self.advice(),
             "finals": [_data(one) for one in self.finals],
             "differences": [
-                {
-                    "better": self.finals[one.better].label,
-                    "worse": self.finals[one.worse].label,
-                    **_percent(one.interval),
-                    "p": one.p,
-                    "certain": one.certain,
-                }
+                {"better": labels[one.better], "worse": labels[one.worse], **_percent(one.interval)}
+                | {"p": one.p, "certain": one.certain}
                 for one in self.verdict.differences
             ],
-            "race": [_data(one) for one in self.runners],
+            "race": [_data(one) for one in self.race],
             "classifier": self.alone and {n: _percent(one) for n, one in self.alone._asdict().items()},
         }
 
 
-def _data(one: Finished | Runner) -> dict[str, Any]:
-    fields = one._asdict()
-    return {**vars(fields.pop("candidate")), **fields, **_percent(fields.pop("score"))}
+def _table(named: str, standings: Sequence[Standing]) -> Table:
+    rows: list[list[Value]] = [
+        [one.label, score.mean, Span(score), one.rows, Number(one.tokens, 0), one.remark]
+        for one in standings
+        for score in [one.score.percent()]
+    ]
+    return Table([named, "score", "95 % interval", "rows", "tokens a prompt", "is"], rows)
+
+
+def _data(one: Standing) -> dict[str, Any]:
+    own = {"label": one.label, "rows": one.rows, "tokens": one.tokens, "remark": one.remark}
+    return vars(one.candidate) | own | _percent(one.score)
 
 
 def _percent(interval: Interval) -> dict[str, float]:
-    value, low, high = interval.percent()
-    return {"value": value, "low": low, "high": high}
+    return dict(zip(("value", "low", "high"), interval.percent(), strict=True))

@@ -1,4 +1,4 @@
-"""Writes what a search found: the page, the frontier, the numbers, and the recommended selector."""
+"""Writes what a search found: the page, the numbers, and the recommended selector."""
 
 from __future__ import annotations
 
@@ -10,112 +10,112 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.pipeline.export import selector_of
-from ceil_jax.report.page import stylesheet
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.report.page import figure, page_file, wide
+from ceil_jax.report.plots import draw_frontier, picture
 from ceil_jax.report.table import Table, typeset
 from ceil_jax.selector.folder import check_target
-from ceil_jax.store.folder import write as write_file
+from ceil_jax.store.folder import write
 from ceil_jax.store.locking import held
-from ceil_jax.tuning.frontier import draw
-from ceil_jax.tuning.outcome import Finished, Outcome
+from ceil_jax.tuning.outcome import Outcome, Standing
 from ceil_jax.tuning.tune import Search
-from ceil_jax.tuning.usage import BANK, SELECTOR, selects, usage
 
 
-class Files(NamedTuple):
-    """The files that `write` wrote."""
+class TuneFiles(NamedTuple):
+    """The files that `write_outcome` wrote, and how the selector is used."""
 
     page: Path
     selector: Path
     """A selector: the recommended choice, or the best on the final rows that can be one."""
     note: str
     """Which choice the selector is, if it is not the recommended one; else ""."""
-    programs: dict[str, str]
-    """Python programs that use what is recommended."""
+    program: str
+    """Python that uses the selector."""
 
 
-def write(search: Search, outcome: Outcome, folder: Path) -> Files:
-    """Write tune.html, frontier.svg, tune.json, tune.csv, and the selector with its model card.
+def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
+    """Write tune.html, tune.json, and the selector with its model card.
 
     Args:
         search: it has been run.
         outcome: what it found.
         folder: where to write.
     """
-    chosen = outcome.recommended
-    exported = chosen if selects(chosen.candidate) else _best_selector(outcome)
-    note = ""
-    if exported is not chosen:
+    able = [one for one in outcome.finals if METHODS[one.candidate.method].exports]
+    # plain top-k is one of them
+    chosen = outcome.recommended if outcome.recommended in able else max(able, key=lambda one: one.score.mean)
+    note, target = "", folder / "selector"
+    if chosen is not outcome.recommended:
         note = (
-            f"{chosen.label} is no selector; {SELECTOR}/ holds {exported.label}, the best here that is one."
+            f"{outcome.recommended.label} is no selector; selector/ holds {chosen.label}, the best here that is "
+            "one."
         )
-    programs = usage(chosen.candidate, chosen.candidate.config(search.config), search.task, folder)
-    page = _page(outcome, programs, note)
+    fields = {name: "…" for name in search.task.template.names[:-1] if name != search.task.template.input}
+    query = {"input": "a new text", **fields} if fields else "a new text"
+    program = (
+        f"from ceil_jax import CeilSelector\n\nselector = CeilSelector.from_pretrained({str(target)!r})\n"
+        f"print(selector.select({query!r}, k={chosen.candidate.shots}).prompt)"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     with held(folder):
-        write_file(folder / "frontier.svg", draw(outcome).encode())
-        write_file(
+        write(
             folder / "tune.json", (json.dumps(outcome.data(), indent=2, ensure_ascii=False) + "\n").encode()
         )
-        write_file(folder / "tune.csv", outcome.race_table().csv().encode())
-        write_file(folder / BANK, _bank(search).encode())
-        write_file(folder / "tune.html", page.encode())
-    _export(search, outcome, exported, folder / SELECTOR)
-    return Files(folder / "tune.html", folder / SELECTOR, note, programs)
+        write(folder / "tune.html", _page(outcome, program, note).encode())
+    _export(search, outcome, chosen, target)
+    return TuneFiles(folder / "tune.html", target, note, program)
 
 
-def _best_selector(outcome: Outcome) -> Finished:
-    """The best on the final rows that can be written as a selector; plain top-k is one of them."""
-    able = [one for one in outcome.finals if selects(one.candidate)]
-    return max(able, key=lambda one: one.score.mean)
-
-
-def _export(search: Search, outcome: Outcome, one: Finished, folder: Path) -> None:
-    selector = selector_of(search.field.run, search.field.graph(one.candidate), one.candidate.method)
-    score = one.score.percent()
-    metric = f"{outcome.metric} (percent of {outcome.final:,} final rows, {one.label}, {outcome.lm})"
+def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:
+    graph, score = search.field.graph(chosen.candidate), chosen.score.percent()
+    selector = selector_of(search.field.run, graph, chosen.candidate.method)
+    metric = f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"
     notes = (
         f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval {score.low:.1f} to "
-        f"{score.high:.1f}. Use it with `k={one.candidate.shots}`. {' '.join(outcome.advice())}"
+        f"{score.high:.1f}. Use it with `k={chosen.candidate.shots}`. {' '.join(outcome.advice())}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
     check_target(folder)
     selector.save_pretrained(folder)
 
 
-def _bank(search: Search) -> str:
-    rows = (
-        {"id": e.id, "input": e.input, "output": e.output, "fields": dict(e.fields)}
-        for e in search.task.train
+def _frontier(outcome: Outcome) -> tuple[bytes, bytes]:
+    """The final prompts, and those that answered as many tuning rows as the winner: others' scores do not compare."""
+    finals = [(one.tokens, one.score.percent()) for one in outcome.finals]
+    rows = max(one.rows for one in outcome.race)
+    raced = [(one.tokens, one.score.percent().mean) for one in outcome.race if one.rows == rows]
+    place = outcome.verdict.recommended
+    return picture(
+        lambda axes: draw_frontier(axes, finals, raced, place, outcome.metric), width=6.0, height=4.4
     )
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _page(outcome: Outcome, programs: dict[str, str], note: str) -> str:
-    escape = html.escape
-    numbered = outcome.table()
-    rows = [[f"{i}. {row[0]}", *row[1:]] for i, row in enumerate(numbered.rows, 1)]
+_CAPTION = (
+    "Score with its 95 % interval on the final rows against the tokens of a prompt; the numbers are the table's, "
+    "the square is recommended. Grey rings: candidates that answered as many tuning rows as the winner, on those "
+    "rows; the best of them look better than they are."
+)
+
+
+def _page(outcome: Outcome, program: str, note: str) -> str:
+    finals = outcome.finals_table()
+    numbered = Table(finals.header, [[f"{i}. {row[0]}", *row[1:]] for i, row in enumerate(finals.rows, 1)])
     lead = (
         f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
-        f"{len(outcome.runners)} candidates raced on {outcome.tuning:,} other rows, with {outcome.bank:,} examples "
+        f"{len(outcome.race)} candidates raced on {outcome.tuning:,} other rows, with {outcome.bank:,} examples "
         f"to choose from. Spent: {outcome.spent}."
     )
-    return (
-        resources.files(__package__)
-        .joinpath("tune.html")
-        .read_text("utf-8")
-        .format(
-            title=escape(f"{outcome.task}: the best prompt for {outcome.lm}"),
-            style=stylesheet(),
-            lead=escape(lead),
-            advice="".join(f"<p>{escape(typeset(text))}</p>" for text in outcome.advice()),
-            notes="".join(f'<p class="note">{escape(text)}</p>' for text in (*outcome.notes, note) if text),
-            finals=Table(numbered.header, rows).html(),
-            frontier=draw(outcome),
-            differences="".join(f"<li>{escape(typeset(text))}</li>" for text in outcome.differences()),
-            code="".join(
-                f"<h3>{escape(name)}</h3><pre class='wide'>{escape(text)}</pre>"
-                for name, text in programs.items()
-            ),
-            race=outcome.race_table().html(),
-        )
+    notes = [note for note in (*outcome.notes, note) if note]
+    template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
+    return template.format(
+        title=html.escape(f"{outcome.task}: the best prompt for {outcome.lm}"),
+        style=page_file("page.css"),
+        lead=html.escape(lead),
+        advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in outcome.advice()),
+        notes="".join(f'<p class="note">{html.escape(text)}</p>' for text in notes),
+        finals=wide(numbered),
+        frontier=figure(_CAPTION, *_frontier(outcome)),
+        differences="".join(f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()),
+        program=html.escape(program),
+        race=wide(outcome.race_table()),
     )

@@ -168,7 +168,9 @@ class Crossed:
             cells: the places that have a value.
             title: what the cells are; by default the value.
         """
-        return Table.crossed(cells, self._titled(title))
+        rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
+        body: list[list[Value]] = [[row, *(cells.get((row, column)) for column in columns)] for row in rows]
+        return Table(["", *columns], body, self._titled(title))
 
     def _titled(self, text: str) -> str:
         return ": ".join(part for part in (self.title, text) if part)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ceil_jax.cli.data_flags import NO_FILE
 from ceil_jax.cli.first import check_first
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
@@ -25,13 +27,15 @@ LOCAL = RunConfig(encoder="tiny", lm="tiny")
         ({"lm": "http://127.0.0.1:1/v1"}, "openai", "endpoint"),
         ({"index": "approximate"}, "faiss", "approximate"),
         ({"engine": "ray"}, "ray", "ray"),
+        ({}, "matplotlib", "plots"),
     ],
 )
 def test_a_library_that_is_missing_is_named_before_anything_runs(monkeypatch, settings, module, extra):
     there = importlib.util.find_spec
+    needed = () if settings else (module,)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else there(name))
     with pytest.raises(UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"):
-        check_first(replace(LOCAL, **settings))
+        check_first(replace(LOCAL, **settings), NO_FILE, *needed)
     check_first(LOCAL)
 
 
@@ -49,7 +53,8 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
     )
     lines = done.stderr.splitlines()
     assert done.returncode == 2
-    assert "the hub cannot be reached; looking for nobody/no-such-model in its cache only" in lines[0]
+    said = "the hub cannot be reached; looking for nobody/no-such-model in its cache only"
+    assert re.match(rf"\d\d:\d\d:\d\d {said}", lines[0])
     assert lines[-1].startswith("ceil-jax: cannot load the language model nobody/no-such-model:")
     assert len(lines) <= 3, "no lines of retries"
     assert not list((tmp_path).glob("runs/vectors-*"))

@@ -12,9 +12,9 @@ from ceil_jax.pipeline.export import export_method
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.report.compare import compare
-from ceil_jax.report.write import report, write_report
-from ceil_jax.tuning.candidates import methods, plain, prepared
-from ceil_jax.tuning.options import Space
+from ceil_jax.report.write import write_page, write_report
+from ceil_jax.tuning.candidates import prepared, searched
+from ceil_jax.tuning.config import TuneConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 [PLUGIN] = [
@@ -47,8 +47,8 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     assert [row.label for row in table.rows] == ["dense top-k", "relative EPR"]
     assert [(one.better, one.worse) for one in table.differences] == [("relative EPR", "dense top-k")]
     assert table.rows[1].record.preparing.tokens > 0 and table.rows[1].record.seed == 0
-    assert "relative EPR" in write_report(tmp_path / "report", run, graph, table).page.read_text()
-    assert "relative EPR" in report([config.out], tmp_path / "all.html").read_text()
+    assert "relative EPR" in write_report(tmp_path / "report", table).read_text()
+    assert "relative EPR" in write_page([config.out], tmp_path / "all.html").read_text()
     assert run.missing([graph.metric("relative")]) == []
 
     assert "relative EPR on films" in export_method(run, graph, "relative", tmp_path / "selector")
@@ -59,10 +59,10 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
             ::-1
         ]
 
-    space = Space(methods=("topk", "relative"))
-    assert methods(space, config, FEW) == ["topk", "relative"]
-    [candidate] = prepared(space, config, FEW, plain(config, FEW))
-    assert candidate.method == "relative" and candidate.trains
+    search = TuneConfig(methods=("topk", "relative"))
+    assert searched(search, config, FEW) == ("topk", "relative")
+    [candidate] = prepared(("topk", "relative"), search, 8)
+    assert candidate.method == "relative" and candidate.learns
 
 
 def test_a_name_is_given_once_and_forgotten_after_a_test(registered):

@@ -1,13 +1,14 @@
+import time
+
 import numpy as np
 import pytest
 
-from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.racing.budget import LM_TOKENS, Limits, Meter
+from ceil_jax.racing.budget import LM_TOKENS, Budget
 from ceil_jax.racing.paired import chance, chances, holm
 from ceil_jax.racing.race import Race, hold
-from ceil_jax.racing.split import sizes
 from ceil_jax.racing.verdict import Finalist, judge
+from ceil_jax.store.cost import Cost
 
 
 def sample(values):
@@ -107,40 +108,29 @@ def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
     assert finalists[found.recommended].name == "as good"
     assert found.certainly_better(0, 2)
     assert not found.certainly_better(2, 0)
-    difference = found.difference(0, 1)
-    assert difference is not None
-    assert not difference.certain
+    assert not found.certainly_better(0, 1) and not found.certainly_better(1, 0)
     # all equally good: nothing is certain, and the cheapest will do
     same = [one._replace(sample=finalists[0].sample) for one in finalists]
     assert same[judge(same).recommended].name == "zero"
 
 
-def test_limits_in_money_are_limits_of_tokens():
-    assert Limits().tokens == LM_TOKENS
-    assert Limits(money=3.0, price_per_million=2.0).tokens == 1_500_000
-    assert Limits(seconds=60).tokens == float("inf")
-    with pytest.raises(UserError, match="--price-per-million"):
-        Limits(money=3.0)
-    with pytest.raises(UserError, match="lm-tokens"):
-        Limits(lm_tokens=0)
+def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    budget = Budget(1000, minutes=1)
+    budget.spend(Cost(5.0, 200), estimated=100)
+    assert budget.ratio == 2
+    assert budget.left() == (1000 - 200) / 2
+    budget.spend(Cost(15.0), estimated=100)
+    assert budget.ratio == 1
+    now[0] = 30.0
+    assert budget.left() == pytest.approx((60 - 30) / (20 / 200))
+    assert budget.needed(100) == "--lm-tokens 300 --minutes 0.7"
+    assert not budget.out_of_time
+    now[0] = 61.0
+    assert budget.out_of_time and budget.left() == 0
 
 
-def test_a_meter_learns_what_estimates_are_worth():
-    meter = Meter(Limits(lm_tokens=1000, seconds=50))
-    meter.spend(200, 2, 5.0, estimated=100, inside=0.0)
-    assert meter.ratio == 2
-    assert meter.left() == (1000 - 200) / 2
-    meter.spend(0, 0, 15.0, estimated=100, inside=0.0)  # what an earlier process did
-    assert meter.ratio == 1
-    assert meter.left() == pytest.approx((50 - 20) / (20 / 200), rel=0.01)
-    assert meter.requests_left == float("inf")
-
-
-def test_rows_for_three_uses():
-    assert sizes(500) == (300, 100, 100)
-    assert sizes(5000) == (4200, 300, 500)
-    assert sizes(400, apart=1000) == (320, 80, 500)
-    with pytest.raises(UserError, match="at least 20 of each"):
-        sizes(59)
-    with pytest.raises(UserError, match="for the bank"):
-        sizes(100, tuning=90)
+def test_a_budget_without_limits_has_one():
+    assert Budget().left() == LM_TOKENS
+    assert Budget(minutes=1).left() == float("inf")

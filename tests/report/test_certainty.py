@@ -1,8 +1,7 @@
 """What is said of differences, by hand."""
 
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.report.certainty import certainty, needed
-from ceil_jax.report.runs import Difference
+from ceil_jax.report.certainty import Difference, certainty
 
 
 def difference(better, worse, mean, low, high):
@@ -16,10 +15,10 @@ EQUAL = difference("DPP", "topk", 0.0, 0.0, 0.0)
 
 
 def test_the_number_of_queries_by_hand():
-    assert needed(EPR, 600) == 2400  # 600 (4 / 2)²
-    assert needed(difference("a", "b", -1.0, -5.0, 2.0), 600) == 7400  # 600 · 3.5² = 7350, in two digits
-    assert needed(EQUAL, 600) is None
-    assert needed(difference("a", "b", 0.01, -5.0, 5.0), 600) is None  # 150 million
+    assert EPR.needed(600) == 2400  # 600 (4 / 2)²
+    assert difference("a", "b", -1.0, -5.0, 2.0).needed(600) == 7400  # 600 · 3.5² = 7350, in two digits
+    assert EQUAL.needed(600) is None
+    assert difference("a", "b", 0.01, -5.0, 5.0).needed(600) is None  # 150 million
 
 
 def test_what_is_certain_comes_first_and_the_best_before_others():

@@ -14,8 +14,6 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dis
 SIZES = """() => ({
     sideways: document.documentElement.scrollWidth - innerWidth,
     method: document.querySelector("section td").getBoundingClientRect().height,
-    chart: document.querySelector(".chart").getBoundingClientRect().width
-        / document.querySelector(".chart").viewBox.baseVal.width,
     picture: document.querySelector("figure img").getBoundingClientRect().width,
     unhinted: [...document.querySelectorAll("table")].filter((table) => !table.closest(".wide")).length,
     shown: document.querySelector("figure img").currentSrc,
@@ -50,13 +48,11 @@ def test_it_can_be_read_at_both_widths_in_light_and_in_dark(page):
                 assert not wrong
                 # the gain has one meaning, and only DPP-MAP has it; the browser shows it as A
                 assert words.count("log det gain") == 1
-                assert "candidates for the query “" in words
                 window.close()
         browser.close()
     for (width, _), found in seen.items():
         assert found["sideways"] <= 0 and found["unhinted"] == 0
         assert found["method"] < 60, "a method's name is not broken into letters"
-        assert found["chart"] > 0.9, "the chart's text is not scaled down"
         assert 300 < found["picture"] <= width
     assert len({found["shown"] for found in seen.values()}) == 2, "figures follow dark mode"
     assert len({found["background"] for found in seen.values()}) == 2

@@ -13,16 +13,13 @@ from films import SMALL, choose
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.methods import scorable
 from ceil_jax.pipeline.models import Models
-from ceil_jax.racing.budget import Limits
 from ceil_jax.retrieval.retrievers import BM25Retriever
-from ceil_jax.tuning import learned
-from ceil_jax.tuning.candidates import NOTHING, Candidate, candidates
-from ceil_jax.tuning.options import Rows, Space
+from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, searched
+from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.tune import Search
-from ceil_jax.tuning.write import write
+from ceil_jax.tuning.write import write_outcome
 
 GOOD = ["bright", "warm", "clever", "funny", "lively", "tender"]
 BAD = ["dull", "slow", "empty", "loud", "messy", "cold"]
@@ -37,12 +34,11 @@ def film(i):
 
 ROWS = [film(i) for i in range(200)]
 TASK = Task("films", ROWS[:160], ROWS[160:], Template("{input} It is {output}"), "accuracy")
-SPACE = Space(methods=("zero", "random", "bm25", "topk", "dpp"), ks=(2, 8))
+SEARCH = TuneConfig(methods=("zero", "random", "bm25", "topk", "dpp"), ks=(2, 8), lm_tokens=2_000_000)
 
 
-def search(out, *, task=TASK, space=SPACE, tokens=2_000_000, models=None, **more):
-    limits = more.pop("limits", Limits(lm_tokens=tokens))
-    return Search(replace(SMALL, out=out), task, space, limits, Rows(), models, **more)
+def search(out, *, task=TASK, models=None, **settings):
+    return Search(replace(SMALL, out=out), task, replace(SEARCH, **settings), models)
 
 
 class Recording(TinyLM):
@@ -82,7 +78,7 @@ def finished(tmp_path_factory):
 def test_it_finds_what_helps_and_says_what_is_certain(finished):
     _, outcome, _ = finished
     assert outcome.recommended.candidate.method != "zero"
-    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == NOTHING)
+    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
     assert outcome.verdict.certainly_better(outcome.verdict.recommended, zero)
     assert "It is certainly better than zero examples." in outcome.advice()
     cheaper = [i for i, one in enumerate(outcome.finals) if one.tokens < outcome.recommended.tokens]
@@ -94,25 +90,26 @@ def test_it_finds_what_helps_and_says_what_is_certain(finished):
 def test_the_classifier_stands_beside_the_prompts(finished):
     made, outcome, _ = finished
     answers = {row["id"]: row for row in made.field.run.get(made.field.base.predictions("classifier"))}
-    rows = made.split.final[: outcome.final]
+    rows = made.final[: outcome.final]
     right = [answers[row.id]["prediction"] == row.output for row in rows]
     assert outcome.alone.score.mean == pytest.approx(np.mean(right))
     prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
     assert outcome.alone.minus.mean == pytest.approx(np.mean(right) - prompt)
-    assert outcome.table().lines()[-1][:2] == ["classifier alone", "asks no LM"]
+    [*_, last] = outcome.finals_table().lines()
+    assert (last[0], last[-2]) == ("classifier alone", "asks no LM")
     assert "without an LM, against the recommended prompt" in outcome.advice()[-1]
     assert made.field.base.predictions("classifier").lms == []
 
 
 def test_final_rows_are_looked_at_once_and_last(finished):
     made, outcome, lm = finished
-    final = {TASK.template.query(row) for row in made.split.final}
+    final = {TASK.template.query(row) for row in made.final}
     queries = [prompt.rsplit("\n", 1)[-1] for prompt in lm.asked]
     first = next(i for i, query in enumerate(queries) if query in final)
     assert all(query in final for query in queries[first:])
     assert len(queries) - first <= len(outcome.finals) * len(final)
     # and no row has two uses
-    ids = [{row.id for row in rows} for rows in (made.task.train, made.split.tuning, made.split.final)]
+    ids = [{row.id for row in rows} for rows in (made.task.train, made.tuning, made.final)]
     assert not (ids[0] & ids[1] or ids[0] & ids[2] or ids[1] & ids[2])
 
 
@@ -132,7 +129,7 @@ def test_a_stopped_search_goes_on_to_the_same_end(finished, tmp_path):
 def test_the_budget_is_never_exceeded(tmp_path, tokens):
     lm = Recording()
     try:
-        outcome = search(tmp_path, tokens=tokens, models=One(lm)).run()
+        outcome = search(tmp_path, lm_tokens=tokens, models=One(lm)).run()
     except UserError as error:
         assert "first round" in str(error)
     else:
@@ -141,35 +138,22 @@ def test_the_budget_is_never_exceeded(tmp_path, tokens):
 
 
 def test_a_budget_that_is_too_small_says_what_is_needed(tmp_path):
-    with pytest.raises(
-        UserError, match="--lm-tokens 9,000: the first round, 13 candidates on 16 rows"
-    ) as said:
-        search(tmp_path, tokens=9_000).run()
-    needed = int(str(said.value).partition("final rows take ")[2].partition(" LM tokens")[0].replace(",", ""))
-    outcome = search(tmp_path, tokens=needed).run()
+    with pytest.raises(UserError, match="the first round, 13 candidates on 16 rows") as said:
+        search(tmp_path, lm_tokens=9_000).run()
+    needed = int(str(said.value).partition("--lm-tokens ")[2].partition(";")[0])
+    outcome = search(tmp_path, lm_tokens=needed).run()
     assert outcome.tokens <= needed
 
 
-def test_requests_and_seconds_are_limits_too(tmp_path):
-    outcome = search(tmp_path / "a", limits=Limits(requests=600)).run()
-    assert int(outcome.spent.partition("LM tokens, ")[2].split()[0]) <= 600
-    with pytest.raises(UserError, match=r"--seconds 1e-06"):
-        search(tmp_path / "b", limits=Limits(seconds=1e-6)).run()
-
-
-def test_a_second_look_at_the_final_rows_is_reported(finished):
-    made, _, _ = finished
-    other = search(made.config.out, space=replace(SPACE, ks=(4,)), models=made.field.run.models).run()
-    assert any("looked at by 1 other search before" in note for note in other.notes)
-    assert not any(
-        "looked at" in note for note in search(made.config.out, models=made.field.run.models).run().notes
-    )
+def test_minutes_are_a_limit_too(tmp_path):
+    with pytest.raises(UserError, match=r"--minutes 1e-06 had passed before a look at the LM's speed"):
+        search(tmp_path, lm_tokens=None, minutes=1e-6).run()
 
 
 def test_rows_that_repeat_others_are_no_final_rows(tmp_path):
     known = [replace(row, id=f"again-{i}") for i, row in enumerate((*ROWS[:9], *ROWS[160:165]))]
     made = search(tmp_path, task=replace(TASK, validation=[*ROWS[160:], *known]))
-    assert {row.id for row in made.split.final} == {row.id for row in ROWS[160:]}
+    assert {row.id for row in made.final} == {row.id for row in ROWS[160:]}
     assert made.notes == ["14 held-out rows were left out, for they repeat others or stand in the bank."]
 
 
@@ -182,42 +166,34 @@ def test_where_nothing_helps_it_says_so(tmp_path):
     assert not any(one.certain for one in outcome.verdict.differences)
 
 
-def test_trained_methods_join_when_they_can_win(tmp_path, monkeypatch, moved_for_trained):
-    space = Space(methods=("zero", "topk", "epr", "ceil"), ks=(3,))
-    poor = search(tmp_path / "poor", space=space, tokens=30_000).run()
-    assert any("EPR, K = 3 was not tried: it takes" in note for note in poor.notes)
-    for gain, joins in ((Interval(1, 0.5, 2), True), (Interval(1, -0.5, 2), False)):
-        monkeypatch.setattr(learned, "prospect", lambda *_, gain=gain: gain)
-        made = search(tmp_path / "rich", space=space)
-        outcome = made.run()
-        raced = {one.candidate.method for one in outcome.runners}
-        assert raced == ({"zero", "topk", "epr", "ceil"} if joins else {"zero", "topk"})
-        assert any("not tried: even the best" in note for note in outcome.notes) is not joins
-        if joins:
-            ceil = made.field.graph(Candidate("ceil", 3, "tiny")).chosen("ceil")
-            assert outcome.tokens > made.field.run.cost([ceil]).tokens > 0
+def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trained):
+    made = search(tmp_path, lm_tokens=20_000, methods=("zero", "topk", "epr", "ceil"), ks=(3,))
+    outcome = made.run()
+    assert {one.candidate.method for one in outcome.race} == {"zero", "topk", "epr"}
+    assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
+    epr = made.field.graph(Candidate("epr", 3)).chosen("epr")
+    assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
 
-def test_what_could_be_won_is_measured_in_two_orders(tmp_path):
-    made = search(tmp_path, space=Space(methods=("zero", "topk", "epr"), ks=(3,)))
-    before = made.meter.tokens
-    found = learned.prospect(made.field, Candidate("epr", 3, "tiny"))
-    assert found.low <= found.mean <= found.high
-    tokens = float(made.field.enter(Candidate("topk", 3, "tiny"), made.split.tuning).tokens.mean())
-    assert 0 < made.meter.tokens - before <= learned.prospect_cost(tokens)
+def test_a_small_bank_is_not_trained_on(tmp_path):
+    task = replace(TASK, train=ROWS[:100])
+    outcome = search(tmp_path, task=task, methods=("zero", "topk", "epr"), ks=(3,)).run()
+    assert {one.candidate.method for one in outcome.race} == {"zero", "topk"}
+    assert "A bank of 80 examples is too small to train on." in outcome.notes
 
 
 def test_registered_retrievers_join_by_themselves(registrations_undone):
     register_retriever("mine", BM25Retriever, Needs(trade_off="tunable"), label="Mine")
     register_retriever("oracle", BM25Retriever, Needs(gold_outputs=True))
-    found = candidates(Space(ks=(2, 400), trade_offs=(0.1,)), SMALL, TASK)
-    assert Candidate("mine", 2, "", 0.1) in found
+    wide = TuneConfig(ks=(2, 400), trade_offs=(0.1,))
+    found = candidates(searched(wide, SMALL, TASK), wide, TASK)
+    assert Candidate("mine", 2, 0.1) in found
     assert {one.method for one in found} == {
         *("zero", "random", "bm25", "topk", "mmr", "dpp", "free", "free_map", "mine")
     }
     assert all(one.shots in (0, 2) for one in found)
     with pytest.raises(UserError, match="did you mean 'topk'"):
-        candidates(Space(methods=("topp",)), SMALL, TASK)
+        searched(TuneConfig(methods=("topp",)), SMALL, TASK)
 
 
 def test_an_lm_that_cannot_score_teaches_nothing(caplog):
@@ -251,35 +227,29 @@ def test_bad_input_is_named(tmp_path):
 
 
 def test_what_is_written_works(finished, tmp_path):
-    """The page holds what was found; the programs print a prompt; the selector chooses as the run does."""
+    """The page holds what was found; the program prints a prompt; the selector chooses as the run does."""
     made, outcome, _ = finished
-    files = write(made, outcome, tmp_path / "tune")
-    page = files.page.read_text()
-    assert outcome.recommended.label in page
-    assert page.count('class="raced"') >= 2
-    assert (
-        json.loads((tmp_path / "tune" / "tune.json").read_text())["recommended"] == outcome.recommended.label
-    )
-    for number, method in enumerate(("topk", "dpp", "bm25", "zero")):
-        one = next(r.candidate for r in outcome.runners if r.candidate.method == method)
+    files = write_outcome(made, outcome, tmp_path / "tune")
+    assert outcome.recommended.label in files.page.read_text()
+    numbers = json.loads((tmp_path / "tune" / "tune.json").read_text())
+    assert numbers["recommended"] == outcome.recommended.label
+    for method in ("topk", "bm25"):
+        one = next(one for one in outcome.race if one.candidate.method == method)
         place = replace(
             outcome,
-            finals=(outcome.finals[0]._replace(candidate=one), *outcome.finals[1:]),
+            finals=(outcome.finals[0]._replace(candidate=one.candidate), *outcome.finals[1:]),
             verdict=outcome.verdict._replace(recommended=0),
         )
-        files = write(made, place, tmp_path / str(number))
+        files = write_outcome(made, place, tmp_path / method)
+        assert bool(files.note) == (method == "bm25")
         out = io.StringIO()
         with redirect_stdout(out):
-            exec(files.programs["Plain"], {})
+            exec(files.program, {})
         assert out.getvalue().rstrip("\n").endswith("a new text It is")
-        assert out.getvalue().count(" It is ") == one.shots
-        assert bool(files.note) == (method in ("bm25", "zero"))
-    selector = CeilSelector.from_pretrained(tmp_path / "0" / "selector")
-    shots = next(r.candidate for r in outcome.runners if r.candidate.method == "topk").shots
-    expected = choose(
-        made.field.run, made.field.graph(Candidate("topk", shots, "tiny")), "topk", made.split.final
-    )
-    for query, picks in zip(made.split.final, expected, strict=True):
+    selector = CeilSelector.from_pretrained(tmp_path / "topk" / "selector")
+    shots = next(one.candidate.shots for one in outcome.race if one.candidate.method == "topk")
+    graph = made.field.graph(Candidate("topk", shots))
+    for query, picks in zip(made.final, choose(made.field.run, graph, "topk", made.final), strict=True):
         chosen = {example.id for example in selector.select(query, k=shots)}
         assert len(chosen & {pick.id for pick in picks}) >= shots - 1  # copies and ties apart
     assert "ceil-jax tune" in selector.card.notes
@@ -302,20 +272,19 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         "accuracy",
     ]
     arguments += ["--template", "{ticket} Team: {team}", "--lm", "tiny", "--encoder", "tiny", "--quiet"]
-    arguments += ["--methods", "zero", "topk", "bm25", "--ks", "2", "4", "--prompt-tokens", "100"]
+    arguments += ["--methods", "zero", "topk", "bm25", "--ks", "2", "4", "--token-budget", "100"]
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert Path(found["page"]).is_file()
     assert Path(found["selector"], "README.md").is_file()
     assert max(one["tokens"] for one in found["race"]) <= 100
     for wrong, said in (
-        (["--lm-tokens", "500"], "--lm-tokens 500: the first round"),
+        (["--lm-tokens", "500"], "the first round"),
         (["--methods", "topq"], "unknown method 'topq'"),
         (["--shots", "4"], "--ks"),
-        (["--minutes", "0.00001"], "--seconds 0.0006"),
-        (["--minutes", "1", "--seconds", "60"], "--minutes beside --seconds"),
-        (["--money", "3"], "--price-per-million"),
+        (["--minutes", "0.00001"], "--minutes 1e-05"),
         (["--tuning-rows", "150"], "rows make"),
+        (["--ks", "0"], "--ks"),
     ):
         assert main([*arguments, *wrong]) == 2
         assert said in capsys.readouterr().err.strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""The options of tuning: the space that is searched, and how many rows are for what."""
+"""The settings of a search."""
 
 from __future__ import annotations
 
@@ -6,32 +6,25 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ceil_jax.errors import Range, check_ranges
-from ceil_jax.tasks.example import Context
 
 
 @dataclass(frozen=True)
-class Space:
-    """The space that is searched; every combination that makes sense is a candidate."""
+class TuneConfig:
+    """The candidates of a search, its rows and its budget."""
 
     methods: tuple[str, ...] = ()
     """The methods, named as in `ceil-jax compare`, and zero; by default all that the data allows, those of --plugin
     included, with free, free_map, epr and ceil of the trained ones."""
-    without: tuple[str, ...] = ()
-    """Methods to leave out."""
     ks: tuple[Annotated[int, Range(1)], ...] = (2, 4, 8, 16)
     """Numbers of examples."""
     trade_offs: tuple[Annotated[float, Range(above=0)], ...] = (0.01, 0.05, 0.1)
     """λ of methods that have a free one."""
     encoders: tuple[str, ...] = ()
     """Encoders besides --encoder, to be searched too."""
-    contexts: tuple[Context, ...] = ("input",)
-    """The text of a bank example for trained encoders: its input, or its input and output (example)."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """How many rows to use for what, and when a cheaper prompt will do."""
-
+    lm_tokens: Annotated[int | None, Range(1)] = None
+    """LM tokens in all: of tuning, of training's scores and of the final rows. 1,000,000 without --minutes."""
+    minutes: Annotated[float | None, Range(above=0)] = None
+    """End within so many minutes."""
     tuning_rows: Annotated[int | None, Range(1)] = None
     """Rows to race on, taken from the bank; by default a fifth of it, at least 20 and at most 300."""
     final_rows: Annotated[int | None, Range(1)] = None

@@ -1,0 +1,66 @@
+"""A task's rows for three uses: the bank, the rows that candidates race on, and the final rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.racing.verdict import FEWEST_ROWS
+from ceil_jax.tasks.draws import draw
+from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.words import first_of_each, question_key
+
+MOST_TUNING, MOST_FINAL = 300, 500
+"""Default upper limits of both kinds of rows."""
+
+HELD_OUT = 0.2
+"""Share of the rows to race on, and share of the final rows."""
+
+
+def split_rows(
+    task: Task, tuning: int | None, final: int | None, seed: int
+) -> tuple[Task, list[Example], int]:
+    """Return a task's rows for the three uses; no two of them show an LM the same words.
+
+    Args:
+        task: its bank, of which tuning rows are taken, and its held-out queries, which are the final rows.
+        tuning: rows to race on; by default a fifth of the bank, at least 20 and at most 300.
+        final: rows for the end; by default all, at most 500.
+        seed: draws them.
+
+    Returns:
+        The task with the bank that is left, and with the final rows as its queries; the rows to race on, in random
+        order; and how many held-out queries were left out, because they repeat others or stand in the bank.
+
+    Raises:
+        UserError: too few rows, or a single label.
+    """
+
+    def shown(example: Example) -> str:
+        return question_key(task.template.query(example))
+
+    known = {shown(example) for example in task.train}
+    queries = [query for query in first_of_each(task.validation, shown) if shown(query) not in known]
+    if task.validation[0].choices and len({example.output for example in task.train}) < 2:
+        raise UserError(
+            f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give rows of at least "
+            "two labels, or --metric exact_match to generate answers"
+        )
+    rows = len(task.train)
+    tuning = tuning or min(max(round(HELD_OUT * rows), FEWEST_ROWS), MOST_TUNING)
+    final = min(len(queries), final or MOST_FINAL)
+    if min(rows - tuning, tuning, final) < FEWEST_ROWS:
+        raise UserError(
+            f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the bank, {tuning:,} to "
+            f"tune on and {final:,} for the end; at least {FEWEST_ROWS} of each are needed: give {5 * FEWEST_ROWS} "
+            "different rows or more, some hundreds for certain answers"
+        )
+    drawn = list(draw(task.train, tuning, seed + 1))
+    # a round's rows are then rows like any other
+    order = np.random.default_rng([seed, 7]).permutation(tuning)
+    raced = {example.id for example in drawn}
+    bank = [example for example in task.train if example.id not in raced]
+    left = replace(task, train=bank, validation=list(draw(queries, final, seed + 2)))
+    return left, [drawn[i] for i in order], len(task.validation) - len(queries)
