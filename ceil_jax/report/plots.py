@@ -94,7 +94,7 @@ def draw_points(
     if any(paper is not None for paper in papers):
         handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)
         names.append("the paper's LM and data")
-    axes.legend(handles, names, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    _legend_below(axes, handles, names)
     axes.set_yticks(range(len(labels)), list(labels)[::-1])
     axes.set_ylim(-0.6, len(labels) - 0.2)
     axes.set_xlabel(xlabel)
@@ -125,10 +125,20 @@ def draw_frontier(
     axes.set_xlabel("LM tokens a prompt")
     axes.set_ylabel(f"{metric}, %")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    _legend_below(axes)
 
 
 def _bars(value: tuple[float, float, float]) -> list[list[float]]:
     mean, low, high = value
     # rounding may put the ends of an empty interval on the wrong side
     return [[max(0.0, mean - low)], [max(0.0, high - mean)]]
+
+
+def _legend_below(axes: Axes, *drawn: Any) -> None:
+    from matplotlib.transforms import ScaledTranslation
+
+    # as far below the axis in a low panel as in a high one
+    below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
+    axes.legend(
+        *drawn, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, fontsize="x-small", ncols=2
+    )

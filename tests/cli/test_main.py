@@ -144,7 +144,7 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
     for limit in ("0", "-3"):
         code, line = said(capsys, *arguments, "--limit", limit)
         assert code == 2 and line == f"ceil-jax: --limit {limit}: expected a number at least 1"
-    code, line = said(capsys, *arguments, "--output", "lable")
+    code, line = said(capsys, *arguments, "--output", "lable", "--template", "{input} It is {lable}")
     assert code == 2
     assert "lable" in line and "mine.csv" in line
 
