@@ -6,5 +6,6 @@
 - `first`: what will fail, fails first: libraries, the hub and the models
 - `task_list`: the tasks with their sizes
 - `data_flags`: a named task, or a file of the user's own
+- `propose`: the columns and the metric of a file that were not named
 - `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them (`--help-all`)
 """

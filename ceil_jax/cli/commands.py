@@ -67,7 +67,9 @@ AFTER_DEMO = """
 On your own file (a column with the text, a column with the answer), with the rows that cost no LM tokens to prepare:
 
   ceil-jax compare --data FILE --input COLUMN --output COLUMN --metric accuracy --scale small --minutes 20
-  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20"""
+  ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20
+
+Without --input and --output, both look at the file and propose them."""
 """The next commands for a newcomer."""
 
 

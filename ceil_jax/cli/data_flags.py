@@ -75,6 +75,7 @@ def _named_task(config: RunConfig, own: OwnData) -> Task:
 
 
 def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
+    from ceil_jax.cli.propose import check_named
     from ceil_jax.tasks.draws import draw
     from ceil_jax.tasks.load import load_file
 
@@ -83,6 +84,9 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
             f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
         )
     assert own.data is not None
+    delimiter = own.delimiter and _unescaped(own.delimiter)
+    if own.input == NO_FILE.input or own.output == NO_FILE.output:
+        check_named(own.data, own.input, own.output, delimiter)
     task = load_file(
         own.data,
         input=own.input,
@@ -92,7 +96,7 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
         seed=config.data_seed,
         validation=own.validation or held_out,
         stop=[_unescaped(end) for end in own.stop],
-        delimiter=own.delimiter and _unescaped(own.delimiter),
+        delimiter=delimiter,
         skip_bad_rows=own.skip_bad_rows,
     )
     return replace(

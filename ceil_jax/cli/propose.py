@@ -1,0 +1,99 @@
+"""The columns and the metric of a file that were not named: looked at and proposed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.spec import RowError
+
+_LABELS = 100
+"""Distinct values of a column of labels, at most; and each stands in five rows on average."""
+
+
+class Column(NamedTuple):
+    """The kind of a column's values."""
+
+    name: str
+    rows: int
+    distinct: int
+    words: float
+    """Mean number of words of a value; 0 for a column of numbers."""
+
+    @property
+    def labels(self) -> bool:
+        """Whether its values are few enough to choose among."""
+        return 2 <= self.distinct <= min(_LABELS, self.rows / 5)
+
+    def __str__(self) -> str:
+        kind = f"{self.words:.0f} word{'s' * (round(self.words) != 1)}" if self.words else "numbers"
+        return f"{self.name} ({kind}, {self.distinct:,} distinct)"
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Return the columns that have a name, and texts or numbers, in the order in which they come up."""
+    values: dict[str, list[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name and isinstance(value, str | int | float) and str(value).strip():
+                values.setdefault(name, []).append(str(value))
+    return [Column(name, len(own), len(set(own)), _words(own)) for name, own in values.items()]
+
+
+def _words(values: Sequence[str]) -> float:
+    try:
+        [float(value) for value in values]
+    except ValueError:
+        return sum(len(value.split()) for value in values) / len(values)
+    return 0.0
+
+
+def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None) -> None:
+    """See that a file has the columns `input` and `output`, where these are asked for.
+
+    Args:
+        file: the file.
+        inputs: the columns of the retrieval text.
+        output: the column of the answer.
+        delimiter: what separates the values of a text file.
+
+    Raises:
+        UserError: it has not; the message proposes others.
+    """
+    table = read_table(file, delimiter)
+    named = [name for name in inputs if name != "input" or name in table.columns()]
+    answer = output if output != "output" or output in table.columns() else ""
+    if named and answer:
+        return
+    found = columns([row for row in table.rows if not isinstance(row, RowError)])
+    flags = propose(found, named, answer)
+    how = f"name the columns, such as {flags}" if flags else "no two of them are a text and its answer"
+    raise UserError(f"{file}: {len(table.rows):,} rows with {', '.join(map(str, found))}: {how}")
+
+
+def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
+    """Return flags that name a file's columns; "" where no two of them can be meant.
+
+    The output is a column of labels, the one with the fewest values, else the text with the fewest words; the input
+    is the text with the most words of the others.
+
+    Args:
+        found: the file's columns.
+        inputs: those that were named as input; empty to propose one.
+        output: the one that was named as output; empty to propose one.
+    """
+    left = [one for one in found if one.name not in (*inputs, output)]
+    texts = sorted((one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words)
+    if not inputs and texts:
+        inputs = [texts.pop(0).name]
+    labels = sorted(
+        (one for one in left if one.labels and one.name not in inputs), key=lambda one: one.distinct
+    )
+    if not output and (labels or texts):
+        output = (labels or texts[::-1])[0].name
+    metric = ["--metric", "accuracy"] if any(one.name == output and one.labels for one in found) else []
+    return shlex.join(["--input", *inputs, "--output", output, *metric]) if inputs and output else ""
