@@ -223,7 +223,7 @@ class ReadingMeter:
     """The readings that were asked for while it ran, each once, whether they were read now or before."""
 
     def __init__(self) -> None:
-        self._seen: set[bytes] = set()
+        self._keys: set[bytes] = set()
         self.cost = Cost()
         self.now = Cost()
         """The part that was read now."""
@@ -231,8 +231,8 @@ class ReadingMeter:
 
     def enter(self, key: bytes, cost: Cost, now: bool) -> None:
         """Add a reading, unless it was added before."""
-        if key not in self._seen:
-            self._seen.add(key)
+        if key not in self._keys:
+            self._keys.add(key)
             self.requests += 1
             self.cost += cost
             self.now += cost if now else Cost()
@@ -267,11 +267,7 @@ class ReadLM(LanguageModel):
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:
-        """Yield a meter of the readings that are asked for inside the block.
-
-        Args:
-            what: what they are for, shown with progress.
-        """
+        """Yield a meter of the readings that are asked for inside the block; progress shows `what` they are for."""
         self._meters.append(meter := ReadingMeter())
         before, self._what = self._what, what or self._what
         try:

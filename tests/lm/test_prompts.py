@@ -51,10 +51,6 @@ def test_the_most_similar_stands_next_to_the_query():
     assert prompt.text == "".join(f"{BANK[i].input} => out\n" for i in prompt.order) + "zero =>"
 
 
-def test_of_equally_similar_ones_the_first_chosen_stands_nearest():
-    assert builder(100).build(QUERY, BANK[:3], [0.5, 0.5, 0.5]).order == (2, 1, 0)
-
-
 # pieces are i + 3 words long: 4, 5, 6, 7; the query takes 2, the reserve 1, the start of text 1
 @pytest.mark.parametrize(
     ("context", "fit", "kept"),

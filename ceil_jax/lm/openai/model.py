@@ -122,13 +122,13 @@ class EndpointLM(LanguageModel):
             raise UserError(
                 f"{self._client.base}: cannot tell which tokens belong to {continuation[:40]!r}: {problem}"
             ) from None
-        found = [scores.log_probs[place] for place in places]
-        if None in found:
+        found = [one for place in places if (one := scores.log_probs[place]) is not None]
+        if len(found) < len(places):
             raise UserError(
                 f"{self._client.base} gives the first token of a text no log-probability; "
                 "give every prompt at least one character"
             )
-        return [log_prob for log_prob in found if log_prob is not None]
+        return found
 
     def _read(self, texts: Sequence[str], what: str) -> list[TokenScores]:
         # SGLang takes logprobs=0 for none; one alternative costs little

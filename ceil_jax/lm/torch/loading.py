@@ -101,10 +101,10 @@ def _cpu_has_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def reading_speed(dtype: str = "auto") -> float:
-    """Return parameters × tokens a second that an LM of this dtype would read here. Takes about a second."""
+def reading_speed() -> float:
+    """Return parameters × tokens a second that an LM would read here, by one product. Takes about a second."""
     device = device_of("auto")
-    precision = dtype_of(dtype, device)
+    precision = dtype_of("auto", device)
     rows, inner, columns = _SHAPE
     left = torch.ones(rows, inner, dtype=precision, device=device)
     right = torch.ones(inner, columns, dtype=precision, device=device)

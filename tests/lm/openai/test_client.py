@@ -109,14 +109,7 @@ def test_what_does_not_pass_is_said_at_once(server, address, fault, said):
     assert len(server.requests) == 1
 
 
-def test_nobody_there_is_said_at_once(waits):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert "is the server running there?" in message(Client(f"http://127.0.0.1:{port}/v1", QUICK))
-    assert waits == []
-
-
-def test_a_server_that_was_there_is_tried_again_when_it_cannot_be_reached(waits):
+def test_a_server_that_cannot_be_reached_is_tried_again_if_it_was_there(waits):
     """It answers once and then closes its port, as a server that restarts."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -133,6 +126,8 @@ def test_a_server_that_was_there_is_tried_again_when_it_cannot_be_reached(waits)
         client.post("/models", {}, str)
         thread.join()
     assert "the connection failed" in (said := message(client)) and "Given up" in said
+    assert len(waits) == 5
+    assert "is the server running there?" in message(Client(client.base, QUICK))
     assert len(waits) == 5
 
 

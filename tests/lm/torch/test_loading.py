@@ -36,7 +36,5 @@ def test_loading_says_what_is_wrong(tmp_path):
         load_lm(str(tmp_path), device="gpu")
 
 
-def test_the_speed_of_reading_is_that_of_the_dtype_asked_for():
-    assert reading_speed("float32") > 1e8
-    with pytest.raises(UserError, match="unknown dtype 'int3'"):
-        reading_speed("int3")
+def test_the_speed_of_reading():
+    assert reading_speed() > 1e8

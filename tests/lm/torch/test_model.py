@@ -6,7 +6,7 @@ import torch
 from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.lm import load_lm
 from ceil_jax.lm.torch.model import TorchLM
 
 KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True), ("gpt_neo", False)]
@@ -74,11 +74,6 @@ def greedy(network, ids, limit, ends=(1,)):
             break
         ids = [*ids, token]
     return ids[begin:]
-
-
-def test_is_a_language_model(lm):
-    assert isinstance(lm, LanguageModel)
-    assert lm.context_length == 96
 
 
 def test_log_likelihood_is_that_of_one_full_pass_a_pair(lm, network, kind):
