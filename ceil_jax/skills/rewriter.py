@@ -32,7 +32,7 @@ MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
 """A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1 because a text that
 is tokenized again may have fewer tokens than were generated.)"""
-PACKAGED = ("cogs", "sql")
+DEMONSTRATIONS = ("cogs", "sql")
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,16 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
     Raises:
         UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
     """
-    if source in PACKAGED:
+    if source in DEMONSTRATIONS:
         content = (
             resources.files("ceil_jax.skills").joinpath(f"demonstrations/{source}.json").read_text("utf-8")
         )
         return _demonstrations(json.loads(content), str(source))
     path = Path(source).expanduser()
     if not path.is_file():
-        raise unknown_name("demonstrations", str(source), PACKAGED, "A JSON file that is there will do too.")
+        raise unknown_name(
+            "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
+        )
     try:
         return _demonstrations(json.loads(path.read_text(encoding="utf-8")), str(path))
     except (OSError, ValueError, RecursionError) as error:

@@ -6,9 +6,9 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.skills.rewriter import (
+    DEMONSTRATIONS,
     INSTRUCTION,
     MAX_NEW_TOKENS,
-    PACKAGED,
     Demonstration,
     Rewriter,
     load_demonstrations,
@@ -120,7 +120,7 @@ def test_demonstrations_that_leave_no_room():
         rewritten(Writer(context_length=300), [], load_demonstrations("sql"))
 
 
-@pytest.mark.parametrize("name", PACKAGED)
+@pytest.mark.parametrize("name", DEMONSTRATIONS)
 def test_packaged_demonstrations(name):
     shown = load_demonstrations(name)
     assert len({one.input for one in shown}) == len({one.skill for one in shown}) == 16

@@ -26,7 +26,7 @@ On a GPU, starting a product costs more than the masked scores."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
-Columns = slice | torch.Tensor
+KeyIndex = slice | torch.Tensor
 
 _active: ContextVar[PassAttention | None] = ContextVar("attention", default=None)
 
@@ -38,7 +38,7 @@ class PassAttention:
     def __init__(self, trie: Trie, start: int, stop: int, carried: Layers, device: torch.device):
         self._trie, self._start, self._stop = trie, start, stop
         self._carried, self._device = carried, device
-        self._blocks: dict[int | None, list[tuple[slice, Columns, int, torch.Tensor]]] = {}
+        self._blocks: dict[int | None, list[tuple[slice, KeyIndex, int, torch.Tensor]]] = {}
         # each layer's keys and values, the carried ones first
         self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -88,7 +88,7 @@ class PassAttention:
             mixed[queries] = out.view(heads, part.shape[1], -1).transpose(0, 1)
         return mixed
 
-    def _within(self, window: int | None) -> list[tuple[slice, Columns, int, torch.Tensor]]:
+    def _within(self, window: int | None) -> list[tuple[slice, KeyIndex, int, torch.Tensor]]:
         """For each block of queries: its place in the pass, the columns of its keys, the first column that some query
         does not see, and bool [queries, columns from that one on]: which query does not see which key."""
         if window not in self._blocks:
@@ -103,7 +103,7 @@ class PassAttention:
                 blocks.append((queries, self._columns(tokens), int(by_all.argmin()), hidden))
         return self._blocks[window]
 
-    def _columns(self, tokens: np.ndarray) -> Columns:
+    def _columns(self, tokens: np.ndarray) -> KeyIndex:
         """The places of tokens among the keys: first the carried ancestors by depth, then the pass's own."""
         depths, start = self._trie.depths, self._start
         columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)
@@ -112,7 +112,7 @@ class PassAttention:
         return torch.from_numpy(columns).to(self._device)
 
 
-def _taken(layer: torch.Tensor, columns: Columns) -> torch.Tensor:
+def _taken(layer: torch.Tensor, columns: KeyIndex) -> torch.Tensor:
     return layer[:, columns] if isinstance(columns, slice) else layer.index_select(1, columns)
 
 
