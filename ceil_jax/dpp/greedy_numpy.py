@@ -35,21 +35,19 @@ def greedy_steps(
     """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by one.
 
     With groups, each step chooses among the items whose group was chosen least often so far, of the groups with open
-    items left: in every prefix the groups' counts differ by at most one, except for groups that have run out.
+    items left.
 
     Args:
         features: float32 [n, d], unit rows; S = (1 + F Fᵀ) / 2.
         relevance: r, [n], on the scale of S; its maximum is subtracted.
         trade_off: λ, above 0.
         groups: int [n], numbered from 0; by default all items are in one group.
-        fits: is called with the item whose turn it is; an item for which it returns False is passed over for good.
-            By default every item fits.
-        waits: is called likewise; an item for which it returns True is chosen only when its group has no other open
-            item, by gain among the waiting ones. By default no item waits.
+        fits: is called with the item whose turn it is; one for which it returns False is passed over for good.
+        waits: is called likewise; one for which it returns True is chosen only when its group has no other open item,
+            by gain among the waiting ones.
 
     Yields:
-        At most n steps; fewer where the remaining items do not fit or are combinations of chosen ones (duplicates,
-        above all).
+        At most n steps; fewer where the remaining items do not fit or are combinations of chosen ones.
 
     >>> import numpy as np
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)

@@ -24,7 +24,7 @@ def maximal_marginal_relevance(
 
     Args:
         features: [n, d], unit rows.
-        relevance: r, [n], similarity of the items to the query on the scale of s: (1 + cos) / 2.
+        relevance: r, [n], on the scale of s.
         k: number of items to choose.
         trade_off: λ in [0, 1]; 1 gives top-k.
         valid: bool [n], the items that may be chosen; all by default.

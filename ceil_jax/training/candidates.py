@@ -22,13 +22,13 @@ class CandidateSets(NamedTuple):
 
 
 class ScoredSets(NamedTuple):
-    """Training queries with their candidate sets and the scores of these."""
+    """Training queries with their scored candidate sets."""
 
     positions: Int32[np.ndarray, " q"]
     """Bank positions of the queries."""
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
-    """LM scores, Σ log P of the gold output's tokens in nats, or what stands in their place."""
+    """LM scores, Σ log P of the gold output's tokens in nats, or other measures of how good a set is."""
 
 
 class TrainingData(NamedTuple):
@@ -38,7 +38,6 @@ class TrainingData(NamedTuple):
     bank: Sequence[Example]
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
-    """Scores of the candidate sets: the LM's, or any other measure of how good they are."""
     seen: Bool[np.ndarray, " q"] | None = None
     """Queries that the starting weights were trained on, which are therefore not held out; none by default."""
 

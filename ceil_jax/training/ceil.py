@@ -134,8 +134,8 @@ def train_ceil(
 
     Args:
         folder: holds checkpoints.
-        encoder: the starting weights; it also gave `bank_vectors`.
-        bank_vectors: unit rows.
+        encoder: the starting weights.
+        bank_vectors: the bank by them, unit rows.
         data: queries, bank, candidate sets and their scores.
         config: settings.
         seed: of the held-out split, the order of batches, and dropout.

@@ -73,12 +73,8 @@ def epr_objective(
 
 
 def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[Array, "texts d"]]:
-    """Return `encoder.apply` with vectors of unit length, so that training learns the cosine that retrieval uses.
-
-    Args:
-        encoder: any encoder. If its vectors of `texts` have unit length already, its own `apply` is returned.
-        texts: a few texts to test that with.
-    """
+    """Return `encoder.apply` with vectors of unit length, as retrieval compares them; unchanged where its vectors of
+    some texts have unit length already."""
     lengths = np.linalg.norm(encoder.encode(texts), axis=1)
     if np.allclose(lengths, 1, atol=1e-3):
         return encoder.apply
@@ -95,15 +91,10 @@ def output_similarity(
     bank_outputs: Float[np.ndarray, "bank d"],
     candidates: Int[np.ndarray, "q c"],
 ) -> Float[np.ndarray, "q c"]:
-    """TST's scores: the cosine of a query's output with each candidate's.
+    """TST's scores: the cosine of a query's output with each candidate's, from unit rows and bank positions.
 
     Poesia et al. compare programs by the edit distance of their trees and fit the encoder's cosines to that; here an
     encoder compares outputs of any kind, and the encoder of inputs is trained as EPR's.
-
-    Args:
-        query_outputs: unit rows.
-        bank_outputs: unit rows.
-        candidates: bank positions.
     """
     return np.stack([bank_outputs[row] @ one for row, one in zip(candidates, query_outputs, strict=True)])
 

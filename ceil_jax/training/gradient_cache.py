@@ -104,14 +104,7 @@ class GradientCache:
     def __call__(
         self, params: Mapping[str, Any], texts: Texts, batch: Any, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], dict[str, Any]]:
-        """Return the loss and its gradient with respect to all of `params`.
-
-        Args:
-            params: parameters by name.
-            texts: the texts whose vectors the loss takes.
-            batch: the loss's third argument.
-            key: dropout key.
-        """
+        """Return the loss and its gradient with respect to all of `params`; `batch` is the loss's third argument."""
         of_loss, of_texts = jax.random.split(key)
         keys = [jax.random.fold_in(of_texts, number) for number in range(len(texts.chunks))]
         own, backs = params[self._name], {}

@@ -115,8 +115,7 @@ def k_dpp_sets(
 
     A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws repeat. Each query's
     sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count` different sets of k are found among
-    four times as many draws. Uniform draws fill up what no λ gives: the shortlist then has too few different
-    examples.
+    four times as many draws; uniform draws fill up what no λ gives.
 
     Args:
         shortlist: bank positions, nearest first, −1 at empty places; at least `size` a query.

@@ -14,10 +14,8 @@ from ceil_jax.training.candidates import CandidateSets
 
 
 def top_subset_mrr(scores: Float[np.ndarray, "q m"]) -> float:
-    """Mean over queries of 1 / rank of set 0, the top-k, among the M scored sets (CEIL, Table 4).
-
-    It is 1 where the LM likes the top-k best for every query. Equal scores share the best rank.
-    """
+    """Mean over queries of 1 / rank of set 0, the top-k, among the M scored sets (CEIL, Table 4); equal scores share
+    the best rank."""
     rank = 1 + (scores > scores[:, :1]).sum(axis=1)
     return float((1 / rank).mean())
 
@@ -25,15 +23,7 @@ def top_subset_mrr(scores: Float[np.ndarray, "q m"]) -> float:
 def set_prompts(
     queries: Sequence[Example], bank: Sequence[Example], sets: CandidateSets, builder: PromptBuilder, fit: Fit
 ) -> list[str]:
-    """Return the prompt of each candidate set of each query, Q × M of them.
-
-    Args:
-        queries: Q queries.
-        bank: the examples.
-        sets: M sets for each query.
-        builder: puts prompts together.
-        fit: which examples to drop where not all fit.
-    """
+    """Return the prompt of each candidate set of each query, Q × M; `fit` says which examples to drop."""
     prompts = []
     for query, shortlist, subsets in zip(queries, *sets, strict=True):
         for subset in subsets:
@@ -56,7 +46,7 @@ def scored_sets(
         lm: reads the prompts.
         queries: Q queries.
         prompts: Q × M, those of a query one after another.
-        template: says how an output continues a prompt.
+        template: of the outputs.
         per_token: divide every log P of a choice by its number of tokens, as when it is chosen.
     """
     sets = len(prompts) // max(1, len(queries))

@@ -44,7 +44,7 @@ def map_sets(
     size: int,
     budget: PromptBudget | None = None,
 ) -> CandidateSets:
-    """Return the greedy MAP set of every λ, for `scoring.score_sets` to score.
+    """Return the greedy MAP set of each λ of TRADE_OFFS, nearest first.
 
     Args:
         query_vectors: unit rows.
@@ -52,9 +52,6 @@ def map_sets(
         shortlist: bank positions, nearest first, −1 at empty places.
         size: examples in a set.
         budget: token budgets of the prompts; without them the sets are whole.
-
-    Returns:
-        One set for each λ, nearest first.
     """
     subsets = []
     empty = shortlist.shape[1]
@@ -79,8 +76,7 @@ def best_trade_off(scores: Float[np.ndarray, "q lambdas"], trade_offs: Sequence[
     counts. A mean of logs depends mostly on the queries that are answered wrongly with every λ.
 
     Args:
-        scores: log P of the right answer with each λ; on tasks with choices, its log share of their probability,
-            because that decides an answer.
+        scores: log P of the right answer with each λ, or its log share of all choices' probability.
         trade_offs: the values of λ.
     """
     return float(trade_offs[int(np.argmax(np.exp(scores).mean(axis=0)))])

@@ -28,8 +28,8 @@ def cover_shortlists(
     """Choose k examples that cover each query's predicted structures, one by one.
 
     The next example has the greatest share of the predicted probability that no chosen example covers yet, plus λ
-    times its relevance, which is lower for an example with structures that are not expected. Levy, Bogin and Berant
-    (ACL 2023) predict with a trained parser, count every structure alike and start again once all are covered.
+    times its relevance. Levy, Bogin and Berant (ACL 2023) predict with a trained parser, count every structure alike
+    and start again once all are covered.
 
     Args:
         queries: vectors of `StructureHead.query`.
@@ -40,7 +40,7 @@ def cover_shortlists(
         width: length of the first block of a vector, that of the structures.
 
     Returns:
-        `MapResult` of [q, k] rows of the bank and gains; −1 and −inf where none is left.
+        Rows of the bank and gains, [q, k] each; −1 and −inf where none is left.
     """
     chosen = np.full((len(queries), k), -1, np.int32)
     gains = np.full((len(queries), k), -np.inf, np.float32)
@@ -73,11 +73,7 @@ class CoverRetriever(GreedyRetriever):
         super().__init__(choose, bank, given)
 
 
-RETRIEVERS = {
-    "cover": Registered(
-        CoverRetriever,
-        Needs(encoder=True, trade_off=COVER_TRADE_OFF, shortlist=True),
-        "structures, covered",
-    )
-}
+_NEEDS = Needs(encoder=True, trade_off=COVER_TRADE_OFF, shortlist=True)
+
+RETRIEVERS = {"cover": Registered(CoverRetriever, _NEEDS, "structures, covered")}
 """The retriever of this module, for the registry."""
