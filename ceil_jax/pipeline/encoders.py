@@ -281,7 +281,7 @@ class Weights(Stage[Encoders]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         bank, data = run.get(self.bank), None
         if self.scored is not None and self.queries is not None:
-            _, candidates, scores = run.get(self.scored)
+            candidates, scores = run.get(self.scored)
             data = TrainingData(run.get(self.queries), bank, candidates, scores, self.seen)
         lesson = Lesson(
             folder,

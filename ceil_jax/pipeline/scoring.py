@@ -201,9 +201,7 @@ class ScoredCandidates(Stage[ScoredSets]):
     scores: Scores | OutputScores
 
     def load(self, run: Run, folder: Path) -> ScoredSets:
-        return ScoredSets(
-            self.positions, run.get(self.sets), run.get(self.scores)["log_prob"].astype(np.float32)
-        )
+        return ScoredSets(run.get(self.sets), run.get(self.scores)["log_prob"].astype(np.float32))
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,8 @@ class CandidateSets(NamedTuple):
 
 
 class ScoredSets(NamedTuple):
-    """Training queries with their scored candidate sets."""
+    """The candidate sets of training queries and their scores."""
 
-    positions: Int32[np.ndarray, " q"]
-    """Bank positions of the queries."""
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
     """LM scores, Σ log P of the gold output's tokens in nats, or other measures of how good a set is."""
