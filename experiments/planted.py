@@ -46,7 +46,7 @@ from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.contrastive import output_similarity, train_epr
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.losses import ranking_quality
-from ceil_jax.training.samplers import ceil_candidates, k_dpp_sets, uniform_sets
+from ceil_jax.training.samplers import k_dpp_sets, uniform_sets
 
 CEIL = CEILConfig()
 CHUNK = 16
@@ -244,15 +244,14 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         return {**taus, "map_score": found}
 
     config = config_of(options)
-    candidates = ceil_candidates(
-        queries[first],
-        bank,
-        shortlist[first],
-        similarity(np.asarray(cosines)[first]),
-        lambda: (vectors[positions[first]], vectors),
-        config,
-        options.seed,
-    )
+    shape = options.sets, options.size
+    if options.sampler == "k_dpp":
+        relevances = similarity(np.asarray(cosines)[first])
+        candidates = k_dpp_sets(
+            shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed
+        )
+    else:
+        candidates = uniform_sets(queries[first], shortlist[first], *shape, options.seed)
     noisy, _ = planted_scores(similar[first], candidates.subsets, *how)
     data = TrainingData(queries[first], bank, candidates, noisy)
     if singles is not None:

@@ -20,8 +20,7 @@ from ceil_jax.skills.sketches import PARTS
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, epr_candidates
-from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.samplers import ceil_candidates
+from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
 from ceil_jax.training.tuning import PromptBudget, map_sets
 
 
@@ -176,21 +175,19 @@ class Sets(Candidates):
                 f"--index approximate found {fewest} neighbours of a training query where subsets have "
                 f"{self.size} examples; use --index exact"
             )
-        given = run.value(self.trade_off)
-        found = ceil_candidates(
-            run.get(self.nearest.queries),
-            run.get(self.nearest.bank),
-            shortlists(retrieved),
-            _padded([[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32),
-            lambda: (run.get(self.vectors[0]), run.get(self.vectors[1])),
-            CEILConfig(
-                subsets=self.subsets,
-                size=self.size,
-                sampler=self.sampler,  # type: ignore[arg-type]
-                trade_off=given or CEILConfig.trade_off,
-            ),
-            self.seed,
-        )
+        queries, bank = run.get(self.nearest.queries), run.get(self.nearest.bank)
+        nearest, shape = shortlists(retrieved), (self.subsets, self.size)
+        if self.sampler == "k_dpp":
+            relevance = _padded(
+                [[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32
+            )
+            trade_off = run.value(self.trade_off)
+            assert trade_off is not None
+            found = k_dpp_sets(nearest, run.get(self.vectors[1]), relevance, *shape, trade_off, self.seed)
+        elif self.sampler == "bank":
+            found = bank_sets(queries, bank, nearest, *map(run.get, self.vectors), *shape, self.seed)
+        else:
+            found = uniform_sets(queries, nearest, *shape, self.seed)
         return self.save(folder, found)
 
 

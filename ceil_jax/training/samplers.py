@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -20,38 +20,12 @@ from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
-from ceil_jax.training.config import CEILConfig
 
 _DRAWS_A_SET = 4
 """Draws from the k-DPP for each set, of which the first different ones are taken."""
 
 _DOUBLINGS = 12
 """Values of λ that the k-DPP is tried with: the given one to 2,048 times as much."""
-
-
-def ceil_candidates(
-    queries: Sequence[Example],
-    bank: Sequence[Example],
-    shortlist: Int32[np.ndarray, "q n"],
-    relevance: Float[np.ndarray, "q n"],
-    vectors: Callable[[], tuple[Float[np.ndarray, "q d"], Float[np.ndarray, "bank d"]]],
-    config: CEILConfig,
-    seed: int,
-) -> CandidateSets:
-    """Draw CEIL's candidate sets with the sampler that `config` names.
-
-    Args:
-        shortlist: bank positions, nearest first, −1 at empty places.
-        relevance: relevance of the shortlisted examples, −inf at empty places.
-        vectors: returns unit vectors of the queries and of the bank; only called by samplers that need them.
-    """
-    count, size = config.subsets, config.size
-    if config.sampler == "k_dpp":
-        assert config.trade_off != "tuned"
-        return k_dpp_sets(shortlist, vectors()[1], relevance, count, size, config.trade_off, seed)
-    if config.sampler == "bank":
-        return bank_sets(queries, bank, shortlist, *vectors(), count, size, seed)
-    return uniform_sets(queries, shortlist, count, size, seed)
 
 
 def uniform_sets(

@@ -154,10 +154,3 @@ def test_draws_never_repeat_an_item_and_duplicates_are_not_drawn_together(trade_
 def test_more_items_asked_for_than_there_are():
     draw = sample_k_dpp(jax.random.key(7), jnp.eye(3), 5)
     assert sorted(draw.tolist()) == [-1, -1, 0, 1, 2]
-
-
-def test_a_key_gives_the_same_draw_alone_and_in_a_batch():
-    keys = jax.random.split(jax.random.key(8), 5)
-    kernel = jnp.asarray(L, jnp.float32)
-    together = jax.vmap(lambda key: sample_k_dpp(key, kernel, 3))(keys)
-    np.testing.assert_array_equal(together, [sample_k_dpp(key, kernel, 3) for key in keys])

@@ -23,11 +23,6 @@ def test_similarity():
     np.testing.assert_allclose(ours, reference.similarity(FEATURES), atol=1e-5)
 
 
-def test_similarity_by_hand():
-    S = similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]]))
-    np.testing.assert_allclose(S, [[1, 1 / 2, 0], [1 / 2, 1, 1 / 2], [0, 1 / 2, 1]], atol=1e-7)
-
-
 @pytest.mark.parametrize("make", [float, np.float32, np.asarray, jnp.asarray])
 def test_similarity_of_dot_products_keeps_its_kind_of_number(make):
     found = similarity(make(0.5), 2.0)
@@ -68,13 +63,6 @@ def test_conditional_kernel_of_a_traced_trade_off():
     S = similarity_from_features(jnp.asarray(FEATURES))
     ours = jax.jit(conditional_kernel)(jnp.full(9, -1.0), S, 0.5)
     np.testing.assert_allclose(ours, np.exp(-2) * S, rtol=1e-6)
-
-
-def test_conditional_kernel_of_a_batch_is_the_loop():
-    r = jnp.asarray(RNG.normal(size=(3, 9)), jnp.float32)
-    S = jnp.broadcast_to(similarity_from_features(jnp.asarray(FEATURES)), (3, 9, 9))
-    together = conditional_kernel(r, S, 0.5)
-    np.testing.assert_allclose(together, [conditional_kernel(r[i], S[i], 0.5) for i in range(3)], rtol=1e-6)
 
 
 def test_block_log_dets():

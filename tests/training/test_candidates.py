@@ -9,8 +9,7 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import epr_candidates
-from ceil_jax.training.config import CEILConfig
-from ceil_jax.training.samplers import bank_sets, ceil_candidates, k_dpp_sets, uniform_sets
+from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import scored_sets, set_prompts, top_subset_mrr
 from ceil_jax.training.tuning import best_trade_off
 
@@ -62,11 +61,12 @@ def test_a_querys_sets_are_all_different(sampler):
     similar = vectors[:3] @ vectors.T
     similar[np.arange(3), np.arange(3)] = -np.inf
     shortlist = np.argsort(-similar, axis=1)[:, :5].astype(np.int32)
-    config = CEILConfig(subsets=10, size=2, sampler=sampler, trade_off=0.001)
     relevance = np.take_along_axis(similar, shortlist, axis=1)
-    found = ceil_candidates(
-        bank[:3], bank, shortlist, relevance, lambda: (vectors[:3], vectors), config, seed=0
-    )
+    found = {
+        "random": lambda: uniform_sets(bank[:3], shortlist, 10, 2, 0),
+        "bank": lambda: bank_sets(bank[:3], bank, shortlist, vectors[:3], vectors, 10, 2, 0),
+        "k_dpp": lambda: k_dpp_sets(shortlist, vectors, relevance, 10, 2, 0.001, 0),
+    }[sampler]()
     for row in range(3):
         assert len(np.unique(found.subsets[row], axis=0)) == 10
         first = found.shortlist[row][found.subsets[row, 0]]

@@ -47,20 +47,6 @@ def test_pairwise_margin_loss_by_hand():
 
 
 @reductions
-def test_the_right_order_with_all_margins_costs_nothing(reduction):
-    model, lm = both([3.0, 2.0, 1.0, 0.0], [-1.0, -2.0, -3.0, -4.0])
-    assert pairwise_margin_loss(model, lm, reduction=reduction) == 0  # 1/3 apart, 1/4 asked
-
-
-@reductions
-def test_ties_form_no_pair(reduction):
-    model, lm = both([0.0, 5.0, 1.0], [-1.0, -1.0, -2.0])
-    # only (0, 2) and (1, 2), both with rank gap 2
-    expected = ((1 / 5 + 2 / 3) + max(0, -4 / 5 + 2 / 3)) / 2
-    assert pairwise_margin_loss(model, lm, reduction=reduction) == pytest.approx(expected)
-
-
-@reductions
 @pytest.mark.parametrize("lm", [[-1.0] * M, [np.nan] * M])
 def test_equal_scores_give_no_loss_and_no_gradient(reduction, lm):
     model, lm = both(RNG.normal(size=M), lm)
