@@ -21,7 +21,7 @@ from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, epr_candidates
 from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
-from ceil_jax.training.tuning import PromptBudget, map_sets
+from ceil_jax.training.tuning import map_sets
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,8 @@ class Sets(Candidates):
             assert trade_off is not None
             found = k_dpp_sets(nearest, run.get(self.vectors[1]), relevance, *shape, trade_off, self.seed)
         elif self.sampler == "bank":
-            found = bank_sets(queries, bank, nearest, *map(run.get, self.vectors), *shape, self.seed)
+            by_start, bank_by_start = (run.get(one) for one in self.vectors)
+            found = bank_sets(queries, bank, nearest, by_start, bank_by_start, *shape, self.seed)
         else:
             found = uniform_sets(queries, nearest, *shape, self.seed)
         return self.save(folder, found)
@@ -208,6 +209,7 @@ class MapSets(Candidates):
         shortlist, asked = shortlists(run.get(self.nearest)), self.queries.examples
         builder = self.prompting.builder(run, asked)
         remaining = np.array([builder.remaining(query) for query in asked])
-        budget = PromptBudget(self.prompting.fit, builder.costs(self.examples.examples, shortlist), remaining)
+        costs = builder.costs(self.examples.examples, shortlist)
         queries, bank = (run.get(one) for one in self.vectors)
-        return self.save(folder, map_sets(queries, bank, shortlist, self.size, budget))
+        found = map_sets(queries, bank, shortlist, self.size, self.prompting.fit, costs, remaining)
+        return self.save(folder, found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Int32
@@ -19,52 +18,40 @@ TUNING_QUERIES = 64
 """Training queries whose answers are scored with the MAP set of every λ."""
 
 
-class PromptBudget(NamedTuple):
-    """The token budgets of Q prompts, and what the examples of their shortlists cost."""
-
-    fit: Fit
-    """How a set is kept within its budget: see `PromptBuilder.kept`."""
-    costs: Int[np.ndarray, "q n"]
-    """Tokens of each example."""
-    remaining: Int[np.ndarray, " q"]
-    """Tokens that each prompt has for examples."""
-
-    def first_that_fit(self, places: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q k"]:
-        """Replace the places in the shortlist from the first that does not fit by n, which marks an empty place."""
-        empty = self.costs.shape[1]
-        costs = np.pad(self.costs, ((0, 0), (0, 1)))
-        spent = np.take_along_axis(costs, places, axis=1).cumsum(axis=1)
-        return np.where(spent <= self.remaining[:, None], places, empty)
-
-
 def map_sets(
     query_vectors: Float[np.ndarray, "q d"],
     items: Float[np.ndarray, "bank d"],
     shortlist: Int32[np.ndarray, "q n"],
     size: int,
-    budget: PromptBudget | None = None,
+    fit: Fit,
+    costs: Int[np.ndarray, "q n"],
+    remaining: Int[np.ndarray, " q"],
 ) -> CandidateSets:
-    """Return the greedy MAP set of each λ of TRADE_OFFS, nearest first.
+    """Return the greedy MAP set of each λ of TRADE_OFFS as a prompt can hold it, nearest first.
 
     Args:
         query_vectors: unit rows.
         items: vectors of the bank, unit rows.
         shortlist: bank positions, nearest first, −1 at empty places.
         size: examples in a set.
-        budget: token budgets of the prompts; without them the sets are whole.
+        fit: which examples are dropped where not all fit (`lm.prompts`).
+        costs: tokens of each shortlisted example.
+        remaining: tokens that each query's prompt has for examples.
     """
-    subsets = []
     empty = shortlist.shape[1]
+    costs = np.pad(costs, ((0, 0), (0, 1)))
+
+    def first_that_fit(places: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q k"]:
+        spent = np.take_along_axis(costs, places, axis=1).cumsum(axis=1)
+        return np.where(spent <= remaining[:, None], places, empty)
+
+    subsets = []
     for trade_off in TRADE_OFFS:
         chosen = greedy_map_shortlists(query_vectors, items, shortlist, size, trade_off).items
         # bank positions back to places in the shortlist; empty places go last
         place = (chosen[:, :, None] == shortlist[:, None, :]).argmax(axis=2)
         place = np.where(chosen < 0, empty, place)
-        if budget is not None and budget.fit == "greedy":
-            place = budget.first_that_fit(place)
-        place = np.sort(place, axis=1)
-        if budget is not None and budget.fit == "similarity":
-            place = budget.first_that_fit(place)
+        place = np.sort(first_that_fit(place)) if fit == "greedy" else first_that_fit(np.sort(place))
         subsets.append(np.where(place == empty, -1, place))
     return CandidateSets(shortlist, np.stack(subsets, axis=1).astype(np.int32))
 

@@ -16,7 +16,7 @@ from ceil_jax.encoders.registry import FREE_FILE, load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.store.folder import write_json
+from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
@@ -153,7 +153,7 @@ class FreeEncoder:
         """Write the method without its encoders."""
         folder.mkdir(parents=True, exist_ok=True)
         arrays, others = _fields(self.method)
-        np.savez(folder / ARRAYS, **arrays)
+        save_arrays(folder / ARRAYS, **arrays)
         content = {
             "method": type(self.method).__name__,
             "settings": others,
@@ -180,8 +180,7 @@ class FreeEncoder:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in content["settings"].items()
         }
-        with np.load(folder / ARRAYS) as arrays:
-            method = kind(**settings, **arrays)
+        method = kind(**settings, **load_arrays(folder / ARRAYS))
         network = load_encoder(folder / "network") if (folder / "network").is_dir() else None
         base = base or load_encoder(content["base"] or folder / "base")
         return cls(base, method, network, content["parser"], content["pairs"])

@@ -121,8 +121,8 @@ def fit_adapter(
         if waited == config.patience:
             break
     found = jax.tree.map(np.asarray, best)
-    factors = {name: float(np.exp(found.pop(name))) for name in ("cosine_weight", "scale")}
-    return Adapter(labels, **found, **factors)
+    weight, scale = (float(np.exp(found.pop(name))) for name in ("cosine_weight", "scale"))
+    return Adapter(labels, **found, cosine_weight=weight, scale=scale)
 
 
 def _start(query: int, example: int, width: int, seed: int) -> dict[str, Array]:
