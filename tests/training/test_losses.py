@@ -5,6 +5,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 
 from ceil_jax.errors import UserError
 from ceil_jax.training.losses import (
@@ -12,6 +13,7 @@ from ceil_jax.training.losses import (
     ceil_loss,
     epr_contrastive_loss,
     info_nce_loss,
+    kendall_tau,
     logistic_pairwise_loss,
     pairwise_margin_loss,
     register_loss,
@@ -110,14 +112,6 @@ def test_unknown_reduction():
         pairwise_margin_loss(*both([0.0], [0.0]), reduction="mean")
 
 
-def test_a_batch_is_the_loop():
-    model, lm = both(RNG.normal(size=(3, M)), RNG.normal(size=(3, M)))
-    for loss in (pairwise_margin_loss, info_nce_loss):
-        np.testing.assert_allclose(
-            jax.vmap(loss)(model, lm), [loss(*row) for row in zip(model, lm, strict=True)]
-        )
-
-
 @settings(max_examples=20, deadline=None)
 @given(log_probs, lm_scores)
 def test_info_nce_loss(model, lm):
@@ -186,3 +180,21 @@ def test_a_loss_whose_name_is_taken_is_refused(registrations_undone):
         register_loss("logistic", zero)
     register_loss("logistic", zero, replace=True)
     assert ceil_loss("logistic")(SetScores(*both([1.0, 2.0], [2.0, 1.0]), jnp.ones(2, bool))) == 0
+
+
+few = st.lists(st.integers(-3, 3).map(float), min_size=M, max_size=M)
+
+
+@settings(max_examples=40, deadline=None)
+@given(few, few)
+def test_kendall_tau_is_scipys_and_0_where_all_is_tied(model, lm):
+    ties = len(set(model)) == 1 or len(set(lm)) == 1
+    expected = 0 if ties else pytest.approx(kendalltau(model, lm).statistic, abs=1e-6)
+    assert kendall_tau(*both(model, lm)) == expected
+
+
+def test_kendall_tau_by_hand():
+    lm = jnp.array([4.0, 3.0, 2.0, 1.0])
+    assert (kendall_tau(2 * lm, lm), kendall_tau(-lm, lm)) == (1, -1)
+    # of six pairs, (0, 1) and (2, 3) are turned round
+    assert kendall_tau(jnp.array([3.0, 4.0, 1.0, 2.0]), lm) == pytest.approx((4 - 2) / 6)
