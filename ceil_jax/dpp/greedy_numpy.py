@@ -16,7 +16,7 @@ from ceil_jax.dpp.greedy import CLOSED_BELOW
 from ceil_jax.dpp.kernel import similarity
 
 
-class Step(NamedTuple):
+class Pick(NamedTuple):
     """One chosen item."""
 
     item: int
@@ -31,7 +31,7 @@ def greedy_steps(
     groups: Int[np.ndarray, " n"] | None = None,
     fits: Callable[[int], bool] = lambda item: True,
     waits: Callable[[int], bool] = lambda item: False,
-) -> Iterator[Step]:
+) -> Iterator[Pick]:
     """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by one.
 
     With groups, each step chooses among the items whose group was chosen least often so far, of the groups with open
@@ -75,7 +75,7 @@ def greedy_steps(
         if not waiting[best] and waits(best):
             waiting[best] = True
             continue
-        yield Step(best, float(gain[best]))
+        yield Pick(best, float(gain[best]))
         taken[groups[best]] += 1
         row = similarity(features @ features[best])
         factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])

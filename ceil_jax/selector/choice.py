@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.dpp.greedy_numpy import Step, greedy_steps
+from ceil_jax.dpp.greedy_numpy import Pick, greedy_steps
 from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text, prompt_order
@@ -49,7 +49,7 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
 
 def _steps(
     shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
-) -> tuple[list[Step], Stopped, set[int]]:
+) -> tuple[list[Pick], Stopped, set[int]]:
     """The greedy steps, why there are no more, and those items that say little or nothing new."""
     examples, vectors, threshold = shortlist.examples, shortlist.vectors, call.near_duplicate
     groups = _groups(examples, call)
@@ -57,7 +57,7 @@ def _steps(
     if call.token_budget is not None and examples:
         # Python's own integers: a budget may be larger than numpy's
         costs, remaining = _tokens([[example] for example in examples], call), call.token_budget
-    taken: list[Step] = []
+    taken: list[Pick] = []
     repeats: set[int] = set()
     refused = False
 
@@ -72,7 +72,7 @@ def _steps(
         refused |= costs[item] > remaining
         return costs[item] <= remaining
 
-    def take(step: Step) -> bool:
+    def take(step: Pick) -> bool:
         nonlocal remaining
         taken.append(step)
         remaining -= costs[step.item]
@@ -94,14 +94,14 @@ def _steps(
         asked.add(questions[item])
         repeats.add(item)
         count[int(groups[item])] += 1
-        if take(Step(item, -np.inf)):
+        if take(Pick(item, -np.inf)):
             return taken, "k", repeats
     return taken, "token_budget" if refused else "exhausted", repeats
 
 
 def _fitted(
-    steps: Sequence[Step], examples: list[Example], relevance: np.ndarray, call: CallSettings
-) -> tuple[list[Step], int | None]:
+    steps: Sequence[Pick], examples: list[Example], relevance: np.ndarray, call: CallSettings
+) -> tuple[list[Pick], int | None]:
     """Return the steps in prompt order and the number of tokens of their text.
 
     The last steps are dropped where the whole text is longer than the sum of its parts, because a tokenizer may cut
