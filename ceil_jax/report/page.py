@@ -70,7 +70,7 @@ def _section(table: RunTable) -> str:
     values, papers = [(row.value, *row.interval[1:]) for row in table.rows], [row.paper for row in table.rows]
     chart = picture(
         lambda axes: draw_points(axes, labels, values, papers, f"{table.metric}, % (n = {table.queries})"),
-        6.0,
+        5.0,
         1.4 + 0.4 * len(labels),
     )
     parts = [

@@ -17,6 +17,7 @@ from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.racing.budget import Budget
+from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
@@ -147,17 +148,19 @@ class Field:
             for key, query, tokens in zip(own, asked, one.tokens[span], strict=True)
             if key not in self._answers
         }
-        for start in range(0, len(new), _CHUNK):
-            if self.budget.out_of_time:
-                raise OutOfTime(
-                    f"--minutes {self.budget.minutes:g} had passed before {what}; give more (answers are kept)"
-                )
-            chunk = list(new)[start : start + _CHUNK]
-            prompts, rows, tokens = zip(*(new[key] for key in chunk), strict=True)
-            with self.lm.metered(what) as spent:
-                answers = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
-            self.budget.spend(spent.cost, sum(tokens))
-            self._answers |= zip(chunk, answers, strict=True)
+        with bar(len(new), what) as shown:
+            for start in range(0, len(new), _CHUNK):
+                if self.budget.out_of_time:
+                    raise OutOfTime(
+                        f"--minutes {self.budget.minutes:g} had passed before {what}; give more (answers are kept)"
+                    )
+                chunk = list(new)[start : start + _CHUNK]
+                prompts, rows, tokens = zip(*(new[key] for key in chunk), strict=True)
+                with self.lm.metered(what) as spent:
+                    answers = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
+                self.budget.spend(spent.cost, sum(tokens))
+                self._answers |= zip(chunk, answers, strict=True)
+                shown.update(len(chunk))
         return [self.score([self._answers[key] for key in own], asked) for own in keys]
 
     def score(self, predictions: Sequence[str], queries: Sequence[Example]) -> Answered:
