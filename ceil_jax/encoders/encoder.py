@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from safetensors.numpy import save_file
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
-from ceil_jax.encoders.files import MARKERS, replace_files
+from ceil_jax.encoders.files import HF_MARKERS, replace_files
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
 from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.errors import UserError
@@ -209,7 +209,7 @@ class Encoder:
                 f"encoder {self.name!r} cannot be saved: nothing says how to build its network again; "
                 "load it by a name given to register_encoder, or as 'module:function'"
             )
-        replace_files(Path(folder), self._write, MARKERS if self.checkpoint is None else (FACTORY_FILE,))
+        replace_files(Path(folder), self._write, HF_MARKERS if self.checkpoint is None else (FACTORY_FILE,))
 
     def _write(self, folder: Path) -> None:
         if self.checkpoint is None:

@@ -14,7 +14,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.store.locking import disk_errors
 
-MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+HF_MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 """Marker files of a transformers or sentence-transformers folder."""
 
 

@@ -1,6 +1,6 @@
 """Exact nearest items by dot product on a CPU, with the product by numpy's BLAS.
 
-`index.top_k` uses it where there is one CPU device. The bank is read once for up to `QUERY_BATCH` queries, and a
+`index.top_k` uses it where there is one CPU device. The bank is read once for up to `BLAS_QUERIES` queries, and a
 score is looked at once: those that beat a query's k-th best so far are put aside, and sorted when there are many.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-QUERY_BATCH = 1536
+BLAS_QUERIES = 1536
 """Queries in one product, below 2 ** 16."""
 
-SCORES_AT_ONCE = 6 * 2**20
+BLAS_SCORES = 6 * 2**20
 """Scores of one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system each time. Few
 queries are multiplied with many rows, because each product wakes the threads of the BLAS."""
 
@@ -25,10 +25,10 @@ def top_k_by_blas(
     item_block: int,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
     """`index.top_k`; `item_block` rows are converted to float32 at a time, where they are of another type."""
-    rows_at_once = SCORES_AT_ONCE // min(len(queries), QUERY_BATCH)
+    rows_at_once = BLAS_SCORES // min(len(queries), BLAS_QUERIES)
     if items.dtype != np.float32:  # a block is copied
         rows_at_once = min(item_block, rows_at_once)
-    batches = [slice(first, first + QUERY_BATCH) for first in range(0, len(queries), QUERY_BATCH)]
+    batches = [slice(first, first + BLAS_QUERIES) for first in range(0, len(queries), BLAS_QUERIES)]
     best = [_Best(queries[batch], exclude[batch], k) for batch in batches]
     for start in range(0, len(items), rows_at_once):
         block = np.asarray(items[start : start + rows_at_once], np.float32)

@@ -29,7 +29,7 @@ SCORES_AT_ONCE = 2**26
 """Scores of queries with the whole bank that are held at once where all of them are needed: 256 MiB."""
 
 
-class Comparison(NamedTuple):
+class Compared(NamedTuple):
     """Which texts of the examples are compared, and how."""
 
     texts: Callable[[Sequence[Example]], list[Sequence[str]]]
@@ -56,7 +56,7 @@ class EmbeddedBank:
         UserError: an approximate index where several vectors an example are compared.
     """
 
-    def __init__(self, bank: Sequence[Example], given: Given, compared: Comparison) -> None:
+    def __init__(self, bank: Sequence[Example], given: Given, compared: Compared) -> None:
         approximate = given.index == "approximate"
         if approximate and compared.score is not None:
             raise UserError("several vectors an example are compared: take --index exact")

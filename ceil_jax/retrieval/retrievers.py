@@ -12,14 +12,14 @@ from ceil_jax.dpp.kernel import similarity
 from ceil_jax.dpp.mmr import MMR_TRADE_OFF
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.retrieval.embedded_bank import Comparison, EmbeddedBank
+from ceil_jax.retrieval.embedded_bank import Compared, EmbeddedBank
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
-INPUTS = Comparison(lambda examples: [(example.input,) for example in examples], whole=True)
+INPUTS = Compared(lambda examples: [(example.input,) for example in examples], whole=True)
 """The similarity that most retrievers compare by: the cosine of two inputs."""
 
 
@@ -96,7 +96,7 @@ class BM25Retriever(RankingRetriever):
 class DenseRetriever:
     """The nearest by cosine: dense top-k with any encoder, EPR with its trained one."""
 
-    def __init__(self, bank: Sequence[Example], given: Given, compared: Comparison = INPUTS) -> None:
+    def __init__(self, bank: Sequence[Example], given: Given, compared: Compared = INPUTS) -> None:
         self.vectors = EmbeddedBank(bank, given, compared)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ceil_jax.retrieval.embedded_bank import Comparison
+from ceil_jax.retrieval.embedded_bank import Compared
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved, Retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever, check_size
@@ -20,13 +20,13 @@ def build_skill(similarity: Similarity, bank: Sequence[Example], given: Given) -
     """Build Skill-KNN: the nearest skills by one of its similarities."""
     rewrite = given.rewrite
     assert rewrite is not None, "declared in Needs"
-    compared = Comparison(lambda examples: list(rewrite(examples)), similarity, shared=True)
+    compared = Compared(lambda examples: list(rewrite(examples)), similarity, shared=True)
     return DenseRetriever(bank, given, compared)
 
 
 def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
     """Build target-KNN (oracle): the nearest outputs."""
-    compared = Comparison(lambda examples: [(example.output,) for example in examples])
+    compared = Compared(lambda examples: [(example.output,) for example in examples])
     return DenseRetriever(bank, given, compared)
 
 

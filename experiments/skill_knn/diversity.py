@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from ceil_jax.dpp.kernel import similarity
-from ceil_jax.retrieval.embedded_bank import Comparison, EmbeddedBank
+from ceil_jax.retrieval.embedded_bank import Compared, EmbeddedBank
 from ceil_jax.retrieval.registry import Given, Needs, Retrieved, register_retriever
 from ceil_jax.retrieval.retrievers import check_size
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
@@ -38,7 +38,7 @@ class DiverseSkills:
         self.bank, self._given = bank, given
         skills = skill_of(given, bank)
         self._kind = np.unique(skills, return_inverse=True)[1]
-        compared = Comparison(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
+        compared = Compared(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
         self._vectors = EmbeddedBank(bank, replace(given, index="exact"), compared)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:

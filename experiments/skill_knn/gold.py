@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ceil_jax.retrieval.embedded_bank import Comparison
+from ceil_jax.retrieval.embedded_bank import Compared
 from ceil_jax.retrieval.registry import Given, Needs, Parts, Retriever, register_retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever
 from ceil_jax.skills.sketches import PARTS, sql_bare, sql_tables
@@ -145,7 +145,7 @@ def gold_skills(given: Given, examples: Sequence[Example]) -> list[str]:
 
 def nearest_gold_skills(bank: Sequence[Example], given: Given) -> Retriever:
     """Build Skill-KNN on gold skills (oracle)."""
-    compared = Comparison(lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True)
+    compared = Compared(lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True)
     return DenseRetriever(bank, given, compared)
 
 

@@ -11,7 +11,7 @@ from flax import nnx
 from ceil_jax.encoders.encoder import Encoder, check_same_shapes
 from ceil_jax.encoders.hf_names import base_name, hugging_face_name, network_config, turned
 from ceil_jax.encoders.registry import load_encoder
-from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.encoders.text_encoder import TextEncoder, check_texts
 from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.encoders.transformer import (
     Transformer,
@@ -187,7 +187,9 @@ def test_long_texts_are_cut(tiny):
 @pytest.mark.parametrize("bad", ["a text", [b"bytes"], ["fine", None]])
 def test_what_is_not_a_list_of_strings_is_refused(tiny, bad):
     with pytest.raises(UserError, match="expected a"):
-        tiny.encode(bad)
+        check_texts(bad)
+    with pytest.raises(UserError, match="texts is one string, 'a text'; expected a list"):
+        tiny.encode("a text")
 
 
 def test_dropout_needs_a_key_and_follows_it(tiny):

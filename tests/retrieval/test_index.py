@@ -15,7 +15,7 @@ def way(request, monkeypatch):
     """With one CPU device, as here, the search goes through numpy; with others it is compiled."""
     monkeypatch.setattr(index, "_one_cpu", lambda: request.param == "by BLAS")
     # several blocks, each with more items than candidates are put aside
-    monkeypatch.setattr(blas_search, "SCORES_AT_ONCE", 128 * Q)
+    monkeypatch.setattr(blas_search, "BLAS_SCORES", 128 * Q)
     return request.param
 
 

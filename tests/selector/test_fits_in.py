@@ -24,17 +24,10 @@ def test_rows_whose_fields_have_other_names():
     assert selector.examples == plain.examples
     assert ids(selector.select({"ticket": QUERY}, k=4)) == ids(plain.select(QUERY, k=4))
     assert len(selector.add([{"ticket": "a new one", "team": "dark"}])) == 1
-    for rows, said in (
-        (
-            [{"input": "a", "output": "b"}],
-            "no column 'ticket', 'team'; it has 'input', 'output'; .* input_key=…",
-        ),
-        ([{"ticket": "a"}], "no column 'team'; it has 'ticket'; .* output_key=…"),
-        ([{"ticket": " ", "team": "b"}], "row 1, field 'ticket': expected a text that is not empty"),
-        ([{"ticket": "a", "team": {}}], "row 1, field 'team': expected a text that is not empty, found {}"),
+    with pytest.raises(
+        UserError, match=r"no column 'ticket', 'team'; it has 'input', 'output'; .* input_key=…"
     ):
-        with pytest.raises(UserError, match=said):
-            CeilSelector.from_examples(rows, **named)
+        CeilSelector.from_examples([{"input": "a", "output": "b"}], **named)
 
 
 def test_the_names_of_the_fields_are_saved(tiny, tmp_path):

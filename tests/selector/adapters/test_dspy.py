@@ -131,8 +131,6 @@ def test_what_cannot_be_compiled():
         UserError, match=r"no predictor of Predict has an input and an output among .*\(light, place, town\)"
     ):
         CeilFewShot(bank(), k=2).compile(dspy.Predict("question -> answer"), trainset=TRAINSET)
-    with pytest.raises(UserError, match="it is empty"):
-        CeilFewShot(bank(), k=2).compile(dspy.Predict("question -> answer"), trainset=[])
     program = CeilFewShot(bank(), input="place", k=2).compile(dspy.Predict("place, town -> light"))
     with pytest.raises(UserError, match="no 'place' among the inputs; demos are chosen by place"):
         asked(program, town="x")
