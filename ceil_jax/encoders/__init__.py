@@ -10,6 +10,6 @@ imported in this room only.
 - `registry`: `load_encoder` and `register_encoder`, from a name, a folder, the hub or a server's address
 - `hf_folder`: Hugging Face and sentence-transformers folders, read and written
 - `hf_names`: the names that Hugging Face gives to settings and parameters
-- `files`: JSON and safetensors files, checked when read, and written whole or not at all
+- `files`: JSON and safetensors files, checked when read
 - `endpoint`: an encoder behind an HTTP server, which cannot be trained
 """

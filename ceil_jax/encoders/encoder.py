@@ -20,11 +20,11 @@ from jaxtyping import Array, Float
 from safetensors.numpy import save_file
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
-from ceil_jax.encoders.files import HF_MARKERS, replace_files
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
 from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
 from ceil_jax.errors import UserError
 from ceil_jax.store.folder import write_json
+from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar as progress_bar
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ ParamsLike = Mapping[str, jax.Array | np.ndarray]
 
 FACTORY_FILE = "ceil_jax.json"
 """The file of a saved encoder that names its factory, where the network is of no Hugging Face family."""
+
+HF_FILES = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+"""The files of a folder whose network is of one."""
 
 
 class Encoder:
@@ -195,7 +198,7 @@ class Encoder:
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the encoder so that `load_encoder(folder)` brings it back; each file appears whole or not at all.
+        """Write the encoder so that `load_encoder(folder)` brings it back, in place of one that is there.
 
         A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers folder, which
         transformers and sentence-transformers read. Any other network is written as its parameters and the name
@@ -209,15 +212,17 @@ class Encoder:
                 f"encoder {self.name!r} cannot be saved: nothing says how to build its network again; "
                 "load it by a name given to register_encoder, or as 'module:function'"
             )
-        replace_files(Path(folder), self._write, HF_MARKERS if self.checkpoint is None else (FACTORY_FILE,))
-
-    def _write(self, folder: Path) -> None:
-        if self.checkpoint is None:
+        folder = Path(folder)
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in (FACTORY_FILE, *HF_FILES):
+                (folder / name).unlink(missing_ok=True)
+            if self.checkpoint is not None:
+                self.checkpoint.write(self, folder)
+                return
             arrays = {name: np.ascontiguousarray(value) for name, value in self.params.items()}
             save_file(arrays, folder / "model.safetensors")
             write_json(folder / FACTORY_FILE, {"factory": self.factory})
-        else:
-            self.checkpoint.write(self, folder)
 
 
 def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:

@@ -1,21 +1,14 @@
-"""JSON and safetensors files of a model's folder, and a folder whose files are each written whole or not at all."""
+"""JSON and safetensors files of a model's folder, checked when read."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.store.locking import disk_errors
-
-HF_MARKERS = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-"""Marker files of a transformers or sentence-transformers folder."""
 
 
 def read_config(file: Path, missing: Any = None) -> Any:
@@ -60,28 +53,3 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
                 f"{file} cannot be read ({error}); fetch the checkpoint again, one that is not quantised"
             ) from None
     return tensors
-
-
-def replace_files(folder: Path, write: Callable[[Path], None], obsolete: Iterable[str]) -> None:
-    """Write files beside `folder`'s own and move each into its place, so that each appears whole or not at all.
-
-    Args:
-        folder: it is made if there is none.
-        write: called once with an empty folder, which it fills.
-        obsolete: names of files of `folder` to remove afterwards.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be written.
-    """
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-            write(Path(scratch))
-            for file in sorted(Path(scratch).rglob("*")):
-                target = folder / file.relative_to(scratch)
-                if file.is_dir():
-                    target.mkdir(exist_ok=True)
-                else:
-                    os.replace(file, target)
-            for name in obsolete:
-                (folder / name).unlink(missing_ok=True)

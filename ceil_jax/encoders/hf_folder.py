@@ -38,7 +38,7 @@ class Checkpoint:
     """BERT's pooler. No vector depends on it; it is written back because transformers' models have it."""
 
     def write(self, encoder: Encoder, folder: Path) -> None:
-        """Write an encoder into an empty folder, in the layout that every sentence-transformers reads."""
+        """Write an encoder into a folder, in the layout that every sentence-transformers reads."""
         network, tokenizer = self.network, encoder.tokenizer
         assert isinstance(tokenizer, PretrainedTokenizer)
         tensors = dict(self.pooler)
@@ -73,7 +73,7 @@ class Checkpoint:
         for name, content in contents.items():
             write_json(folder / name, content)
         if network.normalize:
-            (folder / "2_Normalize").mkdir()
+            (folder / "2_Normalize").mkdir(exist_ok=True)
 
 
 def read_folder(folder: Path, name: str) -> Encoder:

@@ -69,12 +69,7 @@ class Snapshot:
         """Yield the nearest examples of each query that may be chosen.
 
         In numpy: moving the bank to a device for one query costs more than reading it, and a bank that grows would
-        compile again and again.
-
-        Args:
-            queries: Q queries.
-            vectors: their unit vectors, float32 [Q, D].
-            call: what is asked for.
+        compile again and again. `vectors` are the queries' unit vectors, float32 [Q, D].
 
         Raises:
             UserError: balance over more values than the shortlist is long; a filter or balance on a field that no
@@ -150,11 +145,7 @@ class Bank:
             return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
-        """Append examples and return their ids, made up here for examples whose id is empty.
-
-        Args:
-            examples: n examples.
-            vectors: their unit vectors, float32 [n, D].
+        """Append n examples with their unit vectors, float32 [n, D], and return their ids, made up here where empty.
 
         Raises:
             UserError: an id that is in the bank already or given twice; nothing is added.
@@ -215,13 +206,9 @@ class Bank:
 
 
 def descending(scores: np.ndarray, first: int) -> Iterator[int]:
-    """Iterate over the indices of the scores above −inf, highest first, ties by index.
+    """Iterate over the indices of the scores [N] above −inf, highest first, ties by index.
 
-    Only as much is sorted as is asked for.
-
-    Args:
-        scores: float32 [N].
-        first: how many to sort first.
+    Only as much is sorted as is asked for: the `first` best, then four times as many.
     """
     done, size, n = 0, max(first, 1), len(scores)
     while done < n:

@@ -46,8 +46,7 @@ def as_examples(
     Args:
         rows: Examples or mappings.
         columns: the names of a mapping's input and output.
-        source: the name of the rows in a message.
-        unit: the name of one of them.
+        source: the name of the rows in a message; `unit` is the name of one.
         answered: whether they have outputs; False for queries, which may also be texts.
 
     Raises:

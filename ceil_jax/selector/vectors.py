@@ -69,12 +69,7 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
 
 
 def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
-    """Return the unit vector of each text, float32 [N, D].
-
-    Args:
-        encoder: anything with `encode(texts)`.
-        texts: N texts.
-        dim: the D that the bank has; None while it has none.
+    """Return the unit vector of each text, float32 [N, D]; `dim` is the bank's D, None while it has none.
 
     Raises:
         UserError: see `unit_vectors`.
