@@ -165,10 +165,10 @@ def read_manifest(file: Path) -> dict[str, Any]:
 
 
 def _example(line: str) -> Example:
-    row = json.loads(line)
-    return Example(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    )
+    row: dict[str, Any] = json.loads(line)
+    for name, value in row.items():
+        row[name] = tuple(value) if isinstance(value, list) else value
+    return Example(**row)
 
 
 def download(name: str) -> Path:

@@ -103,7 +103,8 @@ def tune_selector(
             raise UserError(f"tune: every row has the output {rows[0].output!r}; give rows of at least two")
         choices = tuple(sorted({row.output for row in (*bank, *rows)}))
         rows = [row if row.choices else replace(row, choices=choices) for row in rows]
-    racing, final = np.split(np.random.default_rng(0).permutation(len(rows)), [len(rows) // 2])
+    order = np.random.default_rng(0).permutation(len(rows)).tolist()
+    racing, final = order[: len(rows) // 2], order[len(rows) // 2 :]
     none, plain = Setting(0, selector.trade_off), Setting(min(8, len(bank) - 1), selector.trade_off)
     tried = [Setting(k, trade_off) for k in ks if k < len(bank) for trade_off in trade_offs]
     settings = list(dict.fromkeys([none, *tried, plain]))
