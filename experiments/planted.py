@@ -203,7 +203,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         singles = singles_of(options, queries[: options.queries], bank, outputs, own)
         with tempfile.TemporaryDirectory() as folder:
             encoder = encoder.with_params(
-                train_epr(Path(folder), encoder, singles, EPRConfig(), options.seed).params
+                train_epr(Path(folder), encoder, singles, EPRConfig(), options.seed).params["query"]
             )
     vectors = unit_rows(encoder.encode(texts, progress=True))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)

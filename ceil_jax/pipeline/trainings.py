@@ -68,8 +68,7 @@ def _train_epr(lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = N
     assert lesson.data is not None
     start = network_of(lesson.start.query)
     trained = train_epr(lesson.scratch, start, lesson.data, lesson.settings, lesson.seed, groups, title)
-    two = lesson.settings.train_context == "both"
-    save_networks(lesson, trained.params if two else {"query": trained.params})
+    save_networks(lesson, trained.params)
     return _report(trained)
 
 

@@ -125,7 +125,7 @@ def train_epr(
         name: what messages call the retriever.
 
     Returns:
-        Trained parameters; {"query", "context"} if `config.train_context` is "both".
+        Trained parameters: {"query"} or, if `config.train_context` is "both", {"query", "context"}.
     """
     groups = np.arange(len(data.bank)) if groups is None else groups
     candidates = data.candidates.shortlist
@@ -137,6 +137,7 @@ def train_epr(
     pool = min(config.positives, candidates.shape[1] // 2)
 
     both = config.train_context == "both"
+    names = ("query", "context") if both else ("query",)
     chunk = math.ceil(min(config.batch_size, len(training)) * (2 if both else 3) / _CHUNKS)
 
     def batch(step: int, rows: np.ndarray) -> tuple[Texts, EPRBatch]:
@@ -156,20 +157,18 @@ def train_epr(
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
     def quality(params: Mapping[str, Any]) -> np.ndarray:
-        queries = texts.encoded(lambda _, chunk: encode_now(params["query"], chunk))[texts.place]
-        shown = queries
-        if both:
-            shown = texts.encoded(lambda _, chunk: encode_now(params["context"], chunk))[texts.place]
-        relevance = np.einsum("qd,qcd->qc", queries[:, 0], shown[:, 1:])
+        sides = [texts.encoded(lambda _, chunk, own=params[side]: encode_now(own, chunk)) for side in names]
+        queries, examples = sides[0][texts.place], sides[-1][texts.place]
+        relevance = np.einsum("qd,qcd->qc", queries[:, 0], examples[:, 1:])
         return ranking_quality(relevance, data.scores[held_out])
 
     objective = partial(
         epr_objective, encode=encode, temperature=config.temperature, train_context=config.train_context
     )
-    cache = GradientCache(apply, "context" if both else "query", objective)
-    trained = fit(
+    cache = GradientCache(apply, names[-1], objective)
+    return fit(
         folder,
-        {"query": encoder.params, **({"context": encoder.params} if both else {})},
+        dict.fromkeys(names, encoder.params),
         lambda params, batch, key: cache(params, batch[0], batch[1], key),
         batch,
         quality,
@@ -178,4 +177,3 @@ def train_epr(
         seed=seed,
         what=f"training {name}",
     )
-    return trained if both else trained._replace(params=trained.params["query"])

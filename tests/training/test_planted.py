@@ -107,7 +107,7 @@ def trained_epr(folder):
     singles = planted(1, 12)
     config = EPRConfig(positives=3, epochs=12, batch_size=16, learning_rate=2e-2)
     params = contrastive.train_epr(folder, ENCODER, singles.data(np.arange(TRAINING)), config, 0).params
-    return params, params
+    return params["query"], params["query"]
 
 
 def trained_ceil(folder, kind, loss="pairwise", options=()):
