@@ -201,7 +201,7 @@ def tune_command(
 
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
-    check_first(config, own, "matplotlib")
+    check_first(config, own)
     task = read_data(config, own, held_out=HELD_OUT)
     config = replace(config, task=task.name)
     searched = Search(config, task, search)

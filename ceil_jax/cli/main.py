@@ -7,6 +7,7 @@ import functools
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,6 +31,7 @@ compare trained in the folder runs):
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --method topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
+log = logging.getLogger(__name__)
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
 """The flags of all commands, which are read first: the scale decides what the other flags default to."""
@@ -96,6 +98,9 @@ def command(
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
+        if any(word.split("=")[0] == "--retriever" for word in rest):
+            log.warning("--retriever is called --method now")
+            rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         for module in given.plugin:
             _import_plugin(module)
         code = run(scales[scale], rest)

@@ -65,20 +65,22 @@ def page_file(file: str) -> str:
     return resources.files(__package__).joinpath(file).read_text("utf-8")
 
 
-def _section(table: RunTable) -> str:
+def chart(table: RunTable) -> tuple[bytes, bytes]:
+    """Return the scores of a table with their intervals as PNG files, for light and for dark mode."""
     labels = [row.label if len(row.label) <= 50 else row.label[:49] + "…" for row in table.rows]
-    values, papers = [(row.value, *row.interval[1:]) for row in table.rows], [row.paper for row in table.rows]
-    chart = picture(
-        lambda axes: draw_points(axes, labels, values, papers, f"{table.metric}, % (n = {table.queries})"),
-        5.0,
-        1.4 + 0.4 * len(labels),
-    )
+    values, papers = [row.interval for row in table.rows], [row.paper for row in table.rows]
+    xlabel = f"{table.metric}, % (n = {table.queries})"
+    height = 1.4 + 0.4 * len(labels)
+    return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 5.0, height)
+
+
+def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.task)}</h2><p>{html.escape(table.lead)}</p>",
         wide(table.table()),
-        figure(f"{table.task}: the score of each method with its 95 % interval.", *chart),
+        figure(f"{table.task}: the score of each method with its 95 % interval.", *chart(table)),
     ]
-    if table.paper or any(paper is not None for paper in papers):
+    if table.paper or any(row.paper is not None for row in table.rows):
         others = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
         parts.append(
             "<p>The column “paper” and the hollow diamonds are from CEIL (Ye et al., 2023), Table 2, with GPT-Neo "

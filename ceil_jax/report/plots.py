@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,9 +83,13 @@ def draw_points(
         papers: the paper's number beside each value, or None.
         xlabel: the label of the horizontal axis.
     """
-    for place, (value, paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
-        axes.errorbar(value[0], place, xerr=_bars(value), fmt="o", color=BLUE, capsize=3)
-        axes.annotate(f"{value[0]:.1f}", (value[0], place), (0, 5), textcoords="offset points", ha="center")
+    from matplotlib.transforms import ScaledTranslation
+
+    for place, ((mean, low, high), paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
+        # rounding may put the ends of an empty interval on the wrong side
+        bars = [[max(0.0, mean - low)], [max(0.0, high - mean)]]
+        axes.errorbar(mean, place, xerr=bars, fmt="o", color=BLUE, capsize=3)
+        axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
         if paper is not None:
             axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)
     handles: list[Any] = [axes.errorbar([], [], xerr=[], fmt="o", color=BLUE, capsize=3)]
@@ -94,51 +97,18 @@ def draw_points(
     if any(paper is not None for paper in papers):
         handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)
         names.append("the paper's LM and data")
-    _legend_below(axes, handles, names)
+    # as far below the axis in a low panel as in a high one
+    below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
+    axes.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        bbox_transform=below,
+        fontsize="x-small",
+        ncols=2,
+    )
     axes.set_yticks(range(len(labels)), list(labels)[::-1])
     axes.set_ylim(-0.6, len(labels) - 0.2)
     axes.set_xlabel(xlabel)
     axes.grid(axis="x", alpha=0.3)
-
-
-def draw_frontier(
-    axes: Axes,
-    finals: Sequence[tuple[float, Interval]],
-    raced: Sequence[tuple[float, float]],
-    recommended: int,
-    metric: str,
-) -> None:
-    """Draw the score against the tokens of a prompt.
-
-    Args:
-        axes: the panel.
-        finals: (tokens, score in percent) of the prompts on the final rows, which are numbered from 1.
-        raced: (tokens, score in percent) of candidates on the tuning rows.
-        recommended: the place of one of `finals`, drawn as a square.
-        metric: the metric's name.
-    """
-    axes.plot(*zip(*raced, strict=True), "o", markerfacecolor="none", color=GREY, label="on the tuning rows")
-    for place, (tokens, score) in enumerate(finals):
-        marker, colour, label = ("s", ORANGE, "recommended") if place == recommended else ("o", BLUE, None)
-        axes.errorbar(tokens, score.mean, _bars(score), fmt=marker, color=colour, capsize=3, label=label)
-        axes.annotate(str(place + 1), (tokens, score.mean), (6, 5), textcoords="offset points")
-    axes.set_xlabel("LM tokens a prompt")
-    axes.set_ylabel(f"{metric}, %")
-    axes.grid(alpha=0.3)
-    _legend_below(axes)
-
-
-def _bars(value: tuple[float, float, float]) -> list[list[float]]:
-    mean, low, high = value
-    # rounding may put the ends of an empty interval on the wrong side
-    return [[max(0.0, mean - low)], [max(0.0, high - mean)]]
-
-
-def _legend_below(axes: Axes, *drawn: Any) -> None:
-    from matplotlib.transforms import ScaledTranslation
-
-    # as far below the axis in a low panel as in a high one
-    below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
-    axes.legend(
-        *drawn, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, fontsize="x-small", ncols=2
-    )

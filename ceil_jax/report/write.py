@@ -9,8 +9,7 @@ from pathlib import Path
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.records import read_records
 from ceil_jax.report.compare import Comparison
-from ceil_jax.report.page import render
-from ceil_jax.report.plots import draw_points, image, panels
+from ceil_jax.report.page import chart, render
 from ceil_jax.report.run_tables import tables
 from ceil_jax.store.folder import write
 from ceil_jax.store.locking import held
@@ -25,11 +24,6 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
         folder: where to write.
         comparison: the scores.
     """
-    rows = comparison.rows
-    figure, [axes] = panels(1, 6.0, 1.6 + 0.4 * len(rows))
-    intervals, xlabel = [row.interval for row in rows], f"{comparison.metric}, % (n = {comparison.queries})"
-    draw_points(axes, [row.label for row in rows], intervals, [None] * len(rows), xlabel)
-    axes.set_title(f"{comparison.task}, {comparison.lm}", fontsize="medium")
     page = render(
         f"{comparison.task}: choosing in-context examples",
         [comparison],
@@ -37,7 +31,7 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
         notes=[comparison.note],
     )
     with held(folder):
-        write(folder / "report.png", image(figure))
+        write(folder / "report.png", chart(comparison)[0])
         write(folder / "results.md", comparison.markdown().encode())
         write(folder / "report.html", page.encode())
     return folder / "report.html"

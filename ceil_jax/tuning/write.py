@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.page import figure, page_file, wide
-from ceil_jax.report.plots import draw_frontier, picture
+from ceil_jax.report.page import page_file, wide
 from ceil_jax.report.table import Table, typeset
 from ceil_jax.selector.folder import check_target
 from ceil_jax.store.folder import write
@@ -79,24 +78,6 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
     selector.save_pretrained(folder)
 
 
-def _frontier(outcome: Outcome) -> tuple[bytes, bytes]:
-    """The final prompts, and those that answered as many tuning rows as the winner: others' scores do not compare."""
-    finals = [(one.tokens, one.score.percent()) for one in outcome.finals]
-    rows = max(one.rows for one in outcome.race)
-    raced = [(one.tokens, one.score.percent().mean) for one in outcome.race if one.rows == rows]
-    place = outcome.verdict.recommended
-    return picture(
-        lambda axes: draw_frontier(axes, finals, raced, place, outcome.metric), width=6.0, height=4.4
-    )
-
-
-_CAPTION = (
-    "Score with its 95 % interval on the final rows against the tokens of a prompt; the numbers are the table's, "
-    "the square is recommended. Grey rings: candidates that answered as many tuning rows as the winner, on those "
-    "rows; the best of them look better than they are."
-)
-
-
 def _page(outcome: Outcome, program: str, note: str) -> str:
     finals = outcome.finals_table()
     numbered = Table(finals.header, [[f"{i}. {row[0]}", *row[1:]] for i, row in enumerate(finals.rows, 1)])
@@ -114,7 +95,6 @@ def _page(outcome: Outcome, program: str, note: str) -> str:
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in outcome.advice()),
         notes="".join(f'<p class="note">{html.escape(text)}</p>' for text in notes),
         finals=wide(numbered),
-        frontier=figure(_CAPTION, *_frontier(outcome)),
         differences="".join(f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()),
         program=html.escape(program),
         race=wide(outcome.race_table()),
