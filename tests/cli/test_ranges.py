@@ -28,15 +28,10 @@ WRONG = [
     ],
     *[(f"--{part}.clip", "0.0", "above 0") for part in ("epr", "tst", "ceil")],
     ("--epr.temperature", "0.0", "above 0"),
-    ("--temperature", "0.0", "above 0"),
     ("--ceil.subsets", "1", "at least 2"),
     ("--ceil.size", "0", "at least 1"),
     ("--ceil.shortlist", "0", "at least 1"),
-    *[
-        (f"--{part}trade-off", n, "above 0")
-        for part in ("", "ceil.", "ceil-map-")
-        for n in ("0.0", "-1.0", "inf", "nan")
-    ],
+    *[(f"--{part}trade-off", n, "above 0") for part in ("", "ceil.") for n in ("0.0", "-1.0", "inf", "nan")],
     ("--shots", "-1", "at least 0"),
     ("--shortlist", "0", "at least 1"),
     ("--token-budget", "0", "at least 1"),
