@@ -2,13 +2,14 @@
 
 `head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each; `free`
 is the one among them and the untrained encoder whose nearest examples have outputs most like those of held-out rows.
+`epr_adapter` and `ceil_adapter` go on from an adapter with the LM's scores, on vectors of any encoder.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,19 @@ from ceil_jax.pipeline.choosing import Candidates, singles
 from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, cached
 from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.trainings import set_scores, single_scores
 from ceil_jax.store.folder import write_json
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.training.candidates import TrainingData
+from ceil_jax.training.free import objectives
 from ceil_jax.training.free.choice import Fits, agreement, best_free, cross_fitted_shortlists, measured_by
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.rows import Cosine, FreeMethod, Observed
 from ceil_jax.training.free.structures import fit_structure_head
+from ceil_jax.training.losses import ceil_loss
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +120,11 @@ def _fits(settings: FreeSettings) -> Fits:
     if settings.parser:
         found["structures"] = fit_structure_head
     labels = settings.labels
-    found["adapter"] = lambda rows: fit_adapter(rows, measured_by(rows, bool(labels)), labels=labels)
+
+    def adapter(rows: Observed) -> FreeMethod:
+        return fit_adapter(rows, objectives.listwise(rows, measured_by(rows, bool(labels))), labels=labels)
+
+    found["adapter"] = adapter
     return found
 
 
@@ -138,6 +147,35 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
         FreeEncoder(base, method, None, settings.parser, pairs).save_method(lesson.folder)
     taken = {"taken": name, **{one: float(v.mean()) for one, v in found.items()}} if found else {}
     return {"bank": len(lesson.bank), **taken}
+
+
+def _train_on_scores(
+    objective: Callable[[Lesson], objectives.Objective], lesson: Lesson
+) -> Mapping[str, Any]:
+    """Train an adapter on the LM's scores, from the adapter that it starts from."""
+    start: FreeEncoder = lesson.start.query  # type: ignore[assignment]
+    method: Any = start.method
+    rows = _rows(lesson.cached(start.base), lesson.bank, FreeSettings(method.labels, start.parser))
+    found = fit_adapter(rows, objective(lesson), labels=method.labels, initial=method, seed=lesson.seed)
+    replace(start, method=found).save_method(lesson.folder)
+    return {"bank": len(lesson.bank)}
+
+
+def _places(lesson: Lesson, data: TrainingData) -> np.ndarray:
+    """int [Q]: the bank rows that are the training queries."""
+    place = {example.id: i for i, example in enumerate(lesson.bank)}
+    return np.array([place[query.id] for query in data.queries])
+
+
+def _singles(lesson: Lesson) -> objectives.Objective:
+    assert lesson.data is not None
+    return objectives.singles(_places(lesson, lesson.data), lesson.data, lesson.settings.positives)
+
+
+def _sets(lesson: Lesson) -> objectives.Objective:
+    assert lesson.data is not None and lesson.trade_off is not None
+    loss = ceil_loss(lesson.settings.loss, lesson.settings.loss_options)
+    return objectives.sets(_places(lesson, lesson.data), lesson.data, loss, lesson.trade_off)
 
 
 def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = lambda task: "") -> Training:
@@ -165,6 +203,29 @@ ADAPTER = _free("adapter", "adapter", partial(_train, name="adapter"))
 FREE = _free("free", "free", _train)
 """The one of them that held-out rows of the bank favour, or cosines where none is better beyond noise."""
 
+EPR_ADAPTER = Training(
+    name="epr_adapter",
+    title="EPR, adapter",
+    scored=single_scores,
+    train=partial(_train_on_scores, _singles),
+    load=_load,
+    settings=lambda graph: replace(graph.config.epr, initial="adapter"),
+    start=lambda settings: "adapter",
+)
+"""EPR's objective on vectors, from the adapter that the bank's outputs trained."""
+
+CEIL_ADAPTER = Training(
+    name="ceil_adapter",
+    title="CEIL, adapter",
+    scored=set_scores,
+    train=partial(_train_on_scores, _sets),
+    load=_load,
+    settings=lambda graph: replace(graph.config.ceil, initial="epr_adapter"),
+    start=lambda settings: "epr_adapter",
+    sets=True,
+)
+"""CEIL's objective on vectors, from EPR's adapter."""
+
 register_method("head", "dense", "label head", HEAD)
 register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))
 register_method("classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier")
@@ -173,3 +234,5 @@ register_method("cover", "cover", "structures, covered", STRUCTURES, against=("s
 register_method("adapter", "dense", "adapter on outputs", ADAPTER)
 register_method("free", "dense", "free", FREE)
 register_method("free_map", "dpp", "free + MAP", FREE, against=("free", "classifier"))
+register_method("epr_adapter", "dense", "EPR, adapter", EPR_ADAPTER, against=("adapter", "topk"))
+register_method("ceil_adapter", "dpp", "CEIL, adapter", CEIL_ADAPTER, against=("epr_adapter", "topk"))

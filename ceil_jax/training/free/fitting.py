@@ -14,7 +14,7 @@ from flax import nnx
 from jaxtyping import Array
 
 from ceil_jax.training.free.adapter import Adapter, example_features
-from ceil_jax.training.free.output_similarity import Kind, OutputComparison
+from ceil_jax.training.free.objectives import Objective
 from ceil_jax.training.free.rows import Observed, features
 from ceil_jax.training.loop import split_held_out
 
@@ -28,46 +28,44 @@ class AdapterConfig:
     width: int = 64
     """Dimensions a side, beside those of the vectors."""
     epochs: int = 30
-    """Passes over the bank, at most."""
+    """Passes over the training queries, at most."""
     patience: int = 3
     """Passes without a lower held-out loss after which training stops."""
     batch_size: int = 256
     """Queries a step."""
-    at_once: int = 2048
-    """Examples that a step sees at most."""
-    temperature: float = 0.1
-    """Divides the similarities of outputs."""
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
 
 
 def fit_adapter(
     rows: Observed,
-    kind: Kind,
+    objective: Objective,
     *,
     labels: tuple[str, ...] = (),
+    initial: Adapter | None = None,
     config: AdapterConfig | None = None,
     seed: int = 0,
 ) -> Adapter:
-    """Train an adapter on vectors of the bank by target similarity tuning; no text is encoded.
+    """Train an adapter on vectors of the bank; no text is encoded.
 
-    The loss is the cross-entropy of softmax(scale · relevance) over many examples against softmax(similarity of
-    outputs / temperature). TST: Poesia et al., ICLR 2022; the listwise loss is ours. A part of the bank is held out
-    (`loop.split_held_out`); training ends with the weights of the pass with the lowest held-out loss, the starting
-    weights included.
+    A part of the queries is held out (`loop.split_held_out`); training ends with the weights of the pass that has the
+    lowest held-out loss, the starting weights included.
 
     Args:
-        rows: the bank, with outputs; its rows are the queries too.
-        kind: the similarity of outputs.
+        rows: the bank, with outputs.
+        objective: `objectives.listwise`, `singles`, `sets`, or one of your own.
         labels: the labels, for tasks with choices; without them the bank's side takes the outputs' vectors.
+        initial: an adapter to start from, with the same labels.
         config: settings.
         seed: of the held-out queries, the starting weights, the order of batches and the draws.
     """
     config = config or AdapterConfig()
-    similarity, count = OutputComparison(kind, rows), len(rows.texts)
     inputs = features(rows), example_features(rows, labels), rows.vectors
     asked, shown, vectors = (jnp.asarray(one, jnp.float32) for one in inputs)
     params = _start(asked.shape[1], shown.shape[1], config.width, seed)
+    if initial is not None:
+        params = {name: jnp.asarray(getattr(initial, name), jnp.float32) for name in params}
+        params |= {name: jnp.log(params[name]) for name in ("cosine_weight", "scale")}
     optimiser = optax.adamw(config.learning_rate, weight_decay=config.weight_decay)
 
     def mapped(params: Any, side: str, features: Array, vectors: Array) -> Array:
@@ -77,27 +75,21 @@ def fit_adapter(
         return jnp.concatenate([own, jnp.exp(params["cosine_weight"] / 2) * vectors], axis=-1)
 
     @jax.jit
-    def loss(params: Any, queries: Array, examples: Array, similar: Array) -> Array:
+    def loss(params: Any, queries: Array, examples: Array, given: Any) -> Array:
         ours = mapped(params, "query", asked[queries], vectors[queries])
         theirs = mapped(params, "example", shown[examples], vectors[examples])
-        own = jnp.isneginf(similar)
-        target = jax.nn.softmax(similar / config.temperature, axis=1)
-        scores = jnp.where(own, -jnp.inf, jnp.exp(params["scale"]) * ours @ theirs.T)
-        return -jnp.sum(target * jnp.where(own, 0, jax.nn.log_softmax(scores, axis=1)), axis=1).mean()
+        return objective.loss(ours, theirs, given, jnp.exp(params["scale"]))
 
     @jax.jit
     def step(params: Any, state: Any, *drawn: Any) -> tuple[Any, Any]:
         change, state = optimiser.update(jax.grad(loss)(params, *drawn), state, params)
         return optax.apply_updates(params, change), state
 
-    def drawn(generator: np.random.Generator, queries: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Queries, the examples of their step, and how similar the outputs are; −inf for the query itself."""
-        examples = np.sort(generator.permutation(count)[: config.at_once])
-        similar = similarity(queries, examples).astype(np.float32)
-        similar[queries[:, None] == examples] = -np.inf
-        return queries, examples, similar
+    def drawn(generator: np.random.Generator, queries: np.ndarray) -> tuple[Any, ...]:
+        """The bank rows of queries, the examples of their step, and what the loss takes besides."""
+        return objective.positions[queries], *objective.draw(generator, queries)
 
-    training, held_out = split_held_out(count, seed)
+    training, held_out = split_held_out(len(objective.positions), seed)
     batch_size = min(config.batch_size, len(training))
     parts = np.array_split(held_out, -(-len(held_out) // batch_size))
     judged = [drawn(np.random.default_rng([seed, 1]), part) for part in parts]

@@ -1,17 +1,22 @@
-"""Adapters on vectors, trained on outputs."""
+"""Adapters on vectors, trained on outputs and on planted scores of an LM."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from planted_rows import planted
 
+from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.choice import nearest
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
+from ceil_jax.training.free.objectives import listwise, sets, singles
 from ceil_jax.training.free.output_similarity import OutputComparison
 from ceil_jax.training.free.rows import Cosine, Observed
+from ceil_jax.training.losses import ceil_loss
 
 LABELS = ("bad", "good")
-QUICK = AdapterConfig(width=4, epochs=20, batch_size=64, at_once=256, learning_rate=0.03)
+QUICK = AdapterConfig(width=4, epochs=20, batch_size=64, learning_rate=0.03)
 BANK = planted(400, 0)
 
 
@@ -52,13 +57,50 @@ def test_maps_by_hand():
     assert (query @ examples.T)[0] == pytest.approx([1 + 0.25, -1 + 0.25])
 
 
-def test_it_finds_labels_that_cosines_do_not_see():
+@pytest.fixture(scope="module")
+def on_outputs():
+    return fit_adapter(BANK, listwise(BANK, "label", at_once=256), labels=LABELS, config=QUICK)
+
+
+def test_outputs_teach_labels_that_cosines_do_not_show(on_outputs):
     assert right(Cosine()) < 0.65
-    assert right(fit_adapter(BANK, "label", labels=LABELS, config=QUICK)) > 0.9
+    assert right(on_outputs) > 0.9
 
 
 def test_a_query_is_not_its_own_example():
-    # all outputs differ: a query that were shown itself would learn that the nearest example is the best
-    rows = planted(60, 0)._replace(outputs=[str(i) for i in range(60)])
-    config = AdapterConfig(width=4, batch_size=16, learning_rate=0.03)
-    assert fit_adapter(rows, "label", labels=("0",), config=config).scale < 20
+    _, similar = listwise(BANK, "label").draw(np.random.default_rng(0), np.array([3, 7]))
+    assert np.argwhere(np.isneginf(similar)).tolist() == [[0, 3], [1, 7]]
+
+
+def scored(count=300, n=8):
+    """Candidates of the first rows of the bank; the LM likes examples of the query's label."""
+    generator = np.random.default_rng(3)
+    shortlist = np.stack([generator.choice(400, n, replace=False) for _ in range(count)]).astype(np.int32)
+    same = OutputComparison("label", BANK)(np.arange(count), np.arange(400))
+    return shortlist, np.take_along_axis(same, shortlist, 1) + generator.normal(scale=0.1, size=(count, n))
+
+
+def test_singles_teach_an_lms_preference():
+    shortlist, scores = scored()
+    data = TrainingData([], [], CandidateSets(shortlist, np.zeros((300, 8, 1), np.int32)), scores)
+    objective = singles(np.arange(300), data, pool=4)
+    adapter = fit_adapter(BANK, objective, labels=LABELS, config=replace(QUICK, epochs=60))
+    assert right(adapter) > 0.8
+
+
+def test_sets_teach_an_lms_preference():
+    """The LM likes sets by their share of the query's label."""
+    shortlist, scores = scored()
+    places = np.tile(np.arange(8), (300, 6, 1))
+    subsets = np.random.default_rng(4).permuted(places, axis=2)[..., :3].astype(np.int32)
+    liked = np.take_along_axis(scores[:, None], subsets, 2).sum(axis=2).astype(np.float32)
+    data = TrainingData([], [], CandidateSets(shortlist, subsets), liked)
+    objective = sets(np.arange(300), data, ceil_loss("pairwise"), 0.1)
+    assert right(fit_adapter(BANK, objective, labels=LABELS, config=QUICK)) > 0.8
+
+
+def test_training_goes_on_from_an_adapter(on_outputs):
+    objective, still = listwise(BANK, "label"), AdapterConfig(epochs=0, width=4)
+    same = fit_adapter(BANK, objective, labels=LABELS, initial=on_outputs, config=still)
+    assert same.query_kernel == pytest.approx(on_outputs.query_kernel)
+    assert (same.cosine_weight, same.scale) == pytest.approx((on_outputs.cosine_weight, on_outputs.scale))
