@@ -9,8 +9,8 @@ Start with `stage`, then `graph`; the other modules hold one kind of stage each.
 - `choosing`: chosen examples and candidate sets
 - `scoring`: the LM's scores of candidate sets, and λ
 - `answering`: predictions and metrics
-- `methods`: the rows of a comparison and their registry; `trainings`: TST, EPR and CEIL, one value each; `free`: what
-  learns from the bank's outputs without an LM
+- `methods`: the rows of a comparison and their registry; `trainings`: TST, EPR and CEIL, one value each; `free`:
+  methods on vectors, most of which learn from the bank's outputs without an LM
 - `evaluate`: one method evaluated, with its cost
 - `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit some
 - `export`: a method as a selector

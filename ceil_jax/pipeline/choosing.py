@@ -34,7 +34,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
     k: int
     encoders: Stage[Encoders] | None = None
     vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
-    """The vectors that it compares, so that encoding is a stage of its own."""
+    """Needed so that they are on disk before: `compute` gets them again by the content of their texts."""
     trade_off: float | Stage[float] | None = None
     shortlist: int | None = None
     seed: int | None = None

@@ -1,8 +1,8 @@
-"""Trained methods that need no LM: they learn from the outputs of the bank (`training.free`).
+"""Trained methods on any encoder's vectors, most from the outputs of the bank, without an LM (`training.free`).
 
 `head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each; `free`
 is the one among them and the untrained encoder whose nearest examples have outputs most like those of held-out rows.
-`epr_adapter` and `ceil_adapter` go on from an adapter with the LM's scores, on vectors of any encoder.
+`epr_adapter` and `ceil_adapter` go on from an adapter with the LM's scores.
 """
 
 from __future__ import annotations

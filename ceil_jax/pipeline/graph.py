@@ -227,7 +227,8 @@ class Graph:
 
     @cached_property
     def first(self) -> Graph:
-        """The graph whose seed is `data_seed`: its encoders draw the sets and set λ for all seeds."""
+        """The graph with `data_seed` as its seed. Its encoders draw the candidate sets and set λ for all seeds, which
+        so share the LM's work."""
         if self.config.seed == self.config.data_seed:
             return self
         config = replace(self.config, seed=self.config.data_seed)

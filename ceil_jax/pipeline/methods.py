@@ -1,6 +1,7 @@
 """The rows of a comparison: a retriever and the encoders that it compares with; and the registry of trained methods.
 
-TST, EPR and CEIL are registered at the end of `trainings`; a plugin registers its own in the same way.
+TST, EPR and CEIL are registered at the end of `trainings`, those that need no LM at the end of `free`; a plugin
+registers its own in the same way.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     """Return the largest comparison that this machine ends within some minutes.
 
     Cut in this order until it fits: the training queries of methods that learn from the LM, to a half and to a
-    quarter; their rows, those that learn from sets first, with the rest's training queries back; queries, down to
-    150; rows that learn from the bank's outputs alone. A command that was stopped, or is given again, keeps the cut
-    that it has taken.
+    quarter; then those rows one by one, those that learn from sets first, each time with all training queries again;
+    queries, down to 150; rows that learn from the bank's outputs alone. A command that was stopped, or is given
+    again, keeps the cut that it has taken.
 
     Raises:
         UserError: too few minutes for anything.

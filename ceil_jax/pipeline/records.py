@@ -69,19 +69,19 @@ class Record:
     """Which queries ask the same, and which stand in the bank; None in lines from before it was kept."""
 
     root: Path = Path()
-    """The folder of stages. This and the next four are what only such a folder tells."""
+    """The folder of stages. This field and those down to `kept` are empty in a record of a results file."""
     predictions: str = ""
     metrics: str = ""
     """Names of stages."""
     answering: Cost = field(default_factory=Cost)
-    """The part of `cost` after LM scoring, rewriting and training."""
+    """The part of `cost` that answering and judging take."""
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     kept: str = ""
     """The outcome of training, such as "training kept EPR's encoder" or "the guard took EPR's encoder"; else ""."""
 
     experiment: str = ""
-    """The published table. This and the following are what only a results file tells."""
+    """The published table. This and the following fields come from a results file alone."""
     row: str = ""
     column: str = ""
     """The run's place in that table."""
@@ -94,7 +94,7 @@ class Record:
 
     @property
     def preparing(self) -> Cost:
-        """LM scoring, rewriting, training and the guard's answers: all before the task's first query is answered."""
+        """Encoding, choosing, LM scoring, rewriting, training and the guard's answers: all before answering."""
         return self.cost - self.answering
 
     @property

@@ -84,8 +84,8 @@ def reading(
 class Scores(Stage[dict[str, np.ndarray]]):
     """The LM's scores of candidate sets, float64 [Q, M] by name.
 
-    `log_prob` is Σ log P of the gold output's tokens given set and query, in nats. On tasks with choices `choice` is
-    log P of the gold choice less the log of all choices' summed probability.
+    `log_prob` is the LM score, Σ log P of the gold output's tokens given set and query, in nats. On tasks with
+    choices `choice` is log P of the gold choice less the log of all choices' summed probability.
     """
 
     prompting: Prompting

@@ -1,8 +1,9 @@
 """A run is a graph of stages: what a stage is, how it gets its key, and the walks over the graph.
 
-A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is a digest of the stage's
-name and version, of its settings that are not at their default, of the keys of its needs, and of the data that it
-holds. Nothing that was computed is in a key, so that all keys are known before anything runs.
+A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is the stage's kind and a
+digest of its version, its settings that are not at their default, the keys of its needs, and the data that it holds;
+a field marked `unkeyed` is left out. So all keys are known before anything runs, but those of vectors, which
+stages get while they are computed.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class Stage(Generic[T_co]):
     in_memory: ClassVar[bool] = False
     """Whether `load` alone makes the value, without files."""
     shared: ClassVar[bool] = False
-    """Whether other stages get it while they are computed, so that it is no need of theirs: whose cost is the row's,
-    and not that of the stage that happened to get it first."""
+    """Whether stages get it inside `compute` without declaring it as a need. Its cost is then counted once per row,
+    and is no part of the stage that happened to get it first."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -1,4 +1,4 @@
-"""The trained methods: TST, EPR and CEIL, each as one value; `methods.register_method` adds others."""
+"""The trained methods of the papers: TST, EPR and CEIL, each as one value; `methods.register_method` adds others."""
 
 from __future__ import annotations
 
