@@ -122,7 +122,7 @@ def _fits(settings: FreeSettings) -> Fits:
     labels = settings.labels
 
     def adapter(rows: Observed) -> FreeMethod:
-        return fit_adapter(rows, objectives.listwise(rows, measured_by(rows, bool(labels))), labels=labels)
+        return fit_adapter(rows, objectives.tst(rows, measured_by(rows, bool(labels))), labels=labels)
 
     found["adapter"] = adapter
     return found
@@ -169,13 +169,13 @@ def _places(lesson: Lesson, data: TrainingData) -> np.ndarray:
 
 def _singles(lesson: Lesson) -> objectives.Objective:
     assert lesson.data is not None
-    return objectives.singles(_places(lesson, lesson.data), lesson.data, lesson.settings.positives)
+    return objectives.epr(_places(lesson, lesson.data), lesson.data, lesson.settings.positives)
 
 
 def _sets(lesson: Lesson) -> objectives.Objective:
     assert lesson.data is not None and lesson.trade_off is not None
     loss = ceil_loss(lesson.settings.loss, lesson.settings.loss_options)
-    return objectives.sets(_places(lesson, lesson.data), lesson.data, loss, lesson.trade_off)
+    return objectives.ceil(_places(lesson, lesson.data), lesson.data, loss, lesson.trade_off)
 
 
 def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = lambda task: "") -> Training:

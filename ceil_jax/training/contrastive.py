@@ -157,9 +157,11 @@ def train_epr(
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
     def quality(params: Mapping[str, Any]) -> np.ndarray:
-        sides = [texts.encoded(lambda _, chunk, own=params[side]: encode_now(own, chunk)) for side in names]
-        queries, examples = sides[0][texts.place], sides[-1][texts.place]
-        relevance = np.einsum("qd,qcd->qc", queries[:, 0], examples[:, 1:])
+        def encoded(side: str) -> np.ndarray:
+            return texts.encoded(lambda _, chunk: encode_now(params[side], chunk))[texts.place]
+
+        sides = [encoded(side) for side in names]
+        relevance = np.einsum("qd,qcd->qc", sides[0][:, 0], sides[-1][:, 1:])
         return ranking_quality(relevance, data.scores[held_out])
 
     objective = partial(

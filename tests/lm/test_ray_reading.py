@@ -20,6 +20,7 @@ def test_no_actors():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:os.fork")  # jax warns of threads in the processes that ray forks
 def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setattr("ceil_jax.lm.readings._CHUNKS", {"score": 4})

@@ -53,7 +53,7 @@ def fit_adapter(
 
     Args:
         rows: the bank, with outputs.
-        objective: `objectives.listwise`, `singles`, `sets`, or one of your own.
+        objective: `objectives.tst`, `epr`, `ceil`, or one of your own.
         labels: the labels, for tasks with choices; without them the bank's side takes the outputs' vectors.
         initial: an adapter to start from, with the same labels.
         config: settings.

@@ -29,7 +29,7 @@ class Objective(NamedTuple):
     `scale` times a dot product."""
 
 
-def listwise(rows: Observed, kind: Kind, *, at_once: int = 2048, temperature: float = 0.1) -> Objective:
+def tst(rows: Observed, kind: Kind, *, at_once: int = 2048, temperature: float = 0.1) -> Objective:
     """Target similarity tuning on the whole bank: the cross-entropy of softmax(scale · relevance) over many examples
     against softmax(similarity of outputs / temperature). TST: Poesia et al., ICLR 2022; the listwise loss is ours.
 
@@ -56,7 +56,7 @@ def listwise(rows: Observed, kind: Kind, *, at_once: int = 2048, temperature: fl
     return Objective(np.arange(count), draw, loss)
 
 
-def singles(positions: Int[np.ndarray, " q"], data: TrainingData, pool: int) -> Objective:
+def epr(positions: Int[np.ndarray, " q"], data: TrainingData, pool: int) -> Objective:
     """EPR on vectors: InfoNCE with in-batch negatives, a positive drawn from the `pool` best-scored candidates of a
     query and a hard negative from as many worst (Rubin et al., NAACL 2022)."""
     order = np.argsort(-data.scores, axis=1, kind="stable")
@@ -76,7 +76,7 @@ def singles(positions: Int[np.ndarray, " q"], data: TrainingData, pool: int) -> 
     return Objective(positions, draw, loss)
 
 
-def sets(
+def ceil(
     positions: Int[np.ndarray, " q"],
     data: TrainingData,
     set_loss: Callable[[SetScores], Float[Array, ""]],

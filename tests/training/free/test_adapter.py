@@ -10,7 +10,7 @@ from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.choice import nearest
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
-from ceil_jax.training.free.objectives import listwise, sets, singles
+from ceil_jax.training.free.objectives import ceil, epr, tst
 from ceil_jax.training.free.output_similarity import OutputComparison
 from ceil_jax.training.free.rows import Cosine, Observed
 from ceil_jax.training.losses import ceil_loss
@@ -59,7 +59,7 @@ def test_maps_by_hand():
 
 @pytest.fixture(scope="module")
 def on_outputs():
-    return fit_adapter(BANK, listwise(BANK, "label", at_once=256), labels=LABELS, config=QUICK)
+    return fit_adapter(BANK, tst(BANK, "label", at_once=256), labels=LABELS, config=QUICK)
 
 
 def test_outputs_teach_labels_that_cosines_do_not_show(on_outputs):
@@ -68,7 +68,7 @@ def test_outputs_teach_labels_that_cosines_do_not_show(on_outputs):
 
 
 def test_a_query_is_not_its_own_example():
-    _, similar = listwise(BANK, "label").draw(np.random.default_rng(0), np.array([3, 7]))
+    _, similar = tst(BANK, "label").draw(np.random.default_rng(0), np.array([3, 7]))
     assert np.argwhere(np.isneginf(similar)).tolist() == [[0, 3], [1, 7]]
 
 
@@ -83,7 +83,7 @@ def scored(count=300, n=8):
 def test_singles_teach_an_lms_preference():
     shortlist, scores = scored()
     data = TrainingData([], [], CandidateSets(shortlist, np.zeros((300, 8, 1), np.int32)), scores)
-    objective = singles(np.arange(300), data, pool=4)
+    objective = epr(np.arange(300), data, pool=4)
     adapter = fit_adapter(BANK, objective, labels=LABELS, config=replace(QUICK, epochs=60))
     assert right(adapter) > 0.8
 
@@ -95,12 +95,12 @@ def test_sets_teach_an_lms_preference():
     subsets = np.random.default_rng(4).permuted(places, axis=2)[..., :3].astype(np.int32)
     liked = np.take_along_axis(scores[:, None], subsets, 2).sum(axis=2).astype(np.float32)
     data = TrainingData([], [], CandidateSets(shortlist, subsets), liked)
-    objective = sets(np.arange(300), data, ceil_loss("pairwise"), 0.1)
+    objective = ceil(np.arange(300), data, ceil_loss("pairwise"), 0.1)
     assert right(fit_adapter(BANK, objective, labels=LABELS, config=QUICK)) > 0.8
 
 
 def test_training_goes_on_from_an_adapter(on_outputs):
-    objective, still = listwise(BANK, "label"), AdapterConfig(epochs=0, width=4)
+    objective, still = tst(BANK, "label"), AdapterConfig(epochs=0, width=4)
     same = fit_adapter(BANK, objective, labels=LABELS, initial=on_outputs, config=still)
     assert same.query_kernel == pytest.approx(on_outputs.query_kernel)
     assert (same.cosine_weight, same.scale) == pytest.approx((on_outputs.cosine_weight, on_outputs.scale))

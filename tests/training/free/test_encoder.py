@@ -9,7 +9,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.training.free.encoder import FreeEncoder, observe
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.objectives import listwise
+from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.structures import fit_structure_head
 
 WORDS = ("bright", "dull", "long", "short", "old", "new")
@@ -24,7 +24,7 @@ BASE = load_encoder("tiny")
 
 def adapter(rows):
     config = AdapterConfig(width=4, epochs=1, batch_size=8)
-    return fit_adapter(rows, listwise(rows, "vectors"), config=config)
+    return fit_adapter(rows, tst(rows, "vectors"), config=config)
 
 
 def fitted(bank, fit, **given):
