@@ -64,14 +64,14 @@ class Taken(Stage[dict[str, Any]]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         machine, seconds = _measured(self.opened, self.methods), []
-        for number, cut in enumerate(_cuts(self.opened, self.methods)):
+        for cut in _cuts(self.opened, self.methods):
             less = _opened(self.opened, cut)
             seconds.append(_seconds(less, cut.rows, machine))
             if fits := seconds[-1] <= 60 * _SHARE * self.minutes:
                 break
         said = _said(less, cut.rows, self.methods, machine, seconds[0], seconds[-1])
         more = "" if fits else f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
-        return {"cut": number, "said": said + more}
+        return {"cut": len(seconds) - 1, "said": said + more}
 
     def load(self, run: Run, folder: Path) -> dict[str, Any]:
         return run.summary(self)
