@@ -98,7 +98,9 @@ def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
 def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
     found = fitted(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
     assert found.methods == ROWS[:2] and len(found.opened.graph.queries) == 150
-    assert found.said.endswith("for all of it. That is more than --minutes 1: fewer queries would show nothing")
+    assert found.said.endswith(
+        "for all of it. That is more than --minutes 1: fewer queries would show nothing"
+    )
 
 
 def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):
