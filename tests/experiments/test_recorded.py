@@ -164,7 +164,7 @@ def test_the_readme_says_what_the_figure_shows():
     [free] = gains()["mean"]["learnt from the outputs"]
     assert f"{epr.points.mean:.1f} and {ceil.points.mean:.1f} points" in text
     assert f"{epr.tokens:.1f} and {ceil.tokens:.1f} million LM tokens" in text
-    tasks = dict(enumerate("four five six seven eight nine".split(), 4))[free.tasks]
+    tasks = dict(enumerate(["four", "five", "six", "seven", "eight", "nine"], 4))[free.tasks]
     said = f"+{free.points.mean:.1f} ({free.points.low:.1f} to {free.points.high:.1f}) in the mean of {tasks} tasks"
     assert said in text
     assert "+{EPR:.1f} and +{CEIL:.1f}".format(**evidence.PAPER) in text
