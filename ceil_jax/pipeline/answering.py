@@ -22,6 +22,7 @@ from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import Overlap, overlap
 from ceil_jax.training.free.encoder import observe
 
@@ -196,8 +197,13 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Measurement(Stage[Measured]):
-    """The task's metrics of predictions."""
+    """The task's metrics of predictions.
 
+    Intervals resample queries together that say the same: those with one question or, where outputs are programs,
+    with one program (`tasks.structures.programs`).
+    """
+
+    version: ClassVar[int] = 2
     what = "measuring answers"
     kind = "metric"
     predictions: Predictions | Majority | Any
@@ -212,7 +218,10 @@ class Measurement(Stage[Measured]):
         # not `corpus`, which would run every query's SQL again
         value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
         more = {name: float(metric_named(name).corpus(predictions, queries)) for name in self.more}
-        shared = overlap(queries, self.predictions.bank.examples)
+        bank = self.predictions.bank.examples
+        shared = overlap(queries, bank)
+        if (found := programs(queries, bank)) is not None:
+            shared = shared._replace(question=found)
         save_arrays(folder / "metric.npz", scores=scores, statistics=statistics, overlap=np.stack(shared))
         return {"value": value, "more": more}
 

@@ -53,7 +53,7 @@ class FreeSettings:
 def free_settings(task: Task) -> FreeSettings:
     """Return what a task says of its outputs."""
     choices = {example.choices for example in task.train}
-    parser = structure_parser_of(task)
+    parser = structure_parser_of(task.train)
     name = next((name for name, one in PARSERS.items() if one is parser), "")
     [only] = choices if len(choices) == 1 else [()]
     return FreeSettings(tuple(sorted({example.output for example in task.train})) if only else (), name)

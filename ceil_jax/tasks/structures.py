@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ceil_jax.tasks.example import Task
+import numpy as np
+from jaxtyping import Int
+
+from ceil_jax.tasks.example import Example
 
 Structures = Callable[[str], frozenset[str]]
 """A parser: the text of a program → its names, and its edges as `parent>child`."""
@@ -88,16 +91,27 @@ def sql(query: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def structure_parser_of(task: Task, share: float = 0.9) -> Structures | None:
-    """Return the parser that reads a task's outputs; None where less than a share of them are programs of one kind.
+def structure_parser_of(bank: Sequence[Example], share: float = 0.9) -> Structures | None:
+    """Return the parser that reads a bank's outputs; None where less than a share of them are programs of one kind.
 
-    At most 500 examples of the bank are looked at.
+    At most 500 examples are looked at.
     """
-    outputs = [example.output for example in task.train[:: max(1, len(task.train) // 500)]]
+    outputs = [example.output for example in bank[:: max(1, len(bank) // 500)]]
     for parser, fits in ((sql, _is_sql), (bracketed, _is_bracketed)):
         if outputs and sum(map(fits, outputs)) >= share * len(outputs):
             return parser
     return None
+
+
+def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndarray, " n"] | None:
+    """Return the number of each query's program, by its gold output; None where the bank's outputs are no programs.
+
+    Programs are equal that have the same names and edges, whatever their entities and values.
+    """
+    parser = structure_parser_of(bank)
+    if parser is None:
+        return None
+    return np.unique([" ".join(sorted(parser(query.output))) for query in queries], return_inverse=True)[1]
 
 
 def _is_sql(output: str) -> bool:

@@ -66,7 +66,7 @@ class Overlap(NamedTuple):
     """The overlap of N queries with each other and with a bank."""
 
     question: np.ndarray
-    """int [N]: the number of each query's question; equal questions have equal numbers."""
+    """int [N]: the number of each query's question, or program; queries of one number are resampled together."""
     question_in_bank: np.ndarray
     """bool [N]: whether the bank has the question."""
     output_in_bank: np.ndarray

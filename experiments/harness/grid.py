@@ -22,7 +22,6 @@ from ceil_jax.report.runs import Runs
 from ceil_jax.store.folder import DONE
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
-from harness.programs import programs
 
 log = logging.getLogger(__name__)
 
@@ -158,8 +157,6 @@ class Grid:
             replace(self.evaluate(cell).record, trained_by=tuple((by.task, by.lm) for by in cell.trained_by))
             for cell in cells
         ]
-        if (found := programs(self.task(entry.cell.config))) is not None:
-            records = [replace(one, overlap=one.overlap._replace(question=found)) for one in records]
         return Measured(records, paper=entry.paper, entry=entry)
 
     def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:

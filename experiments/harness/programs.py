@@ -11,22 +11,9 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
-from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import overlap
-
-
-def programs(task: Task) -> np.ndarray | None:
-    """Return the number of each query's program, int [N]; None where outputs are no programs.
-
-    Programs are equal that have the same names and edges, whatever their entities and values.
-    """
-    parser = structure_parser_of(task)
-    if parser is None:
-        return None
-    names = [" ".join(sorted(parser(query.output))) for query in task.validation]
-    return np.unique(names, return_inverse=True)[1]
 
 
 def by_program(record: Record, data_dir: Path | None) -> Record:
@@ -53,4 +40,4 @@ def _of_task(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return which queries' outputs stand in the bank, and the queries' programs."""
     task = load_task(name, data_dir, queries, bank_limit=bank)
-    return overlap(task.validation, task.train).output_in_bank, programs(task)
+    return overlap(task.validation, task.train).output_in_bank, programs(task.validation, task.train)

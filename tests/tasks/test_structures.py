@@ -2,8 +2,8 @@
 
 import pytest
 
-from ceil_jax.tasks.example import Example, Task, Template
-from ceil_jax.tasks.structures import bracketed, sql, structure_parser_of
+from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.structures import bracketed, programs, sql, structure_parser_of
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,12 @@ def test_names_and_edges(parser, program, names, edges):
 )
 def test_the_parser_of_a_task_follows_its_outputs(outputs, parser):
     bank = [Example(str(i), "q", output) for i, output in enumerate(outputs)]
-    assert structure_parser_of(Task("t", bank, bank, Template("{input} {output}"), "exact_match")) is parser
+    assert structure_parser_of(bank) is parser
+
+
+def test_programs_that_differ_in_values_are_one():
+    outputs = ["f(state, 1)", "f(state, 2)", "f(river, 1)"]
+    rows = [Example(output, "a question", output) for output in outputs]
+    first, second, third = programs(rows, rows)
+    assert first == second != third
+    assert programs(rows, [Example("w", "a question", "in words")]) is None
