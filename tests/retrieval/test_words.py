@@ -25,17 +25,34 @@ def test_words_of_english_are_runs_of_letters_and_digits_as_ever(text):
     [
         # Chinese: each character and each pair; Latin letters between are a word
         ("改WiFi密码", ["改", "wifi", "密", "码", "密码"]),
-        # Japanese: pairs, and Chinese characters singly
+        # Japanese: pairs, and Chinese characters singly; half-width and full-width forms are the usual ones
         ("水はあつい", ["水", "水は", "はあ", "あつ", "つい"]),
+        ("ｶﾞｽ ＡＢ１２", ["ガス", "ab12"]),
         # Korean: syllables and pairs within a blank-separated unit
         ("물을 줘", ["물", "을", "물을", "줘"]),
+        # Thai: a vowel or tone mark stays on its letter; ไ, ก, ลั, บ
+        ("ไกลับ", ["ไก", "กลั", "ลับ"]),
         ("ລາວ", ["ລາ", "າວ"]),
-        # Devanagari, Tamil, Bengali, Arabic: marks are in the word
-        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("ខ្មែរ", ["ខ្មែ", "មែរ"]),
+        ("မြန်မာ", ["မြန်", "န်မာ"]),
+        # Devanagari, Tamil, Bengali: vowel signs and virama are in the word, joiners are not
+        ("हिन्दी में क्\u200dष", ["हिन्दी", "में", "क्ष"]),
         ("தமிழ் বাংলা", ["தமிழ்", "বাংলা"]),
-        ("والكتاب", ["والكتاب"]),
-        # a decomposed é
-        ("cafe\u0301", ["café"]),
+        # Arabic: vowel points and the lengthening stroke go, forms of alef are one, prefixes come off as well
+        ("كِتَـــاب", ["كتاب"]),
+        ("والكتاب", ["والكتاب", "كتاب"]),
+        ("أحمد إلى", ["احمد", "الي"]),
+        # Persian: ZWNJ divides a word from its ending
+        ("کتاب\u200cها", ["كتاب", "ها"]),
+        # Hebrew: points go; "the" comes off as well
+        ("שָׁנָה", ["שנה"]),
+        ("הבית", ["הבית", "בית"]),
+        # digits of any script; Turkish İ; a decomposed é
+        ("٣٤ ๕ १२", ["34", "5", "12"]),
+        ("İZMİR cafe\u0301", ["izmir", "café"]),
+        # emoji: one token each, whatever the skin; a flag is one
+        ("ok👍🏽👍 ❤️🇩🇪", ["ok", "👍", "👍", "❤", "🇩🇪"]),
+        ("👩‍🚀", ["👩", "🚀"]),
     ],
 )
 def test_words_of_other_scripts(text, expected):
@@ -49,7 +66,9 @@ def test_words_of_other_scripts(text, expected):
         (["注文をキャンセル", "パスワードを忘れた", "返金はいつ"], "ログインパスワード", 1),
         (["ยกเลิกคำสั่งซื้อ", "ลืมรหัสผ่าน", "คืนเงินเมื่อไร"], "เปลี่ยนรหัสผ่าน", 1),
         (["주문을 취소하고 싶어요", "비밀번호를 잊었어요"], "비밀번호 재설정", 1),
+        (["إلغاء الطلب", "نسيت كلمة المرور"], "كَلِمة مرور جديدة", 1),
         (["आदेश रद्द करें", "पासवर्ड भूल गया"], "पासवर्ड बदलें", 1),
+        (["😡 late", "great 🎉"], "🎉🎉", 1),
     ],
 )
 def test_bm25_finds_the_example_that_shares_words(bank, query, found):

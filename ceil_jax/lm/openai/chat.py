@@ -1,4 +1,4 @@
-"""The answer in what a chat model writes: without reasoning, code fences, emphasis and role prefixes."""
+"""The answer in what a chat model sends: without reasoning, special tokens, code fences and role prefixes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-_BLOCK = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis)"
-_REASONED = re.compile(rf".*[<[◁]/{_BLOCK}[>\]▷]|\s*[<[◁]{_BLOCK}[>\]▷].*", re.DOTALL | re.IGNORECASE)
+_BLOCK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
+_OPEN = rf"(?:<\|?{_BLOCK}\|?>|\[{_BLOCK}\]|◁{_BLOCK}▷|<\|begin_of_{_BLOCK}\|>|<\|channel\|>\s*analysis\b)"
+_CLOSE = (
+    rf"(?:<\|?/{_BLOCK}\|?>|\[/{_BLOCK}\]|◁/{_BLOCK}▷|<\|end_of_{_BLOCK}\|>"
+    r"|<\|channel\|>\s*final\s*<\|message\|>)"
+)
+_REASONED = re.compile(rf".*{_CLOSE}|\s*{_OPEN}.*", re.DOTALL | re.IGNORECASE)
 """Everything up to the last end of a block of reasoning, whose beginning may stand in the prompt; or a block that the
 token limit has cut."""
+_SPECIAL = (
+    r"(?:<\|[\w ]+\|>(?:assistant\b)?|</?s>|<(?:start|end)_of_turn>(?:model\b)?|<pad>|<eos>|\[/?INST\])"
+)
 _FENCE = re.compile(r"(?:[^\n`]{0,200}:\s*\n+)?(```|~~~)[^\n`]*\n(.*?)(?:\n?\1|\Z)", re.DOTALL)
+_TAG = re.compile(
+    r"(<(answer|output|response|final_answer)>)(?P<text>.*?)(?:</\2>|\Z)", re.DOTALL | re.IGNORECASE
+)
+_BOX = re.compile(r"(\\boxed\{)(?P<text>[^{}]*)\}")
 _ROLE = re.compile(
-    r"\W{0,4}((?:(?:the |my )?(?:final )?(?:answer|output|response)(?: is)?|assistant|(?-i:AI|A))):\W{0,3}(?:\s|\b)",
+    r"\W{0,4}((?:(?:the |my )?(?:final )?(?:answer|output|response)(?: is)?|assistant|model|bot|(?-i:AI|A))):"
+    r"\W{0,3}(?:\s|\b)",
     re.IGNORECASE,
 )
+_TEXTS = ("text", "output_text", None)
+"""The types of the parts of a content that hold the answer."""
 
 
 class ChatText(NamedTuple):
@@ -29,21 +44,28 @@ def chat_text(choices: Any, prompt: str) -> ChatText:
     """Return the answer in the first choice of /chat/completions; "" where there is none.
 
     Args:
-        choices: the answer's `choices`.
+        choices: the answer's `choices`; the first may be of any shape.
         prompt: the prompt. Marks that it holds itself, such as code fences around the answers of the examples,
             belong to the answer and stay.
 
     >>> chat_text([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     ChatText(text='good', found=('reasoning', 'wrapper'))
     """
-    message = choices[0]["message"] if choices else {}
-    content = message.get("content") or ""
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    apart = message.get("reasoning_content") or message.get("reasoning")
-    apart = apart or any(part["type"] != "text" for part in parts)
-    said, cut = _after_reasoning("".join(part["text"] for part in parts if part["type"] == "text"))
+    choice = choices[0] if choices else {}
+    choice = choice if isinstance(choice, dict) else {"content": choice}
+    message = choice.get("message") or choice
+    message = message if isinstance(message, dict) else {"content": message}
+    content = message.get("content", message.get("text"))
+    parts = [
+        one if isinstance(one, dict) else {"text": one}
+        for one in (content if isinstance(content, list) else [content])
+    ]
+    apart = [message.get(name) for name in ("reasoning_content", "reasoning", "thinking")]
+    apart += [part for part in parts if part.get("type") not in _TEXTS]
+    texts = [part.get("text") for part in parts if part.get("type") in _TEXTS]
+    said, cut = _after_reasoning("".join(text for text in texts if isinstance(text, str)))
     text = _unwrapped(said, prompt)
-    found = {"reasoning": cut or apart, "wrapper": text != said.strip(), "empty": not text}
+    found = {"reasoning": cut or any(apart), "wrapper": text != said.strip(), "empty": not text}
     return ChatText(text, tuple(name for name, there in found.items() if there))
 
 
@@ -60,9 +82,15 @@ def _after_reasoning(text: str) -> tuple[str, bool]:
 
 def _unwrapped(text: str, prompt: str) -> str:
     """The answer without the marks around it that the prompt does not hold, and without white space."""
-    text, before = text.strip(), prompt.rstrip()
+    text = re.sub(rf"^(?:\s*{_SPECIAL})+", "", text).strip("\ufeff \t\r\n")
+    ends = (mark.start() for mark in re.finditer(_SPECIAL, text) if mark[0] not in prompt)
+    text = text[: next(ends, None)].strip()
     if (fence := _FENCE.match(text)) and fence[1] not in prompt:
-        text = fence[2].strip()
+        text = fence[2]
+    for pattern in (_TAG, _BOX):
+        if (found := pattern.search(text)) and found[1] not in prompt:
+            text = found["text"]
+    text, before = text.strip(), prompt.rstrip()
     cue = before.rpartition("\n")[2]
     if cue.endswith((":", ">", "=")) and text.startswith(cue):
         text = text[len(cue) :].strip()

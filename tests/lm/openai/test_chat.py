@@ -12,6 +12,10 @@ from ceil_jax.lm.openai import chat
 from ceil_jax.lm.openai.chat import chat_text
 
 PROMPT = "A dull film. It is bad\n\nA warm film. It is"
+HARMONY = (
+    "<|channel|>analysis<|message|>It is warm.<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>good<|return|>"
+)
 
 
 def test_the_example_in_the_documentation():
@@ -33,6 +37,7 @@ def message(content, **fields):
         ("[THINK]It is warm.[/THINK]good", "good"),
         ("◁think▷It is warm.◁/think▷good", "good"),
         ("<reasoning>It is warm.</reasoning>\ngood", "good"),
+        (HARMONY, "good"),
         ("<think>\nIt is warm, and", ""),
         ([{"type": "reasoning", "text": "It is warm."}, {"type": "text", "text": "good"}], "good"),
         (
@@ -63,6 +68,11 @@ def test_reasoning_is_removed_and_counted(content, answer):
         "**Answer:** good",
         "The final answer is: good",
         "assistant: good",
+        "<|im_start|>assistant\ngood<|im_end|>\n<|im_start|>user\nmore",
+        "good</s>",
+        "good<end_of_turn>",
+        "It is warm. <answer>good</answer>",
+        "So it is \\boxed{good}.",
     ],
 )
 def test_wrappers_are_removed_and_counted(content):
@@ -102,13 +112,19 @@ def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):
 
 @pytest.mark.parametrize(
     "choices",
-    [[], None, [message(None)], [message("")], [message([])], [message(None, refusal="I cannot help")]],
+    [
+        *([], None, [None], [{}], [{"message": None}], [7]),
+        *([message(one)] for one in (None, "", [], {"odd": 1})),
+        [message(None, refusal="I cannot help")],
+        [message(None, tool_calls=[{"id": "x"}])],
+    ],
+    ids=str,
 )
 def test_no_answer_is_an_empty_one(choices):
     assert chat_text(choices, PROMPT) == ("", ("empty",))
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
 def test_reasoning_in_a_field_of_its_own(field):
     assert chat_text([message("good", **{field: "It is warm."})], PROMPT) == ("good", ("reasoning",))
     assert chat_text([message(None, **{field: "It is"})], PROMPT) == ("", ("reasoning", "empty"))
