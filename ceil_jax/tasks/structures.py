@@ -70,7 +70,8 @@ def sql(query: str) -> frozenset[str]:
     ['*', 'count', 'count>*', 'from', 'from>head', 'head', 'select', 'select>count']
     """
     found: set[str] = set()
-    above, clauses = [""], [""]  # for each open bracket: the head outside it, and the clause that is being read
+    # for each open bracket: the head outside it, and the clause that is being read
+    above, clauses = [""], [""]
     previous = ""
     for token in _SQL_TOKEN.finditer(re.sub(r"\b[A-Za-z_]\w*`?\s*\.\s*(?=[\w*`])", "", query)):
         name = "value" if token["value"] else token[0].strip("`").lower().replace(" ", "")
