@@ -105,8 +105,8 @@ def _padded(rows: Sequence[Sequence[float]], empty: float, dtype: DTypeLike) -> 
     return out
 
 
-class Candidates(Stage[CandidateSets]):
-    """Candidate sets on disk."""
+class StoredSets(Stage[CandidateSets]):
+    """Candidate sets, kept as arrays."""
 
     def save(self, folder: Path, found: CandidateSets) -> Mapping[str, Any]:
         save_arrays(
@@ -119,7 +119,7 @@ class Candidates(Stage[CandidateSets]):
 
 
 @dataclass(frozen=True)
-class Singles(Candidates):
+class Singles(StoredSets):
     """EPR's candidates: single examples that BM25 finds (`training.candidates.epr_candidates`)."""
 
     what = "finding single candidates"
@@ -132,7 +132,7 @@ class Singles(Candidates):
 
 
 @dataclass(frozen=True)
-class NearestSingles(Candidates):
+class NearestSingles(StoredSets):
     """Single candidates that a starting encoder finds nearest."""
 
     nearest: Chosen
@@ -153,7 +153,7 @@ def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Sets(Candidates):
+class Sets(StoredSets):
     """CEIL's candidate sets, drawn among the examples that the starting encoder finds nearest."""
 
     what = "drawing candidate sets"
@@ -193,7 +193,7 @@ class Sets(Candidates):
 
 
 @dataclass(frozen=True)
-class MapSets(Candidates):
+class MapSets(StoredSets):
     """The MAP set of each λ of the grid for training queries, cut to the prompt's token budget."""
 
     what = "MAP sets of each λ"

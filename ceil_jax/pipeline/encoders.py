@@ -185,7 +185,7 @@ class Training:
     """(Folder, the starting encoders) → the trained ones; by default networks, as `save_networks` leaves them."""
     settings: Any = None
     """A frozen dataclass, or a function (graph) → one; the default where RunConfig has no field of that name."""
-    applies: Callable[[Any], str] = lambda task: ""
+    refusal: Callable[[Any], str] = lambda task: ""
     """Task → why it cannot be trained there; "" if it can."""
     start: Callable[[Any], str] = lambda settings: getattr(settings, "initial", "base")
     """Settings → the name of the encoders that training starts from."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.pipeline.choosing import Candidates, singles
+from ceil_jax.pipeline.choosing import StoredSets, singles
 from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, cached
 from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.stage import Run
@@ -59,7 +59,7 @@ def free_settings(task: Task) -> FreeSettings:
     return FreeSettings(tuple(sorted({example.output for example in task.train})) if only else (), name)
 
 
-def classifies(task: Task) -> str:
+def no_labels(task: Task) -> str:
     """Return why a classifier of labels does not apply to a task; "" if it does."""
     settings = free_settings(task)
     if len(settings.labels) > 1:
@@ -67,7 +67,7 @@ def classifies(task: Task) -> str:
     return f"{task.name} has no labels that all of its examples choose among"
 
 
-def _parses(task: Task) -> str:
+def _no_programs(task: Task) -> str:
     return (
         "" if free_settings(task).parser else f"the outputs of {task.name} are no programs that can be parsed"
     )
@@ -79,7 +79,7 @@ def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Obse
 
 
 @dataclass(frozen=True)
-class CrossFitted(Candidates):
+class CrossFitted(StoredSets):
     """Single candidates of training queries, by a free method that was trained without the query's own output.
 
     A method that has seen a query's output finds examples of that output better than it will for a new query.
@@ -178,23 +178,23 @@ def _sets(lesson: Lesson) -> objectives.Objective:
     return objectives.ceil(_places(lesson, lesson.data), lesson.data, loss, lesson.trade_off)
 
 
-def _free(name: str, title: str, train: Any, applies: Callable[[Task], str] = lambda task: "") -> Training:
+def _free(name: str, title: str, train: Any, refusal: Callable[[Task], str] = lambda task: "") -> Training:
     return Training(
         name=name,
         title=title,
         train=train,
         load=_load,
         settings=lambda graph: free_settings(graph.task),
-        applies=applies,
+        refusal=refusal,
         candidates=lambda graph, queries, count: CrossFitted(graph.encoders(name), queries.positions, count),
         lm_tokens=False,
     )
 
 
-HEAD = _free("head", "label head", partial(_train, name="head"), classifies)
+HEAD = _free("head", "label head", partial(_train, name="head"), no_labels)
 """P(the example's label | query) by logistic regression on the bank, + ½ cosine."""
 
-STRUCTURES = _free("structures", "structures", partial(_train, name="structures"), _parses)
+STRUCTURES = _free("structures", "structures", partial(_train, name="structures"), _no_programs)
 """Expected overlap of the query's predicted local structures with an example's (after Levy et al., ACL 2023)."""
 
 ADAPTER = _free("adapter", "adapter", partial(_train, name="adapter"))

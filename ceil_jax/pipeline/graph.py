@@ -203,7 +203,7 @@ class Graph:
         if self.trained_by:
             return self.trained_by.encoders(source)
         training, settings, start = TRAININGS[source], self.settings(source), self.start(source)
-        if why := training.applies(self.task):
+        if why := training.refusal(self.task):
             raise UserError(f"{training.title}: {why}")
         begins, bank = self.encoders(start), self.bank_texts(source)
         if training.scored is None:

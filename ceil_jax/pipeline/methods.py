@@ -158,7 +158,7 @@ def method_named(name: str) -> Method:
 def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:
     """Return the rows that can be trained on a task, in order."""
     trainings = {name: METHODS[name].training for name in names}
-    return tuple(name for name, one in trainings.items() if one is None or not one.applies(task))
+    return tuple(name for name, one in trainings.items() if one is None or not one.refusal(task))
 
 
 def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:

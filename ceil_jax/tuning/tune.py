@@ -10,7 +10,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, mean, metric_interval, paired
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.free import classifies
+from ceil_jax.pipeline.free import no_labels
 from ceil_jax.pipeline.methods import METHODS, scorable
 from ceil_jax.pipeline.models import Models
 from ceil_jax.racing.budget import Budget
@@ -186,7 +186,7 @@ class Search:
         ]
         verdict = judge(finalists, tolerance=tolerance)
         alone = None
-        if not classifies(self.task):
+        if not no_labels(self.task):
             answers = {
                 row["id"]: row["prediction"] for row in field.run.get(field.base.predictions("classifier"))
             }
