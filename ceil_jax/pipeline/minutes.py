@@ -70,12 +70,9 @@ class Taken(Stage[dict[str, Any]]):
             if fits := seconds[-1] <= 60 * _SHARE * self.minutes:
                 break
         said = _said(less, cut.rows, self.methods, machine, seconds[0], seconds[-1])
-        more = (
-            ""
-            if fits
-            else f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
-        )
-        return {"cut": len(seconds) - 1, "said": said + more}
+        if not fits:
+            said += f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
+        return {"cut": len(seconds) - 1, "said": said}
 
     def load(self, run: Run, folder: Path) -> dict[str, Any]:
         return run.summary(self)
