@@ -5,10 +5,15 @@ from pathlib import Path
 
 from films import SMALL, TASK
 
+from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, settings_of
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.views import Examples
+from ceil_jax.tasks.example import Example
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 
@@ -51,3 +56,11 @@ def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
     records, [line] = read_records(tmp_path)
     assert [record.name for record in records] == names[1:]
     assert line == f"{tmp_path / names[0]}: damaged, unfinished or of another version; run its command again"
+
+
+def test_queries_of_one_program_are_resampled_together(tmp_path):
+    outputs = ["f(state, 1)", "f(state, 2)", "f(river, 1)"]
+    rows = Examples([Example(output, f"question {output}", output) for output in outputs])
+    measured = Run(tmp_path, Models()).get(Measurement(Majority(rows, rows), "exact_match"))
+    first, second, third = measured.overlap.question
+    assert first == second != third
