@@ -1,9 +1,9 @@
-"""A bank of a million vectors: build, memory-mapped load, exact and approximate top-100 for 1,101 queries.
+"""A bank of a million vectors: build, memory-mapped load and exact top-100 for 1,101 queries.
 
     python experiments/big_bank.py --items 1000000
 
 The vectors are synthetic: clusters of unequal size on the unit sphere, of MiniLM's width 384, about as near to their
-centres as paraphrases are to each other. Recall on text may be better or worse. Measurements: experiments/NOTES.md.
+centres as paraphrases are to each other. Measurements: experiments/NOTES.md.
 """
 
 import argparse
@@ -37,8 +37,8 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def said(step: str, seconds: float, queries: int = 0, **more: float) -> None:
-    row = {"step": step, "seconds": round(seconds, 2), "peak_gib": round(peak_gib(), 2), **more}
+def said(step: str, seconds: float, queries: int = 0) -> None:
+    row = {"step": step, "seconds": round(seconds, 2), "peak_gib": round(peak_gib(), 2)}
     print(
         json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})), flush=True
     )
@@ -58,34 +58,13 @@ def main() -> None:
         del bank
         said("build", time.perf_counter() - began)
 
-        from ceil_jax.retrieval.faiss_index import ApproximateIndex
         from ceil_jax.retrieval.index import top_k
 
         bank, queries = np.load(file, mmap_mode="r"), vectors(items + 7, QUERIES)
         for step in ("exact top-100, first call", "exact top-100, compiled"):
             began = time.perf_counter()
-            _, exact = top_k(queries, bank, 100)
+            top_k(queries, bank, 100)
             said(step, time.perf_counter() - began, QUERIES)
-        began = time.perf_counter()
-        index = ApproximateIndex(bank)
-        said("approximate: build", time.perf_counter() - began)
-        for probes in (8, 32, 128):
-            index.probes = probes
-            began = time.perf_counter()
-            _, found = index.top_k(queries, 100)
-            said(
-                f"approximate: {probes} probes",
-                time.perf_counter() - began,
-                QUERIES,
-                recall=recall(found, exact),
-            )
-
-
-def recall(found: np.ndarray, exact: np.ndarray) -> float:
-    """Share of the exact neighbours, int [Q, k], that are among those found, int [Q, k]; −1 is an empty place."""
-    pairs = zip(found.tolist(), exact.tolist(), strict=True)
-    hits = [len({i for i in row if i >= 0} & {i for i in true if i >= 0}) for row, true in pairs]
-    return sum(hits) / max(1, int((exact >= 0).sum()))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ HUB_SECONDS = 5.0
 """How long the hub has to answer before it is taken for unreachable."""
 
 
-EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "faiss": "approximate", "ray": "ray"}
+EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ray"}
 """The extra that brings a library that only some uses need."""
 
 
@@ -45,7 +45,6 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None
     wants = {
         "openai": is_address(config.lm),
         "torch": local,
-        "faiss": config.index == "approximate",
         "ray": config.engine == "ray",
     }
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import Encoders, vectors
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
@@ -38,7 +37,6 @@ class Chosen(Stage[list[list[Retrieved]]]):
     trade_off: float | Stage[float] | None = None
     shortlist: int | None = None
     seed: int | None = None
-    index: str = "exact"
     skills: tuple[tuple[Skills, ...], ...] = ()
     """The skills of the bank and of the queries, one for each order."""
     language: str = ""
@@ -60,7 +58,6 @@ class Chosen(Stage[list[list[Retrieved]]]):
             trade_off=0.0 if given is None else given,
             shortlist=self.shortlist or 1,
             seed=self.seed or 0,
-            index=self.index,
             embed=lambda encoder, texts: vectors(run, encoder, texts),
             rewrite=lambda examples: [rewritten[_question(one)] for one in examples],
             sketch=PARTS.get(self.language),
@@ -148,7 +145,7 @@ def singles(shortlist: np.ndarray) -> CandidateSets:
 
 
 def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
-    """Return bank positions, int32 [Q, n]; −1 where an approximate index found fewer than for another query."""
+    """Return bank positions, int32 [Q, n]; −1 where fewer were retrieved than for another query."""
     return _padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
 
 
@@ -169,12 +166,6 @@ class Sets(StoredSets):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         retrieved = run.get(self.nearest)
-        fewest = min(map(len, retrieved))
-        if fewest < self.size:
-            raise UserError(
-                f"--index approximate found {fewest} neighbours of a training query where subsets have "
-                f"{self.size} examples; use --index exact"
-            )
         queries, bank = run.get(self.nearest.queries), run.get(self.nearest.bank)
         nearest, shape = shortlists(retrieved), (self.subsets, self.size)
         if self.sampler == "k_dpp":

@@ -51,8 +51,6 @@ class RunConfig:
     """K: in-context examples at most; the token budget may cut them."""
     shortlist: Annotated[int, Range(1)] = 100
     """n: nearest examples that MAP and MMR choose from."""
-    index: Literal["exact", "approximate"] = "exact"
-    """How the nearest vectors are found; approximate is for banks of many millions."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
     """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with. tuned: the one
     whose sets make the right answers of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on

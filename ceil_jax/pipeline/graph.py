@@ -136,7 +136,6 @@ class Graph:
             trade_off,
             config.shortlist if needs.shortlist else None,
             config.data_seed,
-            config.index,
             tuple(self.skills(rows, orders) for rows in (self.bank, queries)) if orders else (),
             self.task.language if needs.sketch else "",
         )
@@ -284,7 +283,6 @@ class Graph:
             min(n, len(self.bank) - 1),
             self.encoders(source),
             self.encoded(source, queries),
-            index=self.config.index,
         )
 
     def encoded(self, source: str, queries: Examples) -> tuple[Stage[np.ndarray], Stage[np.ndarray]]:

@@ -5,7 +5,6 @@ skills in `skills/`.
 
 - `index`: exact nearest items in blocks
 - `blas_search`: the same on a single CPU device, by numpy's BLAS
-- `faiss_index`: approximate nearest items (Faiss)
 - `bm25`: similarity by shared words
 - `words`: the words of a text in any script
 - `embedded_bank`: a bank's vectors and the nearest examples of a query

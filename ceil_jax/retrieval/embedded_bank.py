@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from ceil_jax.distributed.devices import device_mesh, map_batches, whole
-from ceil_jax.errors import UserError
-from ceil_jax.retrieval.faiss_index import ApproximateIndex
 from ceil_jax.retrieval.index import dot_products, merge_top_k, top_k
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given
@@ -49,22 +46,13 @@ class EmbeddedBank:
 
     Args:
         bank: the examples.
-        given: encoders and index; its seed decides which of equally near examples are taken, if texts are shared.
+        given: encoders; its seed decides which of equally near examples are taken, if texts are shared.
         compared: which of their texts are compared, and how.
-
-    Raises:
-        UserError: an approximate index where several vectors an example are compared.
     """
 
     def __init__(self, bank: Sequence[Example], given: Given, compared: Compared) -> None:
-        approximate = given.index == "approximate"
-        if approximate and compared.score is not None:
-            raise UserError("several vectors an example are compared: take --index exact")
         self.bank, self._compared, self._given = bank, compared, given
         self.items = self._embedded(bank, given.embed_items, given.encoder, "encode_examples")
-        self._search: Callable[..., tuple[np.ndarray, np.ndarray]] = (
-            ApproximateIndex(self.items).top_k if approximate else partial(top_k, items=self.items)
-        )
         self._own_rows = OwnRows(bank, given.known_by)
 
     def _embedded(
@@ -97,7 +85,7 @@ class EmbeddedBank:
             return *self._drawn(queries, vectors, own, n), vectors
         copies = max((len(rows) - 1 for rows in own), default=0)  # the search leaves out one row of a query
         first = np.array([rows[0] if rows else -1 for rows in own], np.int32)
-        cosines, positions = self._search(vectors, k=n + max(0, copies), exclude=first)
+        cosines, positions = top_k(vectors, self.items, n + max(0, copies), first)
         if copies > 0:
             lost = np.array([np.isin(row, rows) for row, rows in zip(positions, own, strict=True)])
             cosines, positions = np.where(lost, np.float32(-np.inf), cosines), np.where(lost, -1, positions)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
 from ceil_jax.registry import Registry
 from ceil_jax.retrieval.own_rows import KnownBy
 
@@ -101,8 +101,6 @@ class Given:
     """For skill_*."""
     sketch: Parts | None = None
     """For target_sketch."""
-    index: str = "exact"
-    """How the nearest vectors are found: "exact", by comparing all, or "approximate" (`faiss_index`)."""
     known_by: KnownBy = "words"
     """By which a query's own examples are left out: those of the same input ("words"), or of the same "id" where
     queries and bank are of one task."""
@@ -174,7 +172,7 @@ def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriev
         given: what the retriever is given: the fields of `Given`, such as `encoder` and `trade_off`.
 
     Raises:
-        UserError: an unknown name or index, λ of 0 or less for dpp, or no encoder, rewrite or sketch where one
+        UserError: an unknown name, λ of 0 or less for dpp, or no encoder, rewrite or sketch where one
             is needed.
 
     Example:
@@ -186,8 +184,6 @@ def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriev
     """
     build, needs, _ = retrievers()[name]
     inputs = Given(**given)
-    if inputs.index not in ("exact", "approximate"):
-        raise unknown_name("index", inputs.index, ("exact", "approximate"))
     for needed, found, why in (
         (needs.encoder, inputs.encoder, "compares vectors: give it an encoder"),
         (needs.skills != "none", inputs.rewrite, "compares skills: give it a rewrite"),

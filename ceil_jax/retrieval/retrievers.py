@@ -113,7 +113,7 @@ class GreedyRetriever:
     Args:
         choose: (vectors of queries, of the bank, shortlists, k, λ) → the choice for each query, as in `shortlists`.
         bank: the examples to choose from.
-        given: encoders, index, n and λ.
+        given: encoders, n and λ.
     """
 
     def __init__(self, choose: Callable[..., MapResult], bank: Sequence[Example], given: Given) -> None:

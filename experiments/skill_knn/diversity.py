@@ -39,7 +39,7 @@ class DiverseSkills:
         skills = skill_of(given, bank)
         self._kind = np.unique(skills, return_inverse=True)[1]
         compared = Compared(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
-        self._vectors = EmbeddedBank(bank, replace(given, index="exact"), compared)
+        self._vectors = EmbeddedBank(bank, given, compared)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)

@@ -25,7 +25,6 @@ LOCAL = RunConfig(encoder="tiny", lm="tiny")
     [
         ({"lm": "SmolLM2-135M-Instruct"}, "torch", "lm"),
         ({"lm": "http://127.0.0.1:1/v1"}, "openai", "endpoint"),
-        ({"index": "approximate"}, "faiss", "approximate"),
         ({"engine": "ray"}, "ray", "ray"),
         ({}, "matplotlib", "plots"),
     ],
