@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from harness.command import Experiment, ExperimentOptions
 from harness.grid import Cell, Entry, Measured
+from harness.panels import panels
 from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.plots import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

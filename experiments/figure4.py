@@ -18,10 +18,11 @@ import numpy as np
 from harness.command import Experiment, ExperimentOptions
 from harness.grid import Cell, Entry, Grid
 from harness.inside import chosen_ranks
+from harness.panels import panels
 from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.plots import PALETTE, panels
+from ceil_jax.report.plots import PALETTE
 from ceil_jax.report.table import Table
 
 if TYPE_CHECKING:

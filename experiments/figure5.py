@@ -14,11 +14,11 @@ from dataclasses import replace
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import by_examples, lines_of
 from harness.grid import Entry, Grid
+from harness.panels import panels
 from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.plots import panels
 from ceil_jax.report.table import Table, signed
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)

@@ -22,18 +22,19 @@ import numpy as np
 from harness.command import script
 from harness.crossed import Crossed, Place
 from harness.programs import by_program
-from harness.results_file import RESULTS, keep, read_results
+from harness.results_file import RESULTS, Published, keep, read_results
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.metrics import metric_named
-from ceil_jax.pipeline.records import Record
+from ceil_jax.metrics import METRICS
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.words import Overlap
 
 
-def published(records: Sequence[Record], experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
+def published(
+    records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()
+) -> str:
     """Return records as Markdown, with a section for each experiment and setting.
 
     Means, and intervals of differences, need records with statistics; the queries of each column are resampled
@@ -60,21 +61,21 @@ def published(records: Sequence[Record], experiments: Sequence[str] = (), minus:
 
 
 def tables(
-    records: Sequence[Record], experiments: Sequence[str] = (), minus: Sequence[str] = ()
+    records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()
 ) -> list[tuple[str, Crossed]]:
     """Return a title and a table for each experiment and setting; arguments and errors as for `published`."""
     known = list(dict.fromkeys(record.experiment for record in records))
     for name in experiments:
         if name not in known:
             raise unknown_name("experiment", name, known)
-    groups: dict[str, list[Record]] = {}
+    groups: dict[str, list[Published]] = {}
     for record in records:
         if record.experiment in (experiments or known):
             groups.setdefault(_title(record), []).append(record)
     return [(title, _crossed(title, members, minus)) for title, members in groups.items()]
 
 
-def _title(record: Record) -> str:
+def _title(record: Published) -> str:
     """Return the title of a record's table: of all tasks if they are the columns, else of one task."""
     by_task = record.column == record.task
     name = record.experiment if by_task else f"{record.experiment} on {record.task}"
@@ -82,9 +83,9 @@ def _title(record: Record) -> str:
     return f"{name} ({record.lm}, {shots}encoder {record.config['encoder']})"
 
 
-def _crossed(title: str, records: Sequence[Record], minus: Sequence[str]) -> Crossed:
+def _crossed(title: str, records: Sequence[Published], minus: Sequence[str]) -> Crossed:
     """Return the records under one title, by their places in its table."""
-    places: dict[Place, list[Record]] = {}
+    places: dict[Place, list[Published]] = {}
     for record in records:
         here = places.setdefault((record.row, record.column), [])
         if any(other.seed == record.seed for other in here):
@@ -122,7 +123,9 @@ def _where(table: Crossed) -> str:
     return f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. {'; '.join(where)}.\n"
 
 
-def together(records: Sequence[Record], first: str, again: str, data_dir: Path | None = None) -> list[Record]:
+def together(
+    records: Sequence[Published], first: str, again: str, data_dir: Path | None = None
+) -> list[Published]:
     """Return the runs that two experiments have in common, cut to the queries that both answered.
 
     They stand under each experiment's name, and once more under both names, as further seeds of one.
@@ -149,7 +152,7 @@ def together(records: Sequence[Record], first: str, again: str, data_dir: Path |
     def drawn(task: str, count: int) -> list[str]:
         return [query.id for query in load_task(task, data_dir, limit=count).validation]
 
-    def cut(record: Record, other: Record) -> Record:
+    def cut(record: Published, other: Published) -> Published:
         if record.queries == other.queries:
             if record.texts != other.texts:
                 raise UserError(f"{first} and {again} asked different queries of {record.task}")
@@ -157,7 +160,7 @@ def together(records: Sequence[Record], first: str, again: str, data_dir: Path |
         both = {*drawn(other.task, other.queries)}
         where = np.array([one in both for one in drawn(record.task, record.queries)])
         part, count = record.statistics[where], int(where.sum())
-        value = 100 * float(metric_named(record.metric).from_sums(part.sum(axis=0), count))
+        value = 100 * float(METRICS[record.metric].from_sums(part.sum(axis=0), count))
         overlap = Overlap(*(column[where] for column in record.overlap))
         return replace(record, statistics=part, queries=count, value=value, overlap=overlap, texts="cut")
 
@@ -168,7 +171,7 @@ def together(records: Sequence[Record], first: str, again: str, data_dir: Path |
     return apart + [replace(one, experiment=f"{first} and {again}", texts="cut") for one in before + further]
 
 
-def _run(record: Record) -> tuple[str, str, str, int, int | None]:
+def _run(record: Published) -> tuple[str, str, str, int, int | None]:
     return record.row, record.task, record.lm, record.config["shots"], record.seed
 
 
@@ -196,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(published(records, options.experiment, options.minus))
 
 
-def _read(file: Path) -> list[Record]:
+def _read(file: Path) -> list[Published]:
     """Return the records of a file that has some."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; name one that --record wrote")

@@ -22,7 +22,7 @@ from harness.grid import Cell, Entry
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
-from ceil_jax.tasks import task_spec
+from ceil_jax.tasks import TASKS
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
 ENCODERS = {"contriever": "Contriever", "simcse": "SimCSE"}
@@ -31,7 +31,7 @@ ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
-    paper = task_spec(config.task).paper
+    paper = TASKS[config.task].paper
     others = [
         Entry(
             f"dense top-k, {name}",

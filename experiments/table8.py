@@ -16,11 +16,11 @@ from harness.command import Experiment, ExperimentOptions
 from harness.drawing import draw_lines, lines_of
 from harness.grid import Cell, Entry, Grid
 from harness.inside import measure_latency
+from harness.panels import panels
 from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.plots import panels
 from ceil_jax.report.table import Number, Table
 
 SHORTLISTS = (50, 100, 200, 400, 800)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import TUNE
 from ceil_jax.racing.budget import Budget
@@ -86,7 +86,7 @@ class Outcomes:
         self.lengths = np.array([one.lengths.mean() for one in entrants])
         self.scores = np.stack([one.scores for one in found])
         self.statistics = np.stack([one.sample.values for one in found])
-        self.from_sums = metric_named(field.task.metric).from_sums
+        self.from_sums = METRICS[field.task.metric].from_sums
         self.top_k = self.candidates.index(plain(field.task))
         self.zero = self.candidates.index(ZERO)
 

@@ -114,7 +114,7 @@ def compare_command(
     if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(method)]
-    page = write_report(config.out / f"report-{table.task}-{digest(key)[:8]}", table)
+    page = write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}", table)
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
     else:
@@ -227,12 +227,12 @@ def tasks_command(
         data_dir: A folder of datasets with the column names of the hub; by default the hub or the embedded copy.
     """
     from ceil_jax.cli.task_list import described, listed
-    from ceil_jax.tasks import task_spec
+    from ceil_jax.tasks import TASKS
 
     if name is None:
         print(listed(data_dir))
         return
-    spec = task_spec(name)
+    spec = TASKS[name]
     if spec.hub is not None and data_dir is None:
         go_offline_without_hub([spec.hub.repo])
     print(described(spec, data_dir))

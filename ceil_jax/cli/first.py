@@ -17,7 +17,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.registry import is_function
-from ceil_jax.tasks import task_spec
+from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.assets import ASSETS
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
     wanted = [name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)]
     if own.data is None and config.data_dir is None:
-        hub = task_spec(config.task).hub
+        hub = TASKS[config.task].hub
         wanted += [] if hub is None else [hub.repo]
     if wanted:
         go_offline_without_hub(wanted)

@@ -45,15 +45,6 @@ def register_metric(
     METRICS.register(name, made, replace=replace)
 
 
-def metric_named(name: str) -> Metric:
-    """Return a metric.
-
-    Raises:
-        UserError: there is no metric of that name.
-    """
-    return METRICS[name]
-
-
 for _name, _metric in (
     ("accuracy", accuracy),
     ("exact_match", exact_match),
@@ -66,4 +57,4 @@ for _name, _metric in (
     register_metric(_name, _metric)
 
 
-__all__ = ["METRICS", "Metric", "PerExample", "metric_named", "register_metric"]
+__all__ = ["METRICS", "Metric", "PerExample", "register_metric"]

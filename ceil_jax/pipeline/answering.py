@@ -13,7 +13,7 @@ import numpy as np
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import Prompt
 from ceil_jax.lm.readings import LMRequest
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.encoders import Encoders, cached
 from ceil_jax.pipeline.scoring import Prompting, reading, sample
@@ -192,7 +192,7 @@ class Measured(NamedTuple):
     @property
     def sample(self) -> Sample:
         """The answers as what the metric is computed from in all."""
-        return Sample(self.statistics, metric_named(self.name).from_sums)
+        return Sample(self.statistics, METRICS[self.name].from_sums)
 
 
 @dataclass(frozen=True)
@@ -212,12 +212,12 @@ class Measurement(Stage[Measured]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         rows, queries = run.get(self.predictions), self.predictions.queries.examples
-        metric, predictions = metric_named(self.metric), [row["prediction"] for row in rows]
+        metric, predictions = METRICS[self.metric], [row["prediction"] for row in rows]
         scores = np.asarray(metric.per_example(predictions, queries), np.float64)
         statistics = np.asarray(metric.statistics(scores, predictions, queries), np.float64)
         # not `corpus`, which would run every query's SQL again
         value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
-        more = {name: float(metric_named(name).corpus(predictions, queries)) for name in self.more}
+        more = {name: float(METRICS[name].corpus(predictions, queries)) for name in self.more}
         bank = self.predictions.bank.examples
         shared = overlap(queries, bank)
         if (found := programs(queries, bank)) is not None:

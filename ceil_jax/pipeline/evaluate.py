@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ceil_jax.distributed.machine import device
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Measured, Measurement
 from ceil_jax.pipeline.encoders import Guarded, whose
 from ceil_jax.pipeline.graph import Graph
@@ -64,7 +64,7 @@ def check(graph: Graph, names: Sequence[str]) -> list[Measurement]:
     Raises:
         UserError: an unknown row, settings or models.
     """
-    metric_named(graph.task.metric).check(graph.task.validation)
+    METRICS[graph.task.metric].check(graph.task.validation)
     targets = [graph.metric(name) for name in names]
     for target in targets:
         _ = target.key

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Classified, Majority, Measurement, MetricSample, Predictions
 from ceil_jax.pipeline.choosing import Chosen, MapSets
 from ceil_jax.pipeline.config import RunConfig
@@ -61,7 +61,7 @@ class Graph:
         self.config, self.task, self.models = config, task, models or Models()
         self.trained_by = trained_by
         for metric in (task.metric, *task.more_metrics):
-            metric_named(metric)  # a misspelt name ends here, before the LM has answered anything
+            METRICS[metric]  # a misspelt name ends here, before the LM has answered anything
         if not 0 <= config.shots < len(task.train):
             raise UserError(
                 f"--shots {config.shots}: the bank of {task.name} has {len(task.train)} examples; "

@@ -80,18 +80,6 @@ class Record:
     kept: str = ""
     """The outcome of training, such as "training kept EPR's encoder" or "the guard took EPR's encoder"; else ""."""
 
-    experiment: str = ""
-    """The published table. This and the following fields come from a results file alone."""
-    row: str = ""
-    column: str = ""
-    """The run's place in that table."""
-    trained_by: tuple[tuple[str, str], ...] = ()
-    """(task, LM) of the runs whose trained encoders it took."""
-    low: float = 0.0
-    high: float = 0.0
-    """95 % bootstrap interval of the value, in percent."""
-    date: str = ""
-
     @property
     def preparing(self) -> Cost:
         """Encoding, choosing, LM scoring, rewriting, training and the guard's answers: all before answering."""

@@ -35,11 +35,7 @@ class Difference:
     def needed(self, queries: int) -> int | None:
         """Return how many queries would make it certain if it stayed as large: n (half-width / difference)².
 
-        Args:
-            queries: n, the number that it was measured on.
-
-        Returns:
-            The number with two digits; None without a difference, or above a million.
+        It was measured on n queries. The number has two digits; None without a difference, or above a million.
         """
         mean, low, high = self.interval
         if mean == 0:
@@ -52,11 +48,9 @@ class Difference:
 
 
 def certainty(differences: Iterable[Difference], queries: int) -> str:
-    """Return what is certain and what is not, the best first; "" where nothing is compared.
+    """Return what is certain and what is not on so many queries, the best first; "" where nothing is compared.
 
-    Args:
-        differences: each is certain by its own 95 % interval, which makes no allowance for how many there are.
-        queries: the number of queries that they were measured on.
+    Each is certain by its own 95 % interval, which makes no allowance for how many there are.
     """
     found = sorted((one.upwards() for one in differences), key=lambda one: -one.interval.mean)
     sure = [f"{one.better} − {one.worse} {signed(one.interval)}" for one in found if one.certain]

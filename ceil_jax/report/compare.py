@@ -30,10 +30,11 @@ class Comparison(RunTable):
 
     def text(self) -> str:
         """Return the comparison for a terminal: scores, paired differences and the cost of every stage."""
+        one = self.record
         return "\n".join(
             [
                 # the number of queries stands with every score: an accuracy without its n says little
-                f"{self.task}: {self.metric} in percent on {self.asked}, {self.lm}",
+                f"{one.task}: {one.metric} in percent on {self.asked}, {one.lm}",
                 *("", self.table().text(), "", *map(str, self.differences)),
                 *(["", self.certainty] if self.differences else []),
                 *(["", parts.text()] if (parts := self.parts()) else []),
@@ -48,9 +49,11 @@ class Comparison(RunTable):
 
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
-        names, parts = ("task", "metric", "lm", "queries", "note", "certainty"), self.parts()
+        parts = self.parts()
         return {
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self.record, name) for name in ("task", "metric", "lm", "queries")},
+            "note": self.note,
+            "certainty": self.certainty,
             "rows": [
                 {
                     "method": row.method,
@@ -70,7 +73,7 @@ class Comparison(RunTable):
             "differences": [
                 {"better": one.better, "worse": one.worse}
                 | dict(zip(("value", "low", "high"), one.interval, strict=True))
-                | {"certain": one.certain, "queries_needed": one.needed(self.queries)}
+                | {"certain": one.certain, "queries_needed": one.needed(self.record.queries)}
                 for one in self.differences
             ],
             "parts": parts and parts.data(),

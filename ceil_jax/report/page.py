@@ -33,21 +33,18 @@ def render(
     costs: Mapping[str, Cost] | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """Return the page as HTML.
+    """Return the page as HTML: its tables with their charts, and the cost of each stage, if given.
 
     Its content security policy allows only its own script, by hash, and no requests, so that whatever an example
     contains stays text.
-
-    Args:
-        title: the page's heading.
-        tables: the tables, each with its chart.
-        costs: cost by stage; by default only those in the tables.
-        notes: paragraphs with remarks on the numbers.
     """
     script = page_file("page.js")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     cut = f"The browser has the first {BROWSED:,} queries of each table; the tables count all."
-    shown = [*filter(None, notes), *([cut] if any(table.queries > BROWSED for table in tables) else [])]
+    shown = [
+        *filter(None, notes),
+        *([cut] if any(table.record.queries > BROWSED for table in tables) else []),
+    ]
     return page_file("page.html").format(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
         title=html.escape(title),
@@ -69,16 +66,16 @@ def chart(table: RunTable) -> tuple[bytes, bytes]:
     """Return the scores of a table with their intervals as PNG files, for light and for dark mode."""
     labels = [row.label if len(row.label) <= 50 else row.label[:49] + "…" for row in table.rows]
     values, papers = [row.interval for row in table.rows], [row.paper for row in table.rows]
-    xlabel = f"{table.metric}, % (n = {table.queries})"
+    xlabel = f"{table.record.metric}, % (n = {table.record.queries})"
     height = 1.4 + 0.4 * len(labels)
     return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 5.0, height)
 
 
 def _section(table: RunTable) -> str:
     parts = [
-        f"<section><h2>{html.escape(table.task)}</h2><p>{html.escape(table.lead)}</p>",
+        f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
         wide(table.table()),
-        figure(f"{table.task}: the score of each method with its 95 % interval.", *chart(table)),
+        _figure(f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)),
     ]
     if table.paper or any(row.paper is not None for row in table.rows):
         others = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
@@ -96,8 +93,7 @@ def _section(table: RunTable) -> str:
     return "".join(parts) + "</section>"
 
 
-def figure(caption: str, light: bytes, dark: bytes) -> str:
-    """Return a `<figure>` element that holds a picture, as PNG files for light and for dark mode."""
+def _figure(caption: str, light: bytes, dark: bytes) -> str:
     image, source = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark))
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{source}">'
@@ -119,7 +115,7 @@ def _browsable(table: RunTable) -> dict[str, Any]:
     `texts`. The gain is the marginal log-determinant, and null for methods that are no DPP-MAP; numbers that are not
     finite become null too.
     """
-    record = table.rows[0].record
+    record = table.record
     stored = json.loads((record.root / record.texts / "texts.json").read_text("utf-8"))
     texts: list[list[str]] = []
     places: dict[tuple[str, str], int] = {}
@@ -148,7 +144,7 @@ def _browsable(table: RunTable) -> dict[str, Any]:
             for row, score in islice(zip(run.record.rows(), run.scores, strict=True), BROWSED)
         ]
         runs.append({"label": run.label, "rows": rows})
-    return {"title": f"{table.task}, {table.lm}", "texts": texts, "runs": runs}
+    return {"title": f"{record.task}, {record.lm}", "texts": texts, "runs": runs}
 
 
 def _finite(number: float) -> float | None:

@@ -36,45 +36,30 @@ class RunTable:
     """The paper's numbers of methods that the table does not have."""
 
     @property
-    def task(self) -> str:
-        """The name of the task."""
-        return self.rows[0].record.task
-
-    @property
-    def metric(self) -> str:
-        """The name of the metric."""
-        return self.rows[0].metric
-
-    @property
-    def lm(self) -> str:
-        """The name of the LM."""
-        return self.rows[0].lm
-
-    @property
-    def queries(self) -> int:
-        """The number of queries."""
-        return self.rows[0].queries
+    def record(self) -> Record:
+        """The first row's record; task, metric, LM, bank and queries are those of all rows."""
+        return self.rows[0].record
 
     @property
     def lead(self) -> str:
         """A sentence on metric, queries, bank and models."""
-        configs = [row.record.config for row in self.rows]
+        configs, one = [row.record.config for row in self.rows], self.record
         shots, encoders = (sorted({config[name] for config in configs}) for name in ("shots", "encoder"))
         return (
-            f"{self.metric} in percent on {self.queries:,} held-out queries; {self.lm}; at most "
-            f"{' or '.join(map(str, shots))} examples from a bank of {self.rows[0].record.bank:,}; encoder "
+            f"{one.metric} in percent on {one.queries:,} held-out queries; {one.lm}; at most "
+            f"{' or '.join(map(str, shots))} examples from a bank of {one.bank:,}; encoder "
             f"{' or '.join(encoders)}"
         )
 
     @property
     def certainty(self) -> str:
         """The certain differences, and how many queries would decide the others."""
-        return certainty(self.differences, self.queries)
+        return certainty(self.differences, self.record.queries)
 
     def table(self) -> Table:
         """Return the methods with their scores and costs, the paper's numbers and further metrics where there are
         any."""
-        rows, more = self.rows, list(self.rows[0].record.more)
+        rows, more = self.rows, list(self.record.more)
         table = Table(
             ["method", "score", "95 % interval", "#ICE"],
             [[row.label, row.value, Span(row.interval), row.examples] for row in rows],
@@ -101,11 +86,7 @@ class RunTable:
 
 
 def run_table(records: Sequence[Record]) -> RunTable:
-    """Return a table with a row for each record.
-
-    Args:
-        records: evaluations on the same queries.
-    """
+    """Return a table with a row for each of some evaluations on the same queries."""
     paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
     names = [_paper_name(record) for record in records]
     rows = tuple(

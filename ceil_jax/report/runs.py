@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ceil_jax.distributed.machine import device_hours
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import (
     Interval,
     Sample,
@@ -100,7 +100,7 @@ class Runs:
         """The metric for each seed."""
         if self.where is None:
             return tuple(record.value for record in self.records)
-        value = metric_named(self.metric).from_sums
+        value = METRICS[self.metric].from_sums
         return tuple(100 * float(value(one.sum(axis=0), self.queries)) for one in self.statistics)
 
     @property
@@ -126,7 +126,7 @@ class Runs:
 
     @property
     def _by_query(self) -> Sample:
-        return over_seeds(self.statistics, metric_named(self.metric).from_sums)
+        return over_seeds(self.statistics, METRICS[self.metric].from_sums)
 
     @cached_property
     def interval(self) -> Interval:

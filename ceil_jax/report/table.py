@@ -1,4 +1,4 @@
-"""A table of typed cells and its renderings: Markdown, CSV, aligned text, HTML and JSON.
+"""A table of typed cells and its renderings: Markdown, aligned text, HTML and JSON.
 
 Every table that the project prints or writes is a `Table`, so that numbers, intervals and empty cells look the same
 everywhere.
@@ -6,9 +6,7 @@ everywhere.
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -63,11 +61,7 @@ Value: TypeAlias = str | int | float | Number | Span | None
 
 
 def signed(interval: Interval | None) -> Number | None:
-    """A signed difference with its interval; None for None.
-
-    Args:
-        interval: the difference and its two ends.
-    """
+    """A signed difference with its interval; None for None."""
     return None if interval is None else Number(interval.mean, signed=True, interval=interval)
 
 
@@ -89,7 +83,7 @@ class Table:
 
     def lines(self) -> list[list[str]]:
         """The header and the rows as text for a reader."""
-        return [list(self.header), *([_written(cell) for cell in row] for row in self.rows)]
+        return [list(self.header), *([written(cell) for cell in row] for row in self.rows)]
 
     def markdown(self) -> str:
         """A Markdown table, under its title as a heading of the second level; ends in a newline."""
@@ -99,14 +93,6 @@ class Table:
         )
         heading = f"## {self.title}\n\n" if self.title else ""
         return heading + "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *body))
-
-    def csv(self) -> str:
-        """Comma-separated values: whole numbers without separators of thousands, nothing for an empty cell."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows([_plain(cell) for cell in row] for row in self.rows)
-        return out.getvalue()
 
     def text(self) -> str:
         """Columns of equal width for a terminal: texts to the left, numbers to the right."""
@@ -161,16 +147,10 @@ def _json(cell: Value) -> Any:
     return cell.value if isinstance(cell, Number) else cell
 
 
-def _written(cell: Value) -> str:
+def written(cell: Value) -> str:
+    """A cell as text for a reader."""
     if cell is None:
         return ""
     if isinstance(cell, int):
         return f"{cell:,}"
     return str(Number(cell)) if isinstance(cell, float) else str(cell)
-
-
-def _plain(cell: Value) -> str:
-    """The cell for a program."""
-    if isinstance(cell, Number) and cell.sd is cell.interval is cell.paper is None:
-        return f"{cell.value:.{cell.digits}f}"
-    return str(cell) if isinstance(cell, int) else _written(cell)

@@ -18,14 +18,9 @@ log = logging.getLogger(__name__)
 
 
 def write_report(folder: Path, comparison: Comparison) -> Path:
-    """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return the page.
-
-    Args:
-        folder: where to write.
-        comparison: the scores.
-    """
+    """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return the page."""
     page = render(
-        f"{comparison.task}: choosing in-context examples",
+        f"{comparison.record.task}: choosing in-context examples",
         [comparison],
         costs=comparison.costs,
         notes=[comparison.note],
@@ -38,16 +33,9 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
 
 
 def write_page(roots: Sequence[Path], out: Path) -> Path:
-    """Write one page of every finished evaluation in the folders.
+    """Write one page of every finished evaluation in folders of stages, or in folders of such, and return `out`.
 
     Evaluations that cannot be shown are named on the page and in the log.
-
-    Args:
-        roots: folders of stages, or folders that contain such folders.
-        out: the page to write.
-
-    Returns:
-        `out`.
 
     Raises:
         UserError: no such folder, no finished evaluation in any, or the page cannot be written.

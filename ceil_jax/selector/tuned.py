@@ -12,7 +12,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.prompts import answer_reserve, context_budget
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Interval, Sample
 from ceil_jax.racing.race import Race, Round, hold
 from ceil_jax.racing.verdict import FEWEST_ROWS, Finalist, Verdict, judge
@@ -91,7 +91,7 @@ def tune_selector(
 ) -> Tuned:
     """See `CeilSelector.tune`; the selector stays as it is."""
     model = load_lm(lm) if isinstance(lm, str) else lm
-    measure, template, began = metric_named(metric), selector.template, model.tokens_read
+    measure, template, began = METRICS[metric], selector.template, model.tokens_read
     if len(rows) < 2 * FEWEST_ROWS:
         raise UserError(
             f"tune: {len(rows)} rows; give at least {2 * FEWEST_ROWS}, half of which are kept for the end"

@@ -18,7 +18,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 from __future__ import annotations
 
 from ceil_jax.tasks.example import Example, Task, Template
-from ceil_jax.tasks.registry import TASKS, register_task, task_spec
+from ceil_jax.tasks.registry import TASKS, register_task
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
 
 __all__ = [
@@ -31,5 +31,4 @@ __all__ = [
     "TaskSpec",
     "Template",
     "register_task",
-    "task_spec",
 ]

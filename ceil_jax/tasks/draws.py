@@ -13,12 +13,9 @@ T = TypeVar("T")
 
 
 def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
-    """Return some of the items, chosen by a seeded permutation and left in their own order.
+    """Return `limit` of the items, or all with None, in their own order.
 
-    Args:
-        items: what to choose from.
-        limit: how many to keep; all with None, or where there are not more.
-        seed: the same seed keeps the same places of lists of equal length.
+    The same seed keeps the same places of lists of equal length.
     """
     if limit is None or limit >= len(items):
         return items

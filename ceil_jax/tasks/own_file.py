@@ -110,8 +110,10 @@ def load_file(
         bank, queries = _hold_out(rows, validation, seed, table.source)
     else:
         bank, queries = rows, examples(read_table(validation, delimiter), "validation")
+    file = Path(table.source).name
+    stem = file.split(".")[0]  # no file may pass for a task of the papers
     task = Task(
-        name=_name(Path(table.source).name),
+        name=file if stem in TASKS else stem,
         train=bank,
         validation=queries,
         template=shape,
@@ -121,12 +123,6 @@ def load_file(
         available=len(queries),
     )
     return separated(task, table.source)
-
-
-def _name(file: str) -> str:
-    """The name up to the first dot; all of it where that is a task of the papers, which no file must pass for."""
-    name = file.split(".")[0]
-    return file if name in TASKS else name
 
 
 def _shape(
@@ -165,9 +161,7 @@ def separated(task: Task, source: str = "") -> Task:
     The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that has the id of a
     row of the bank gets another id.
 
-    Args:
-        task: of somebody's own rows.
-        source: the name for a warning that says how many rows are left out; the task's by default.
+    `source` names the rows in a warning that says how many are left out; by default the task's name does.
 
     Raises:
         UserError: every row of the bank shows a query's text.

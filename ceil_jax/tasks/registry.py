@@ -19,15 +19,6 @@ def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
     TASKS.register(spec.name, spec, replace=replace)
 
 
-def task_spec(name: str) -> TaskSpec:
-    """Return the entry of a task.
-
-    Raises:
-        UserError: there is no task of that name.
-    """
-    return TASKS[name]
-
-
 for _family in (sentiment, pairs, questions, parsing, sql, cogs, scan):
     for _spec in _family.ENTRIES:
         register_task(_spec)

@@ -139,18 +139,14 @@ def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
     return tuple(value)
 
 
-def pair_example(source: str, target: str) -> Callable[[str, Row], Example]:
-    """Return a reader whose input is one column and whose output is another."""
-    return lambda id, row: Example(id, text(row, source).strip(), text(row, target).strip())
-
-
 def pair_task(name: str, columns: tuple[str, str], *, metric: str = "exact_match", **others: Any) -> TaskSpec:
-    """Return the entry of a task whose rows are an input and an output, with a tab between them in prompts.
+    """Return the entry of a task whose columns are an input and an output, with a tab between them in prompts.
 
-    Args:
-        name: the task's name.
-        columns: the column of inputs and that of outputs.
-        metric: a name in `ceil_jax.metrics.METRICS`; exact match by default.
-        others: further fields of `TaskSpec`.
+    `others` are further fields of `TaskSpec`.
     """
-    return TaskSpec(name, Template("{input}\t{output}"), metric, pair_example(*columns), columns, **others)
+
+    def example(id: str, row: Row) -> Example:
+        source, target = (text(row, column).strip() for column in columns)
+        return Example(id, source, target)
+
+    return TaskSpec(name, Template("{input}\t{output}"), metric, example, columns, **others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -46,20 +45,6 @@ def first_of_each(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
     for item in items:
         first.setdefault(key(item), item)
     return list(first.values())
-
-
-def hash_split(items: Sequence[T], text: Callable[[T], str]) -> tuple[list[T], list[T]]:
-    """Return (bank, validation), about nine to one, split by a hash of the words of each item's text.
-
-    The side of an item depends on its own words alone: it does not change when others come or go, and no text is on
-    both sides.
-    """
-    bank: list[T] = []
-    validation: list[T] = []
-    for item in items:
-        digest = hashlib.sha256(bert_words(text(item)).encode()).digest()
-        (validation if int.from_bytes(digest[:8], "big") % 10 == 0 else bank).append(item)
-    return bank, validation
 
 
 class Overlap(NamedTuple):

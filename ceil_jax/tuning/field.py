@@ -9,7 +9,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import PromptBuilder
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.answering import ask
 from ceil_jax.pipeline.config import RunConfig
@@ -165,7 +165,7 @@ class Field:
 
     def score(self, predictions: Sequence[str], queries: Sequence[Example]) -> Answered:
         """Return predictions of some rows with the task's metric of them."""
-        metric = metric_named(self.task.metric)
+        metric = METRICS[self.task.metric]
         scores = np.asarray(metric.per_example(predictions, queries), np.float64)
         sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
         return Answered(scores, sample, predictions)

@@ -8,5 +8,6 @@
 - `programs`: queries whose gold outputs are one program, which are resampled together
 - `table`: the tables of an experiment that was just run
 - `results_file`: published records, one line a run
+- `panels`: figures of several panels, and their files
 - `drawing`: figures that several experiments share
 """

@@ -15,13 +15,13 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.report.plots import image
 from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
-from ceil_jax.tasks import task_spec
+from ceil_jax.tasks import TASKS
 from harness.dry_run import dry_run
 from harness.grid import Entry, Grid, records_of
+from harness.panels import image
 from harness.results_file import keep
 from harness.table import ExperimentTable
 
@@ -74,7 +74,7 @@ class Experiment:
         """
         if not options.seeds:
             raise UserError("--seeds: give at least one")
-        configs = [replace(config, task=task_spec(task).name) for task in options.tasks or (config.task,)]
+        configs = [replace(config, task=TASKS[task].name) for task in options.tasks or (config.task,)]
         entries = _only([entry for one in configs for entry in self.entries(one, options)], options.method)
         if options.dry_run:
             planned = dry_run(entries, options.seeds)

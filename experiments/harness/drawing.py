@@ -11,8 +11,9 @@ import numpy as np
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.plots import MARKERS, PALETTE, draw_points, panels
+from ceil_jax.report.plots import MARKERS, PALETTE, draw_points
 from harness.grid import Cell, Entry, Measured
+from harness.panels import panels
 from harness.table import BASELINES, ExperimentTable
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
 from ceil_jax.pipeline.graph import Opened, open_run
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.runs import Runs
 from ceil_jax.store.folder import DONE
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
+from harness.results_file import Published
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Measured(Runs):
         return tuple(record.config["seed"] for record in self.records)
 
 
-def records_of(measured: Sequence[Measured], experiment: str) -> Iterator[Record]:
+def records_of(measured: Sequence[Measured], experiment: str) -> Iterator[Published]:
     """Yield a record with its place in a results file for every run behind an experiment's numbers.
 
     Args:
@@ -154,7 +154,10 @@ class Grid:
         cells = [entry.cell.seeded(seed) for seed in (seeds if entry.cell.trains else seeds[:1])]
         check(self.open(cells[0]).graph, [entry.cell.method])
         records = [
-            replace(self.evaluate(cell).record, trained_by=tuple((by.task, by.lm) for by in cell.trained_by))
+            Published(
+                **vars(self.evaluate(cell).record),
+                trained_by=tuple((by.task, by.lm) for by in cell.trained_by),
+            )
             for cell in cells
         ]
         return Measured(records, paper=entry.paper, entry=entry)

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import overlap
+from harness.results_file import Published
 
 
-def by_program(record: Record, data_dir: Path | None) -> Record:
+def by_program(record: Published, data_dir: Path | None) -> Published:
     """Return a recorded run with the programs of its task's data.
 
     Raises:

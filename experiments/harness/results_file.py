@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,23 @@ from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import write
 from ceil_jax.store.locking import held
 from ceil_jax.tasks.words import Overlap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published(Record):
+    """A record with its place in a published table."""
+
+    experiment: str = ""
+    """The table."""
+    row: str = ""
+    column: str = ""
+    trained_by: tuple[tuple[str, str], ...] = ()
+    """(task, LM) of the runs whose trained encoders it took."""
+    low: float = 0.0
+    high: float = 0.0
+    """95 % bootstrap interval of the value, in percent."""
+    date: str = ""
+
 
 RESULTS = Path(__file__).parents[1] / "results.jsonl"
 """The project's own records."""
@@ -50,7 +68,7 @@ _SAME = (
 """Fields of a line that a record has under the same name."""
 
 
-def line_of(record: Record) -> dict[str, Any]:
+def line_of(record: Published) -> dict[str, Any]:
     """Return a record as the JSON object of its line."""
     config = record.config
     prompt = {name: config[name] for name in _PROMPT if name in config}
@@ -80,7 +98,7 @@ def line_of(record: Record) -> dict[str, Any]:
     }
 
 
-def _recipe(record: Record) -> dict[str, Any]:
+def _recipe(record: Published) -> dict[str, Any]:
     """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, and whether they were guarded; none
     where nothing was trained."""
     source = METHODS[record.method].encoder if record.method in METHODS else None
@@ -90,9 +108,9 @@ def _recipe(record: Record) -> dict[str, Any]:
     return {name: record.config[name] for name in (source, start, "guard") if name in record.config}
 
 
-def record_of(line: Mapping[str, Any]) -> Record:
+def record_of(line: Mapping[str, Any]) -> Published:
     """Return the record that a checked line holds."""
-    return Record(
+    return Published(
         **{name: line[name] for name in _SAME if name in line},
         name=f"run-{line['config']}",
         config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line}
@@ -106,7 +124,7 @@ def record_of(line: Mapping[str, Any]) -> Record:
     )
 
 
-def read_results(file: Path) -> list[Record]:
+def read_results(file: Path) -> list[Published]:
     """Return the records of a results file.
 
     Args:
@@ -118,7 +136,7 @@ def read_results(file: Path) -> list[Record]:
     return [record_of(line) for _, line in _lines(file)]
 
 
-def keep(file: Path, records: Iterable[Record]) -> None:
+def keep(file: Path, records: Iterable[Published]) -> None:
     """Add records to a results file, in place of those with the same identity; other lines stay as they are.
 
     A second process waits for the first.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Span, Table, Value, signed
+from ceil_jax.report.table import Number, Span, Table, Value, signed, written
 from harness.crossed import Crossed, Place
 from harness.grid import Measured
 
@@ -110,4 +112,18 @@ class ExperimentTable:
 
     def csv(self) -> str:
         """Return every number as CSV."""
-        return self._details().csv()
+        return csv_of(self._details())
+
+
+def csv_of(table: Table) -> str:
+    """Return a table as CSV: whole numbers without separators of thousands, nothing for an empty cell."""
+
+    def plain(cell: Value) -> str:
+        if isinstance(cell, Number) and cell.sd is cell.interval is cell.paper is None:
+            return f"{cell.value:.{cell.digits}f}"
+        return str(cell) if isinstance(cell, int) else written(cell)
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([table.header, *([plain(cell) for cell in row] for row in table.rows)])
+    return out.getvalue()

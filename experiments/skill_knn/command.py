@@ -16,7 +16,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
 from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
-from ceil_jax.tasks import task_spec
+from ceil_jax.tasks import TASKS
 from ceil_jax.training.config import EPRConfig
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _opened(
             raise UserError(
                 f"--method {row}: {method} does not compare with an untrained encoder; leave out @{encoder}"
             )
-    if not task_spec(task).language:
+    if not TASKS[task].language:
         raise UserError(
             f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare"
         )
@@ -208,7 +208,9 @@ def _opened(
 
 def _drawn(tables: Sequence[SkillComparison]) -> bytes:
     """Return a PNG with a panel for each task: scores with intervals; without answers, one for each measure."""
-    from ceil_jax.report.plots import draw_points, image, panels
+    from harness.panels import image, panels
+
+    from ceil_jax.report.plots import draw_points
 
     drawn = [(table, *panel) for table in tables for panel in table.panels()]
     figure, axes = panels(len(drawn), 6.2)

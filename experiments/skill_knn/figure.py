@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from harness.panels import image, panels
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import vectors
 from ceil_jax.pipeline.graph import Opened
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.report.plots import GREY, ORANGE, image, panels
+from ceil_jax.report.plots import GREY, ORANGE
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics import metric_named
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import Opened
@@ -64,7 +64,7 @@ def recall_table(opened: Opened, methods: Sequence[str], count: int, temperature
         temperature: sampling temperature.
     """
     task = opened.graph.task
-    metric = metric_named(task.metric)
+    metric = METRICS[task.metric]
 
     def right(answers: Sequence[str], owners: Sequence[int]) -> np.ndarray:
         return metric.per_example(answers, [task.validation[owner] for owner in owners]) > 0

@@ -14,7 +14,7 @@ from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.tasks import task_spec
+from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task
 
 TINY = [
@@ -239,7 +239,7 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
 @pytest.mark.packages
 def test_listed_sizes_are_those_of_the_data(name):
     task = load_task(name)
-    assert task_spec(name).sizes == (len(task.train), len(task.validation))
+    assert TASKS[name].sizes == (len(task.train), len(task.validation))
 
 
 def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, reviews):

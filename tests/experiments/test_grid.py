@@ -9,15 +9,16 @@ import pytest
 from films import SMALL, TASK
 from harness.dry_run import dry_run
 from harness.grid import Cell, Entry, Grid, Measured, records_of
-from harness.results_file import line_of
-from harness.table import ExperimentTable
+from harness.panels import image, panels
+from harness.results_file import Published, line_of
+from harness.table import ExperimentTable, csv_of
 
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics.bootstrap import bootstrap_interval
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.records import Record
+from ceil_jax.report.table import Number, Table
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.words import Overlap
@@ -162,7 +163,7 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
 
 def record(method, task, seed, scores):
     scores = np.array(scores, float)
-    return Record(
+    return Published(
         name=f"run-{seed}",
         task=task,
         method=method,
@@ -217,6 +218,21 @@ def test_a_table_in_markdown_and_csv():
     assert dict(zip(header, epr, strict=True))["− EPR"] == ""
 
 
+def test_csv_has_plain_numbers():
+    table = Table(["task", "value", "n", "paper"], [["a, b", Number(1234.5, 3), 12345, None]])
+    assert csv_of(table) == 'task,value,n,paper\n"a, b",1234.500,12345,\n'
+
+
+@pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_panels_drawn_twice_are_the_same_file(kind, magic):
+    figure, axes = panels(5)
+    assert len(axes) == 5 and len(figure.axes) == 8
+    figure, [axes] = panels(1)
+    axes.plot([0, 1], [1, 0])
+    first = image(figure, kind)
+    assert first.startswith(magic) and b"CreationDate" not in first and image(figure, kind) == first
+
+
 def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
     other = (RunConfig(task="shows"),)
     own, topk = measured_as("epr", [1, 1, 1, 0]), measured_as("topk", [1, 0, 0, 0])
@@ -261,7 +277,7 @@ def experiment(runs, monkeypatch):
     _, grid, *_ = runs
     monkeypatch.setattr("harness.command.Grid", lambda: grid)
     monkeypatch.setattr("harness.command.check_first", lambda config: None)
-    monkeypatch.setattr("harness.command.task_spec", lambda name: replace(TASKS["movie_reviews"], name=name))
+    monkeypatch.setitem(TASKS, "films", replace(TASKS["movie_reviews"], name="films"))
 
     def image(figure, kind):
         if kind == "png":
@@ -275,8 +291,6 @@ def experiment(runs, monkeypatch):
         for constant, value in SHORT.items():
             if hasattr(module, constant):
                 monkeypatch.setattr(module, constant, value)
-        if hasattr(module, "task_spec"):
-            monkeypatch.setattr(module, "task_spec", lambda name: TASKS["movie_reviews"])
         if hasattr(module, "load_task"):
             monkeypatch.setattr(module, "load_task", lambda *name, **settings: TASK)
         return module.EXPERIMENT

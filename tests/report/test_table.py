@@ -25,11 +25,6 @@ def test_markdown():
     )
 
 
-def test_csv_has_plain_numbers():
-    table = Table(["task", "value", "n", "paper"], [["a, b", Number(1234.5, 3), 12345, None]])
-    assert table.csv() == 'task,value,n,paper\n"a, b",1234.500,12345,\n'
-
-
 def test_text_is_aligned():
     table = Table(["stage", "state", "tokens"], [["one", "on disk", None], ["two more", "runs", 12345]])
     assert table.text() == (

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import TASKS, Example, Template, example, task_spec
+from ceil_jax.tasks import TASKS, Example, Template, example
 from ceil_jax.tasks.example import column_template
 
 QUESTION_FUNQL = {"question": "what is m0", "funql": "answer(m0)"}
@@ -144,7 +144,7 @@ def test_every_task_has_a_case():
 @pytest.mark.parametrize("name", TASKS)
 def test_prompt(name):
     row, retrieval_text, in_context, query, options = CASES[name]
-    spec = task_spec(name)
+    spec = TASKS[name]
     example = spec.example("train-0", row)
     assert example.id == "train-0"
     assert example.input == retrieval_text
@@ -167,7 +167,7 @@ def test_the_texts_of_a_pair():
 
 def test_every_gold_answer_of_web_questions_counts():
     row = CASES["webqs"][0]
-    assert task_spec("webqs").example("test-0", row).references == ("Ann Lee", "Bo")
+    assert TASKS["webqs"].example("test-0", row).references == ("Ann Lee", "Bo")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from datasets import ClassLabel, Features, List, Value
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import Hub, task_spec
+from ceil_jax.tasks import TASKS, Hub
 from ceil_jax.tasks.load import load_task
 
 TEXT = Value("string")
@@ -73,7 +73,7 @@ def cache(tmp_path, monkeypatch):
 
 def repository(tmp_path, name, features, rows):
     """The task's entry, its hub repository replaced by a folder laid out like it."""
-    spec = task_spec(name)
+    spec = TASKS[name]
     folder = tmp_path / "repository"
     config = spec.hub.config
     lines = ["---", "configs:", f"- config_name: {config or 'default'}", "  data_files:"]
@@ -91,10 +91,10 @@ def repository(tmp_path, name, features, rows):
 def test_hub_schema_loads(name, tmp_path):
     features, rows = HUB[name]
     task = load_task(repository(tmp_path, name, features, rows))
-    splits = len(task_spec(name).validation)
+    splits = len(TASKS[name].validation)
     assert [len(task.train), len(task.validation)] == [2, 2 * splits]
     row = dict(zip(features, rows[1], strict=True))
-    expected = task_spec(name).example("train-1", row)
+    expected = TASKS[name].example("train-1", row)
     assert task.train[1] == expected
 
 

@@ -2,9 +2,9 @@
 
 import logging
 
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.spec import TaskSpec, pair_example
+from ceil_jax.tasks.spec import pair_task
 from ceil_jax.tasks.words import overlap
 
 
@@ -41,8 +41,6 @@ def test_a_task_without_queries_in_its_bank_has_no_parts():
 def test_loading_says_how_many_queries_stand_in_the_bank(caplog):
     rows = {"train": [{"q": "one thing", "a": "1"}, {"q": "two", "a": "2"}]}
     rows["validation"] = [{"q": "one  thing", "a": "1"}, {"q": "three", "a": "2"}]
-    spec = TaskSpec("made", Template("{input} {output}"), "exact_match", pair_example("q", "a"), ("q", "a"))
-    spec = TaskSpec(**{**vars(spec), "embedded": lambda: rows})
     with caplog.at_level(logging.INFO, "ceil_jax"):
-        load_task(spec)
+        load_task(pair_task("made", ("q", "a"), embedded=lambda: rows))
     assert "made: 1 of 2 queries stand word for word in the bank, and the outputs of 2 do" in caplog.text

@@ -9,19 +9,19 @@ import pytest
 from cogs_original import logical_form
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks import TASKS, register_task, task_spec
+from ceil_jax.tasks import TASKS, register_task
 from ceil_jax.tasks.families import scan, sentiment
 from ceil_jax.tasks.families.cogs import function_call
 from ceil_jax.tasks.families.parsing import numbered_steps
 from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line_sql, stored_schema
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import PAPER_METHODS, FieldError, pair_task
-from ceil_jax.tasks.words import bert_words, first_of_each, hash_split, question_key
+from ceil_jax.tasks.words import bert_words, first_of_each, question_key
 
 
 def test_unknown_name():
     with pytest.raises(UserError, match="unknown task 'sst6'; did you mean 'sst5'"):
-        task_spec("sst6")
+        TASKS["sst6"]
 
 
 def test_a_task_from_outside(monkeypatch):
@@ -70,17 +70,14 @@ def test_a_question_is_its_text_but_for_white_space_and_normal_form():
     assert first_of_each(apart, question_key) == apart
 
 
-def test_hash_split_depends_on_the_words_alone():
-    items = [f"sentence number {i}" for i in range(1000)]
-    bank, validation = hash_split(items, str)
-    assert sorted(bank + validation) == sorted(items)
-    assert 60 < len(validation) < 140
-    upper, more = hash_split([item.upper() for item in items] + ["another"], str)
-    assert {item.lower() for item in more} - {"another"} == set(validation)
-    assert not {bert_words(item) for item in upper} & {bert_words(item) for item in more}
-
-
 # --- sentiment
+
+
+def test_a_tenth_of_the_sentences_are_held_out_by_their_words_alone():
+    sentences = [f"sentence number {i}" for i in range(1000)]
+    held_out = [*map(sentiment.held_out, sentences)]
+    assert 60 < sum(held_out) < 140
+    assert [sentiment.held_out(f" {sentence.upper()}") for sentence in sentences] == held_out
 
 
 def test_a_rating_on_a_cut_belongs_below():
@@ -91,7 +88,7 @@ def test_a_rating_on_a_cut_belongs_below():
 
 @pytest.mark.packages
 def test_movie_reviews():
-    splits = task_spec("movie_reviews").embedded()
+    splits = TASKS["movie_reviews"].embedded()
     assert len(splits["train"]) + len(splits["validation"]) == 10_605
     sides = [{bert_words(row["text"]) for row in rows} for rows in splits.values()]
     assert not sides[0] & sides[1]
@@ -125,7 +122,7 @@ def test_scan_has_the_published_commands():
     ],
 )
 def test_scan_splits_have_the_published_sizes(name, train, validation, distinct):
-    splits = task_spec(f"scan.{name}").embedded()
+    splits = TASKS[f"scan.{name}"].embedded()
     bank, queries = ({row["commands"] for row in splits[side]} for side in ("train", "validation"))
     assert (len(splits["train"]), len(splits["validation"])) == (train, validation)
     assert len(bank) == distinct and len(queries) == validation
@@ -133,13 +130,13 @@ def test_scan_splits_have_the_published_sizes(name, train, validation, distinct)
 
 
 def test_scan_length_split_cuts_at_22_actions():
-    splits = task_spec("scan.length").embedded()
+    splits = TASKS["scan.length"].embedded()
     assert max(len(row["actions"].split()) for row in splits["train"]) == 22
     assert min(len(row["actions"].split()) for row in splits["validation"]) == 24
 
 
 def test_scan_primitive_stands_alone_in_training():
-    splits = task_spec("scan.addprim_turn_left").embedded()
+    splits = TASKS["scan.addprim_turn_left"].embedded()
     assert {row["commands"] for row in splits["train"] if "turn left" in row["commands"]} == {"turn left"}
     assert "turn left twice" in {row["commands"] for row in splits["validation"]}
 
@@ -186,7 +183,7 @@ def test_cogs_form_and_back(sentence, form, compact):
 
 def test_an_unreadable_form_is_a_field_error():
     with pytest.raises(FieldError, match="field 'logical_form': expected a logical form of COGS"):
-        task_spec("cogs.ps").example("train-0", {"sentence": "A", "logical_form": "no form ("})
+        TASKS["cogs.ps"].example("train-0", {"sentence": "A", "logical_form": "no form ("})
 
 
 @pytest.mark.data
