@@ -24,7 +24,7 @@ from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
 from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import CandidateSets, ScoredSets, TrainingData
+from ceil_jax.training.candidates import ScoredSets, TrainingData
 from ceil_jax.training.free.encoder import FreeEncoder
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,13 @@ def cached(run: Run, encoder: TextEncoder) -> Any:
     return CachedEncoder(run, encoder)
 
 
+def encode_bank(encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray:
+    """Return the vectors of bank examples, float32 [N, D]; a free method reads their outputs too."""
+    if isinstance(encoder, FreeEncoder):
+        return encoder.encode_examples(examples)
+    return encoder.encode([example.input for example in examples])
+
+
 @dataclass(frozen=True)
 class Encoded(Stage[np.ndarray]):
     """The vectors of retrieval texts, unit rows float32 [N, D], by the encoder of queries or of examples."""
@@ -115,10 +122,11 @@ class Encoded(Stage[np.ndarray]):
 
     def load(self, run: Run, folder: Path) -> np.ndarray:
         encoders, examples = run.get(self.encoders), run.get(self.view)
-        encoder = cached(run, encoders.query if self.side == "query" else encoders.context)
+        if self.side == "context":
+            return unit_rows(encode_bank(cached(run, encoders.context), examples))
+        encoder = cached(run, encoders.query)
         if isinstance(encoder, FreeEncoder):
-            encode = encoder.encode_queries if self.side == "query" else encoder.encode_examples
-            return unit_rows(encode(examples))
+            return unit_rows(encoder.encode_queries(examples))
         return unit_rows(encoder.encode([one.input for one in examples]))
 
     def estimate(self, run: Run) -> Work:
@@ -197,9 +205,9 @@ class Training:
         settings, "trade_off", None
     )
     """Settings → λ of the kernel that is trained; "tuned" takes the starting encoder's."""
-    candidates: Callable[[Any, Any, int], Stage[CandidateSets]] | None = None
-    """(Graph, training queries, count) → single candidates for a training that starts from this one; by default the
-    nearest ones."""
+    cross_fitted: Callable[[Any], Stage[np.ndarray]] | None = None
+    """(Its `Weights`) → its vectors of the bank's rows as queries, each without what that row's output has taught:
+    for a free method, which learns from all outputs."""
     lm_tokens: bool = True
     """Whether an LM scores what it learns from."""
     version: int = 1
@@ -268,6 +276,8 @@ class Weights(Stage[Encoders]):
     trade_off: float | Stage[float] | None = None
     seen: np.ndarray | None = field(default=None, repr=False)
     """bool [Q]: training queries that the starting encoder has learnt from."""
+    asked: Stage[Encoders] | None = None
+    """The starting encoders for the bank's queries, where they are others (`AskedByBank`)."""
     instances: int = unkeyed(0)
 
     @property
@@ -282,7 +292,10 @@ class Weights(Stage[Encoders]):
         bank, data = run.get(self.bank), None
         if self.scored is not None and self.queries is not None:
             candidates, scores = run.get(self.scored)
-            data = TrainingData(run.get(self.queries), bank, candidates, scores, self.seen)
+            queries, fixed = run.get(self.queries), None
+            if self.asked and isinstance(asked := run.get(self.asked).query, FreeEncoder):
+                fixed = cached(run, asked).fixed(queries, bank)
+            data = TrainingData(queries, bank, candidates, scores, self.seen, fixed)
         lesson = Lesson(
             folder,
             run.get(self.start),
@@ -327,6 +340,25 @@ class Weights(Stage[Encoders]):
             trained=texts * instances * settings.epochs * tokens * parameters,
             steps=step_count(instances, settings.epochs, settings.batch_size),
         )
+
+
+@dataclass(frozen=True)
+class AskedByBank(Stage[Encoders]):
+    """Trained encoders for queries of the bank, whose own outputs a free method at their start has learnt from."""
+
+    in_memory: ClassVar[bool] = True
+    encoders: Weights
+    bank: RetrievalTexts
+    cross_fitted: Stage[np.ndarray]
+
+    def load(self, run: Run, folder: Path) -> Encoders:
+        found = run.get(self.encoders)
+        if not isinstance(found.query, FreeEncoder):
+            return found
+        ids = (example.id for example in run.get(self.bank))
+        by_id = dict(zip(ids, run.get(self.cross_fitted), strict=True))
+        query: Any = replace(found.query, cross_fitted=by_id)
+        return found._replace(query=query)
 
 
 BY_CHANCE = 1 / 6

@@ -16,17 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.pipeline.choosing import StoredSets, singles
 from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, cached
 from ceil_jax.pipeline.methods import register_method
-from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.trainings import set_scores, single_scores
-from ceil_jax.store.folder import write_json
+from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.free import objectives
-from ceil_jax.training.free.choice import Fits, agreement, best_free, cross_fitted_shortlists, measured_by
+from ceil_jax.training.free.choice import (
+    Fit,
+    Fits,
+    agreement,
+    best_free,
+    cross_fitted_queries,
+    measured_by,
+)
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
@@ -79,26 +85,28 @@ def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Obse
 
 
 @dataclass(frozen=True)
-class CrossFitted(StoredSets):
-    """Single candidates of training queries, by a free method that was trained without the query's own output.
-
-    A method that has seen a query's output finds examples of that output better than it will for a new query.
-    """
+class CrossFitted(Stage[np.ndarray]):
+    """A free method's vectors of the bank's rows as queries, each without what that row's output has taught it."""
 
     weights: Weights
-    positions: np.ndarray
-    count: int
 
     @property
     def what(self) -> str:
-        return f"finding single candidates ({self.weights.training.title})"
+        return f"cross-fitting {self.weights.training.title}"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        settings: FreeSettings = self.weights.settings
+        start, settings = run.get(self.weights.start), self.weights.settings
+        rows = _rows(cached(run, _base(start)), run.get(self.weights.bank), settings)
         taken = run.summary(self.weights).get("taken", self.weights.training.name)
-        rows = _rows(cached(run, _base(run.get(self.weights.start))), run.get(self.weights.bank), settings)
-        near = cross_fitted_shortlists(_fits(settings)[taken], rows, self.count)[self.positions]
-        return self.save(folder, singles(near))
+        trained = run.get(self.weights).query
+        method = trained.method if isinstance(trained, FreeEncoder) else Cosine()
+        save_arrays(
+            folder / "vectors.npz", vectors=cross_fitted_queries(_fits(settings)[taken], method, rows)
+        )
+        return {}
+
+    def load(self, run: Run, folder: Path) -> np.ndarray:
+        return load_arrays(folder / "vectors.npz")["vectors"]
 
 
 def _base(start: Encoders) -> Any:
@@ -114,15 +122,16 @@ def _load(folder: Path, start: Encoders) -> Encoders:
 
 def _fits(settings: FreeSettings) -> Fits:
     """The free methods that apply."""
-    found: dict[str, Callable[[Observed], FreeMethod]] = {"cosine": lambda rows: Cosine()}
+    found: dict[str, Fit] = {"cosine": lambda rows, like=None: Cosine()}
     if settings.labels:
         found["head"] = fit_label_head
     if settings.parser:
         found["structures"] = fit_structure_head
     labels = settings.labels
 
-    def adapter(rows: Observed) -> FreeMethod:
-        return fit_adapter(rows, objectives.tst(rows, measured_by(rows, bool(labels))), labels=labels)
+    def adapter(rows: Observed, like: Any = None) -> FreeMethod:
+        objective = objectives.tst(rows, measured_by(rows, bool(labels)))
+        return fit_adapter(rows, objective, labels=labels, like=like)
 
     found["adapter"] = adapter
     return found
@@ -186,7 +195,7 @@ def _free(name: str, title: str, train: Any, refusal: Callable[[Task], str] = la
         load=_load,
         settings=lambda graph: free_settings(graph.task),
         refusal=refusal,
-        candidates=lambda graph, queries, count: CrossFitted(graph.encoders(name), queries.positions, count),
+        cross_fitted=CrossFitted,
         lm_tokens=False,
     )
 

@@ -18,7 +18,15 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Classified, Majority, Measurement, MetricSample, Predictions
 from ceil_jax.pipeline.choosing import Chosen, MapSets
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.encoders import Encoded, Encoders, Guarded, GuardedTradeOff, Untrained, Weights
+from ceil_jax.pipeline.encoders import (
+    AskedByBank,
+    Encoded,
+    Encoders,
+    Guarded,
+    GuardedTradeOff,
+    Untrained,
+    Weights,
+)
 from ceil_jax.pipeline.methods import METHODS, TRAININGS, Method, load_own, method_named
 from ceil_jax.pipeline.models import LM, Models, Pretrained
 from ceil_jax.pipeline.scoring import Prompting, Scores, TradeOff
@@ -154,7 +162,7 @@ class Graph:
         asked, retriever = self._bank_queries(self.learns(source)[1]), "dpp" if training.sets else "dense"
         answers = []
         for name in names:
-            chosen = self._chosen(Method(retriever, name, name), asked, self.encoders(name))
+            chosen = self._chosen(Method(retriever, name, name), asked, self.asked_by_bank(name))
             answered = self._answered(chosen, asked, f"{name} to judge {training.title}")
             answers.append(MetricSample(self._measured(answered)))
         return Guarded(tuple(map(self.encoders, names)), names, tuple(answers))
@@ -207,10 +215,12 @@ class Graph:
         begins, bank = self.encoders(start), self.bank_texts(source)
         if training.scored is None:
             return Weights(training, None, None, bank, begins, settings, self.config.data_seed)
-        holds_out = self.holds_out(source)
-        asked = self.training_queries(settings.instances if holds_out else len(self.bank))
         training.check(self, settings)
-        given = training.trade_off(settings)
+        asked, by_bank, given = (
+            self._learns_from(source),
+            self.asked_by_bank(start),
+            training.trade_off(settings),
+        )
         return Weights(
             training,
             self.scored(source),
@@ -220,9 +230,19 @@ class Graph:
             _without_instances(settings),
             self.config.seed,
             None if given is None else self.trade_off(given, start),
-            self._learnt_before(source) if holds_out else None,
+            self._learnt_before(source),
+            None if by_bank == begins else by_bank,
             len(asked),
         )
+
+    def asked_by_bank(self, source: str) -> Stage[Encoders]:
+        """Return the encoders of `base` or a training for queries of the bank: those of `encoders`, but for what a
+        free method among its starts has learnt from the query's own output."""
+        encoders = self.encoders(source)
+        for free in [] if self.trained_by else self._starts(source):
+            if cross_fitted := TRAININGS[free].cross_fitted:
+                return AskedByBank(encoders, self.bank_texts(free), cross_fitted(self.encoders(free)))
+        return encoders
 
     @cached_property
     def first(self) -> Graph:
@@ -246,6 +266,10 @@ class Graph:
         Raises:
             UserError: no such encoders, or a training that would start from itself.
         """
+        return [*self._starts(source), "base"][1]
+
+    def _starts(self, source: str) -> list[str]:
+        """A training, the one that it starts from, and so on down to the untrained encoders, without `base`."""
         chain = [source]
         while (one := chain[-1]) != "base":
             if one not in TRAININGS:
@@ -255,7 +279,7 @@ class Graph:
             chain.append(TRAININGS[one].start(self.settings(one)))
             if chain[-1] in chain[:-1]:
                 raise UserError(f"--{one}.initial {chain[-1]}: a training cannot start from itself")
-        return chain[1]
+        return chain[:-1]
 
     def scored(self, source: str) -> Stage[ScoredSets]:
         """Return the candidate sets with their scores that a training learns from; the same for all seeds."""
@@ -275,20 +299,20 @@ class Graph:
         return Scores(self.prompting, queries, self.bank, sets, shape, label, differing)
 
     def nearest(self, source: str, queries: Examples, n: int) -> Chosen:
-        """Return the n nearest examples of each query, never the query itself."""
+        """Return the n nearest examples of each query of the bank, never the query itself."""
         return Chosen(
             "dense",
             self.bank_texts(source),
             self.texts(queries),
             min(n, len(self.bank) - 1),
-            self.encoders(source),
+            self.asked_by_bank(source),
             self.encoded(source, queries),
         )
 
     def encoded(self, source: str, queries: Examples) -> tuple[Stage[np.ndarray], Stage[np.ndarray]]:
-        """Return the vectors of queries and of the bank by the encoders of `base` or a training."""
-        encoders = self.encoders(source)
-        return Encoded(encoders, self.texts(queries)), Encoded(encoders, self.bank_texts(source), "context")
+        """Return the vectors of queries of the bank, and of the bank, by the encoders of `base` or a training."""
+        bank = Encoded(self.encoders(source), self.bank_texts(source), "context")
+        return Encoded(self.asked_by_bank(source), self.texts(queries)), bank
 
     # the queries of the bank that training and tuning use
 
@@ -307,13 +331,17 @@ class Graph:
         return self._asked.setdefault(positions.tobytes(), rows)
 
     def holds_out(self, source: str) -> bool:
-        """Whether a training learns from some of the bank's queries and holds others out, rather than from all
+        """Whether a training learns from scored queries of the bank and holds others out, rather than from all
         outputs, with a choice by cross-validation of its own (`training.free.choice`)."""
-        return hasattr(self.settings(source), "instances")
+        return TRAININGS[source].scored is not None
+
+    def _learns_from(self, source: str) -> TrainingQueries:
+        """The training queries of a training."""
+        return self.training_queries(getattr(self.settings(source), "instances", len(self.bank)))
 
     def learns(self, source: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the bank positions of the queries that a training learns from, and of those that it holds out."""
-        positions = self.training_queries(self.settings(source).instances).positions
+        positions = self._learns_from(source).positions
         learnt, held_out = split_held_out(len(positions), self.config.seed, self._learnt_before(source))
         return positions[learnt], positions[held_out]
 
@@ -322,7 +350,7 @@ class Graph:
         start = self.start(source)
         if start == "base" or not self.holds_out(start):
             return None
-        positions = self.training_queries(self.settings(source).instances).positions
+        positions = self._learns_from(source).positions
         return np.isin(positions, self.learns(start)[0])
 
     # the retrieval texts

@@ -15,6 +15,7 @@ from ceil_jax.pipeline.encoders import (
     Lesson,
     Training,
     Untrained,
+    encode_bank,
     load_networks,
     network_of,
     save_networks,
@@ -42,9 +43,6 @@ def _singles(graph: Graph, settings: EPRConfig) -> Stage[CandidateSets]:
     queries, count = graph.training_queries(settings.instances), min(settings.candidates, len(graph.bank) - 1)
     if settings.initial == "base":
         return Singles(graph.texts(queries), graph.bank_texts("base"), count)
-    own = TRAININGS[settings.initial].candidates if settings.initial in TRAININGS else None
-    if own is not None:
-        return own(graph, queries, count)
     return NearestSingles(graph.nearest(settings.initial, queries, count))
 
 
@@ -131,7 +129,7 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
     trained = train_ceil(
         lesson.scratch,
         start,
-        unit_rows(lesson.cached(examples).encode([example.input for example in lesson.bank])),
+        unit_rows(encode_bank(lesson.cached(lesson.start.context), lesson.bank)),
         lesson.data,
         lesson.settings,
         lesson.seed,

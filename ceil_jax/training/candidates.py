@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int32
 
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.tasks.example import Example
+from ceil_jax.training.fixed import Fixed
 
 
 class CandidateSets(NamedTuple):
@@ -38,6 +39,8 @@ class TrainingData(NamedTuple):
     scores: Float[np.ndarray, "q m"]
     seen: Bool[np.ndarray, " q"] | None = None
     """Queries that the starting weights were trained on, which are therefore not held out; none by default."""
+    fixed: Fixed | None = None
+    """What stands beside the vectors of the network that learns; nothing by default."""
 
 
 def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: int) -> CandidateSets:

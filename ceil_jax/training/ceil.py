@@ -18,6 +18,7 @@ from ceil_jax.dpp.kernel import block_log_dets, relevance
 from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.fixed import WithFixed, beside_fixed
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 from ceil_jax.training.loop import Trained, fit, gradient_of, split_held_out
 from ceil_jax.training.losses import SetScores, ceil_loss, ranking_quality
@@ -38,7 +39,7 @@ SETS_A_STEP = 4
 class CEILBatch(NamedTuple):
     """B queries with their scored candidate sets; the vectors of their shortlists are given separately."""
 
-    queries: Tokens
+    queries: Tokens | WithFixed
     """int32 [B, T]"""
     subsets: Int32[Any, "b m k"]
     """Places in the shortlist, −1 at empty places."""
@@ -135,7 +136,7 @@ def train_ceil(
     Args:
         folder: holds checkpoints.
         encoder: the starting weights.
-        bank_vectors: the bank by them, unit rows.
+        bank_vectors: the bank by them, unit rows, beside the fixed part where `data` has one.
         data: queries, bank, candidate sets and their scores.
         config: settings.
         seed: of the held-out split, the order of batches, and dropout.
@@ -145,18 +146,22 @@ def train_ceil(
     Returns:
         Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
-    settings: dict[str, Any] = {"encode": over_devices(encoder.apply), "trade_off": trade_off}
+    fixed, apply = data.fixed, encoder.apply
+    if fixed:
+        apply = beside_fixed(apply, fixed.weight)
+    settings: dict[str, Any] = {"encode": over_devices(apply), "trade_off": trade_off}
     loss = ceil_loss(config.loss, config.loss_options)
     objective = partial(ceil_objective, loss=loss, **settings)
     context = "context" if config.train_context == "both" else "query"
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
     judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
-    learnt = _LearntExamples(objective, encoder, context, data)
+    shown = TokenTable(encoder, [example.input for example in data.bank], fixed and fixed.bank)
+    learnt = _LearntExamples(GradientCache(apply, context, objective), shown, data.candidates)
     examples: _FrozenExamples | _LearntExamples = learnt
     if config.train_context in ("frozen", "released"):
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
-    tokens = TokenTable(encoder, [query.input for query in data.queries])
+    tokens = TokenTable(encoder, [query.input for query in data.queries], fixed and fixed.queries)
     every_set = np.arange(data.scores.shape[1])
     predict = jit_whole(partial(_log_probs, key=None, **settings))
 
@@ -224,13 +229,9 @@ class _LearntExamples:
 
     sets_a_step: int | None = SETS_A_STEP
 
-    def __init__(
-        self, objective: Callable[..., Array], encoder: Encoder, context: str, data: TrainingData
-    ) -> None:
-        self._tokens = TokenTable(encoder, [example.input for example in data.bank])
-        self._candidates = data.candidates
-        self.gradient = GradientCache(encoder.apply, context, objective)
-        self.vectors = self.gradient.vectors
+    def __init__(self, gradient: GradientCache, bank: TokenTable, candidates: CandidateSets) -> None:
+        self._tokens, self._candidates = bank, candidates
+        self.gradient, self.vectors = gradient, gradient.vectors
 
     def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, ...]:
         """The texts of these sets of these queries, the sets' places among them, valid places, and no log dets."""

@@ -17,6 +17,7 @@ from ceil_jax.dpp.kernel import norm
 from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.config import EPRConfig
+from ceil_jax.training.fixed import WithFixed, beside_fixed
 from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
 from ceil_jax.training.loop import Trained, fit, split_held_out
 from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
@@ -34,7 +35,7 @@ _CHUNKS = 4
 class EPRBatch(NamedTuple):
     """B queries, each with one positive and one hard negative; the texts' vectors are given separately."""
 
-    queries: Tokens | None
+    queries: Tokens | WithFixed | None
     """int32 [B, T], if queries have an encoder of their own."""
     positives: Int32[Any, " b"]
     """The number of each positive's group."""
@@ -131,7 +132,8 @@ def train_epr(
     candidates = data.candidates.shortlist
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # the bank's texts come first, then the queries': a batch of both is one forward pass of one shape
-    tokens = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)])
+    fixed = data.fixed and np.vstack([data.fixed.bank, data.fixed.queries])
+    tokens = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], fixed)
     first_query = len(data.bank)
     ranked = np.take_along_axis(candidates, np.argsort(-data.scores, axis=1, kind="stable"), axis=1)
     pool = min(config.positives, candidates.shape[1] // 2)
@@ -149,7 +151,10 @@ def train_epr(
         of_groups = (groups[one].astype(np.int32) for one in (positive, negative))
         return tokens.once(texts, chunk), EPRBatch(tokens[asked] if both else None, *of_groups)
 
-    apply = unit_length(encoder, [example.input for example in data.bank[:8]])
+    if data.fixed:
+        apply = beside_fixed(encoder.apply, data.fixed.weight)
+    else:
+        apply = unit_length(encoder, [example.input for example in data.bank[:8]])
     encode = over_devices(apply)
     encode_now = jit_whole(encode)
     # examples that are candidates of several queries are encoded once

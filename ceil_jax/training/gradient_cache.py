@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ceil_jax.distributed.devices import device_mesh, jit_whole, over_devices, whole
 from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_length
+from ceil_jax.training.fixed import WithFixed
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
@@ -29,12 +30,12 @@ _KEPT = 256
 class Texts(NamedTuple):
     """The different texts of a batch, tokenised in chunks."""
 
-    chunks: list[Tokens]
+    chunks: list[Tokens | WithFixed]
     """int32 [C, T] each; texts of similar length share a chunk, and T differs between chunks."""
     place: Int[np.ndarray, "*shape"]
     """Position of the text that belongs here, in the chunks laid end to end."""
 
-    def encoded(self, encode: Callable[[int, Tokens], jax.Array]) -> Float[np.ndarray, "texts d"]:
+    def encoded(self, encode: Callable[[int, Any], jax.Array]) -> Float[np.ndarray, "texts d"]:
         """Encode every chunk by (its number, its tokens) → [C, D] and lay the vectors end to end."""
         # all chunks are under way before the first is waited for
         found = [encode(number, tokens) for number, tokens in enumerate(self.chunks)]
@@ -42,18 +43,28 @@ class Texts(NamedTuple):
 
 
 class TokenTable:
-    """Texts that are tokenised once. Batches are padded to one of a few lengths, so that few shapes compile."""
+    """Texts that are tokenised once. Batches are padded to one of a few lengths, so that few shapes compile.
 
-    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
+    Args:
+        encoder: its tokenizer is used.
+        texts: N texts.
+        fixed: the part of their vectors that does not learn, [N, F]; none by default.
+    """
+
+    def __init__(
+        self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None
+    ) -> None:
+        self._fixed = fixed
         self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
-    def __getitem__(self, rows: np.ndarray) -> Tokens:
-        """Return the tokens of the texts numbered `rows`, int32 [*rows.shape, T]."""
+    def __getitem__(self, rows: np.ndarray) -> Tokens | WithFixed:
+        """Return the texts numbered `rows`, int32 [*rows.shape, T], with their fixed parts if they have some."""
         ids = [self._ids[row] for row in rows.reshape(-1)]
         length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
         tokens = pad(ids, length, self._pad_id)
-        return Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
+        tokens = Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
+        return tokens if self._fixed is None else WithFixed(tokens, self._fixed[rows])
 
     def once(self, rows: np.ndarray, size: int) -> Texts:
         """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
@@ -72,7 +83,7 @@ class GradientCache:
     """A loss of the vectors of many texts: its value and its exact gradient.
 
     Args:
-        apply: (parameters, tokens [C, T], key=dropout key) → vectors [C, D].
+        apply: (parameters, a chunk of `Texts`, key=dropout key) → vectors [C, D].
         name: which of the parameters `apply` takes.
         loss: (parameters by name, vectors [*place.shape, D], batch, dropout key) → scalar.
     """
@@ -82,7 +93,7 @@ class GradientCache:
     ) -> None:
         encode = over_devices(apply)
 
-        def forward(params: Any, tokens: Tokens, key: PRNGKeyArray) -> tuple[Float[Array, "c d"], Any]:
+        def forward(params: Any, tokens: Any, key: PRNGKeyArray) -> tuple[Float[Array, "c d"], Any]:
             vectors, back = jax.vjp(lambda params: encode(params, tokens, key=key), params)
             return jax.lax.with_sharding_constraint(vectors, whole(device_mesh())), back
 
@@ -108,9 +119,9 @@ class GradientCache:
         of_loss, of_texts = jax.random.split(key)
         keys = [jax.random.fold_in(of_texts, number) for number in range(len(texts.chunks))]
         own, backs = params[self._name], {}
-        keep = sum(len(tokens.ids) for tokens in texts.chunks) <= _KEPT
+        keep = sum(len(jax.tree.leaves(chunk)[0]) for chunk in texts.chunks) <= _KEPT
 
-        def encode(number: int, tokens: Tokens) -> jax.Array:
+        def encode(number: int, tokens: Tokens | WithFixed) -> jax.Array:
             if not keep:
                 return self._encode(own, tokens, keys[number])
             vectors, backs[number] = self._forward(own, tokens, keys[number])

@@ -9,7 +9,7 @@ from films import SMALL, TASK, choose, film, films
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.pipeline.encoders import Guarded, Weights
+from ceil_jax.pipeline.encoders import AskedByBank, Guarded, Weights
 from ceil_jax.pipeline.evaluate import evaluate, remark
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.scoring import Scores, TradeOff
@@ -66,6 +66,21 @@ def test_the_guard_leaves_alone_what_has_learnt_from_every_output():
     from_free = replace(SMALL, guard=True, epr=replace(SMALL.epr, initial="free"))
     [guard] = of(Guarded, open_run(from_free, TASK)[1], "epr")
     assert guard.names == ("epr", "base")
+
+
+def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
+    epr = replace(SMALL.epr, initial="free")
+    run, graph = open_run(replace(SMALL, out=tmp_path, epr=epr), TASK)
+    for name in ("free", "epr", "ceil"):
+        asked = graph.asked_by_bank(name)
+        assert isinstance(asked, AskedByBank) and asked.encoders == graph.encoders(name)
+        assert graph.nearest(name, graph.training_queries(4), 3).encoders == asked
+    assert graph.encoders("ceil").asked == graph.asked_by_bank("epr")
+    _, plain = open_run(SMALL, TASK)
+    assert plain.asked_by_bank("ceil") == plain.encoders("ceil") and plain.encoders("epr").asked is None
+    # and what answers the task's own queries is the method with all that it has learnt
+    assert run.get(graph.asked_by_bank("head")).query.cross_fitted is not None
+    assert run.get(graph.encoders("head")).query.cross_fitted is None
 
 
 def test_the_guard_asks_each_encoder_the_queries_that_training_held_out():

@@ -12,8 +12,12 @@ from ceil_jax.training.free.output_similarity import Kind, OutputComparison
 from ceil_jax.training.free.rows import FreeMethod, Observed
 from ceil_jax.training.loop import better_beyond_noise
 
-Fits = Mapping[str, Callable[[Observed], FreeMethod]]
-"""Name → training of a free method on rows of a bank."""
+Fit = Callable[..., FreeMethod]
+"""(Rows of a bank, like=None) → a free method trained on them. With `like`, a method of that kind, the vectors of
+examples are those of `like`, and only queries are mapped anew."""
+
+Fits = Mapping[str, Fit]
+"""Name → training of a free method."""
 
 
 def measured_by(rows: Observed, same_choices: bool) -> Kind:
@@ -54,22 +58,25 @@ def agreement(fits: Fits, rows: Observed, kind: Kind, k: int) -> dict[str, Float
     return found
 
 
-def cross_fitted_shortlists(
-    fit: Callable[[Observed], FreeMethod], rows: Observed, n: int, folds: int = 5
-) -> Int[np.ndarray, "rows n"]:
-    """Return each bank row's n most relevant other rows, by a method that was trained without this row's output.
+def cross_fitted_queries(
+    fit: Fit, method: FreeMethod, rows: Observed, folds: int = 5
+) -> Float[np.ndarray, "rows d"]:
+    """Return the vectors of all bank rows as queries, each by a method that was trained without this row's output.
 
-    EPR goes on from them: a method that has learnt a query's output finds examples of that output better than it will
-    for a new query. `fit` is called once a fold.
+    What goes on from a free method (candidates, λ, EPR, CEIL) learns from queries of the bank. A method that has
+    learnt a query's output knows it better than it will that of a new query. `fit` is called once a fold.
+
+    Args:
+        fit: how `method` was trained.
+        method: trained on all rows; these vectors go with its vectors of examples.
+        rows: the bank.
+        folds: parts of the bank.
     """
     fold = fold_numbers(len(rows.texts), folds)
-    found = np.empty((len(rows.texts), n), np.int32)
+    found = np.empty_like(method.query(rows))
     for part in range(folds):
         own = np.flatnonzero(fold == part)
-        near = nearest(fit(rows.take(np.flatnonzero(fold != part))), rows, rows.take(own), n + 1)
-        # the last one goes where the row itself is not among them
-        others = np.argsort(near == own[:, None], axis=1, kind="stable")[:, :n]
-        found[own] = np.take_along_axis(near, others, axis=1)
+        found[own] = fit(rows.take(np.flatnonzero(fold != part)), like=method).query(rows.take(own))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
+from ceil_jax.training.fixed import Fixed
 from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.head import LabelHead
 from ceil_jax.training.free.rows import FreeMethod, Observed
@@ -88,6 +89,9 @@ class FreeEncoder:
     """A name in PARSERS, for a method that needs structures."""
     pairs: bool = False
     """Whether inputs are pairs of texts."""
+    cross_fitted: Mapping[str, np.ndarray] | None = None
+    """The method's vectors of the bank's rows as queries, by id (`choice.cross_fitted_queries`), in the encoder that
+    is asked with the bank's rows and with nothing else."""
 
     @property
     def name(self) -> str:
@@ -126,13 +130,29 @@ class FreeEncoder:
 
     def encode_queries(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries, float32 [N, D']; their outputs are not read."""
-        return self._with_cosines(self.method.query(observe(self.base, examples, outputs=False)), examples)
+        return self._with_cosines(self._queries(examples), examples)
 
     def encode_examples(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of bank examples, float32 [N, D']; their outputs are read."""
+        return self._with_cosines(self._examples(examples), examples)
+
+    def fixed(self, queries: Sequence[Example], bank: Sequence[Example]) -> Fixed:
+        """Return the method's part of the vectors, beside which a network's can learn."""
+        width = -self.base.dim
+        return Fixed(
+            self._queries(queries)[:, :width], self._examples(bank)[:, :width], self.method.cosine_weight
+        )
+
+    def _queries(self, examples: Sequence[Example]) -> np.ndarray:
+        if self.cross_fitted is not None:
+            return np.stack([self.cross_fitted[example.id] for example in examples])
+        return self.method.query(observe(self.base, examples, outputs=False))
+
+    def _examples(self, examples: Sequence[Example]) -> np.ndarray:
         needs_vectors = isinstance(self.method, Adapter) and not self.method.labels
-        rows = observe(self.base, examples, parser=self.parser, output_vectors=needs_vectors)
-        return self._with_cosines(self.method.examples(rows), examples)
+        return self.method.examples(
+            observe(self.base, examples, parser=self.parser, output_vectors=needs_vectors)
+        )
 
     def _with_cosines(self, mapped: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
         """The vectors with those of `network` in place of the base encoder's, which stand last in every method."""

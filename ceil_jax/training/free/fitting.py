@@ -43,6 +43,7 @@ def fit_adapter(
     *,
     labels: tuple[str, ...] = (),
     initial: Adapter | None = None,
+    like: Adapter | None = None,
     config: AdapterConfig | None = None,
     seed: int = 0,
 ) -> Adapter:
@@ -56,6 +57,7 @@ def fit_adapter(
         objective: `objectives.tst`, `epr`, `ceil`, or one of your own.
         labels: the labels, for tasks with choices; without them the bank's side takes the outputs' vectors.
         initial: an adapter to start from, with the same labels.
+        like: an adapter whose side of the bank stays as it is; only the queries' side learns, from new weights.
         config: settings.
         seed: of the held-out queries, the starting weights, the order of batches and the draws.
     """
@@ -64,8 +66,11 @@ def fit_adapter(
     asked, shown, vectors = (jnp.asarray(one, jnp.float32) for one in inputs)
     params = _start(asked.shape[1], shown.shape[1], config.width, seed)
     if initial is not None:
-        params = {name: jnp.asarray(getattr(initial, name), jnp.float32) for name in params}
-        params |= {name: jnp.log(params[name]) for name in ("cosine_weight", "scale")}
+        params = _parameters(initial)
+    kept = {}
+    if like is not None:
+        kept = {name: value for name, value in _parameters(like).items() if not name.startswith("query")}
+        params = {name: value for name, value in params.items() if name not in kept}
     optimiser = optax.adamw(config.learning_rate, weight_decay=config.weight_decay)
 
     def mapped(params: Any, side: str, features: Array, vectors: Array) -> Array:
@@ -76,6 +81,7 @@ def fit_adapter(
 
     @jax.jit
     def loss(params: Any, queries: Array, examples: Array, given: Any) -> Array:
+        params = {**params, **kept}
         ours = mapped(params, "query", asked[queries], vectors[queries])
         theirs = mapped(params, "example", shown[examples], vectors[examples])
         return objective.loss(ours, theirs, given, jnp.exp(params["scale"]))
@@ -112,9 +118,16 @@ def fit_adapter(
             best, lowest = params, now
         if waited == config.patience:
             break
-    found = jax.tree.map(np.asarray, best)
+    found = jax.tree.map(np.asarray, {**best, **kept})
     weight, scale = (float(np.exp(found.pop(name))) for name in ("cosine_weight", "scale"))
     return Adapter(labels, **found, cosine_weight=weight, scale=scale)
+
+
+def _parameters(adapter: Adapter) -> dict[str, Array]:
+    """An adapter's parameters as they are trained."""
+    names = (f"{side}_{part}" for side in ("query", "example") for part in ("kernel", "bias"))
+    found = {name: jnp.asarray(getattr(adapter, name), jnp.float32) for name in names}
+    return found | {name: jnp.log(getattr(adapter, name)) for name in ("cosine_weight", "scale")}
 
 
 def _start(query: int, example: int, width: int, seed: int) -> dict[str, Array]:

@@ -49,8 +49,15 @@ class LabelHead:
         return beside(one_hot, rows.vectors, self.cosine_weight)
 
 
-def fit_label_head(rows: Observed, *, grid: Sequence[float] = REGULARISATION) -> LabelHead:
+def fit_label_head(
+    rows: Observed, like: LabelHead | None = None, *, grid: Sequence[float] = REGULARISATION
+) -> LabelHead:
     """Fit a label head on the bank. C is the one of `grid` with the smallest cross-validated log loss.
+
+    Args:
+        rows: the bank.
+        like: a head whose labels are told apart; those that the bank lacks have probability 0.
+        grid: values of C.
 
     Raises:
         UserError: the bank has one label only.
@@ -83,10 +90,14 @@ def fit_label_head(rows: Observed, *, grid: Sequence[float] = REGULARISATION) ->
             total -= np.log(np.maximum(p[np.arange(len(p)), label_places(out, head.labels)], 1e-6)).sum()
         return total
 
-    everything = np.arange(len(y))
-    if len(grid) == 1 or np.bincount(fold).min() < 2:
-        return fitted(everything, grid[0])
-    return fitted(everything, min(grid, key=log_loss))
+    chosen = grid[0] if len(grid) == 1 or np.bincount(fold).min() < 2 else min(grid, key=log_loss)
+    head = fitted(np.arange(len(y)), chosen)
+    if like is None or head.labels == like.labels:
+        return head
+    places = [like.labels.index(label) for label in head.labels]
+    weights, bias = np.zeros_like(like.weights), np.full_like(like.bias, -np.inf)
+    weights[:, places], bias[places] = head.weights, head.bias
+    return LabelHead(like.labels, weights, bias)
 
 
 def fold_numbers(count: int, folds: int) -> Int[np.ndarray, " n"]:

@@ -67,10 +67,14 @@ def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = No
     return found
 
 
-def fit_structure_head(rows: Observed) -> StructureHead:
+def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> StructureHead:
     """Fit one logistic regression a structure, all of them together.
 
     The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is held out.
+
+    Args:
+        rows: the bank.
+        like: a head whose structures are predicted; by default all that the bank has.
 
     Raises:
         UserError: no example has a structure.
@@ -81,7 +85,7 @@ def fit_structure_head(rows: Observed) -> StructureHead:
         raise UserError(
             "structures: no output of the bank has a structure; this method is for outputs that parse"
         )
-    binarizer = MultiLabelBinarizer()
+    binarizer = MultiLabelBinarizer(classes=like and like.structures)
     y = binarizer.fit_transform(rows.structures).astype(np.float32)
     names = tuple(binarizer.classes_)
 

@@ -1,4 +1,6 @@
-"""The rule that picks a free method, and shortlists that have not seen the query's output."""
+"""The rule that picks a free method, and queries of the bank that have not taught their own output."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,12 +9,15 @@ from planted_rows import planted
 from ceil_jax.training.free.choice import (
     agreement,
     best_free,
-    cross_fitted_shortlists,
+    cross_fitted_queries,
     measured_by,
     nearest,
 )
+from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
 from ceil_jax.training.free.head import fit_label_head
+from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.rows import Cosine, Observed
+from ceil_jax.training.free.structures import fit_structure_head
 
 
 def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
@@ -37,16 +42,41 @@ def test_nearest_by_hand():
     assert nearest(Cosine(), bank, Observed(["q"], np.array([[0.0, 1.0]])), 2).tolist() == [[1, 2]]
 
 
-def test_cross_fitted_shortlists_leave_out_the_row_and_do_not_see_its_output():
-    rows, seen = planted(60, 0), []
+def test_cross_fitted_queries_do_not_see_their_own_output():
+    rows = planted(60, 0)
+    head = fit_label_head(rows, grid=(1.0,))
+    fit = partial(fit_label_head, grid=(1.0,))
+    before = cross_fitted_queries(fit, head, rows)
+    # 48 rows a training; the rows of another fold have learnt from row 7, row 7 has not
+    outputs = list(rows.outputs)
+    outputs[7] = "good" if outputs[7] == "bad" else "bad"
+    after = cross_fitted_queries(fit, head, rows._replace(outputs=outputs))
+    assert after[7] == pytest.approx(before[7], abs=1e-6)
+    assert np.abs(after - before).max() > 1e-3
 
-    def fit(part):
-        seen.append(set(part.texts))
-        return Cosine()
 
-    found = cross_fitted_shortlists(fit, rows, 3, folds=5)
-    cosines = rows.vectors @ rows.vectors.T - 2 * np.eye(60)
-    assert found == pytest.approx(np.argsort(-cosines, axis=1)[:, :3])
-    # every row is left out of one of the trainings
-    assert [len(part) for part in seen] == [48] * 5
-    assert set.intersection(*seen) == set()
+def test_a_training_that_lacks_a_label_or_a_structure_maps_queries_into_the_space_of_one_that_has_it():
+    rows = planted(30, 0)
+    rows = rows._replace(
+        outputs=[*rows.outputs[:-1], "odd"],
+        structures=[*[frozenset({output, "f"}) for output in rows.outputs[:-1]], frozenset({"odd"})],
+    )
+    without = rows.take(np.arange(29))
+    for fit in (partial(fit_label_head, grid=(1.0,)), fit_structure_head):
+        method = fit(rows)
+        less = fit(without, like=method)
+        odd = method.examples(rows)[-1]
+        assert less.query(rows).shape == method.query(rows).shape
+        assert (
+            np.abs(less.query(rows)[:, :3] @ odd[:3]).max() < 0.05
+        )  # what it has not seen it does not predict
+
+
+def test_an_adapter_like_another_learns_the_side_of_queries_alone():
+    rows = planted(60, 0)
+    config = AdapterConfig(width=4, epochs=2, batch_size=16)
+    fit = partial(fit_adapter, objective=tst(rows, "label"), labels=("bad", "good"), config=config)
+    first = fit(rows)
+    second = fit(rows, like=first, seed=1)
+    assert second.examples(rows) == pytest.approx(first.examples(rows), abs=1e-6)
+    assert np.abs(second.query(rows) - first.query(rows)).max() > 0.01
