@@ -347,7 +347,7 @@ class AskedByBank(Stage[Encoders]):
     """Trained encoders for queries of the bank, whose own outputs a free method at their start has learnt from."""
 
     in_memory: ClassVar[bool] = True
-    encoders: Weights
+    encoders: Stage[Encoders]
     bank: RetrievalTexts
     cross_fitted: Stage[np.ndarray]
 

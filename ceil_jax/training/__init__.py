@@ -11,6 +11,7 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages
 - `contrastive`: training of EPR and TST.
 - `ceil`: training of CEIL.
 - `gradient_cache`: tokenised texts, and gradients through more of them than one backward pass has memory for.
+- `fixed`: a network that learns beside a free method's vectors.
 - `loop`: the training loop, the split into training and held-out queries, and the weights that training ends with.
 - `checkpoints`: what a stopped training continues from.
 - `tuning`: the trade-off λ of DPP-MAP, chosen on training queries.
