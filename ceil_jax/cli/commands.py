@@ -60,17 +60,13 @@ def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
         minutes: What does not fit into so many minutes here is left out, and said.
     """
     compare_command(replace(DEMO, out=out), DEMO_METHODS, minutes=minutes)
-    print(AFTER_DEMO)
-
-
-AFTER_DEMO = """
+    print("""
 On your own file (a column with the text, a column with the answer), with the rows that cost no LM tokens to prepare:
 
   ceil-jax compare --data FILE --input COLUMN --output COLUMN --metric accuracy --scale small --minutes 20
   ceil-jax tune --data FILE --input COLUMN --output COLUMN --metric accuracy --minutes 20
 
-Without --input and --output, both look at the file and propose them."""
-"""The next commands for a newcomer."""
+Without --input and --output, both look at the file and propose them.""")
 
 
 def compare_command(
@@ -139,7 +135,7 @@ def score_command(
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.store.shards import parse_shard
 
-    part = None if shard is None else parse_shard(shard)
+    part = shard and parse_shard(shard)
     run, graph = _opened(config, own)
     [scores] = [need for need in graph.scored(stage).needs if isinstance(need, Scores)]
     for need in scores.needs:
@@ -254,7 +250,7 @@ def report_command(
 
 
 def _opened(config: RunConfig, own: OwnData, methods: Sequence[str] = (), *needed: str) -> Opened:
-    """The run and the graph of a command's flags; a method that is not known is named before data are read."""
+    # a method that is not known is named before data are read
     from ceil_jax.pipeline.graph import open_run
     from ceil_jax.pipeline.methods import method_named
 
@@ -266,5 +262,4 @@ def _opened(config: RunConfig, own: OwnData, methods: Sequence[str] = (), *neede
 
 
 def _print_json(value: Any) -> None:
-    """Print a value as indented JSON."""
     print(json_module.dumps(value, indent=2, ensure_ascii=False))

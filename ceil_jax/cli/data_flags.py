@@ -45,10 +45,7 @@ NO_FILE = OwnData()
 def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output folder.
 
-    Args:
-        config: names the task, its limits and the output folder.
-        own: the flags of `--data`.
-        held_out: the share of the file's inputs that are held out as queries; a tenth by default.
+    A share of a file's inputs is `held_out` as queries, unless --validation has them.
 
     Raises:
         UserError: flags of `--data` without it, `--task` beside it, or data that cannot be read.

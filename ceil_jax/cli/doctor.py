@@ -39,11 +39,7 @@ class Finding(NamedTuple):
 
 
 def examine(runs: Path) -> list[Finding]:
-    """Return all findings. Nothing is downloaded or written.
-
-    Args:
-        runs: the folder of runs.
-    """
+    """Return all findings, with those of a folder of runs. Nothing is downloaded or written."""
     return [*_packages(), *_cache(), _runs(runs)]
 
 

@@ -31,12 +31,7 @@ EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ra
 
 
 def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None:
-    """Name a library that is missing, and do without the hub if it cannot be reached.
-
-    Args:
-        config: the run.
-        own: the flags of `--data`.
-        needed: libraries in EXTRAS that the command needs besides.
+    """Name a library that is missing, of EXTRAS or `needed` besides, and do without a hub that cannot be reached.
 
     Raises:
         UserError: a library that the settings need is not installed.
@@ -67,14 +62,10 @@ def _on_hub(name: str) -> bool:
 def go_offline_without_hub(wanted: Iterable[str]) -> None:
     """Tell the hub's libraries to use their caches only if the hub cannot be reached; they would retry for a minute.
 
-    Has to be called before `huggingface_hub` is imported.
-
-    Args:
-        wanted: the repositories that are needed, for the message.
+    Has to be called before `huggingface_hub` is imported. A message names the repositories that are `wanted`.
     """
-    if os.environ.get("HF_HUB_OFFLINE") or _reachable(
-        os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    ):
+    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    if os.environ.get("HF_HUB_OFFLINE") or _reachable(hub):
         return
     os.environ["HF_HUB_OFFLINE"] = "1"
     log.warning("the hub cannot be reached; looking for %s in its cache only", ", ".join(wanted))

@@ -32,11 +32,9 @@ SHORTENED = ("RunConfig", "OwnData", "TuneConfig")
 def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
     """Return the arguments as tyro knows them, and the registry that prints as much help as they ask for.
 
-    Args:
-        arguments: a command line; `--help-all` stands for `--help` with all settings.
+    `--help-all` stands for `--help` with all settings.
     """
-    every = "--help-all" in arguments
-    short = not every and any(argument in ("-h", "--help") for argument in arguments)
+    short = "--help-all" not in arguments and not {"-h", "--help"}.isdisjoint(arguments)
     registry = ConstructorRegistry()
     # settings are left out for printing help only: tyro takes no argument that it does not show
     registry.struct_rule(partial(_of_dataclass, short))

@@ -41,11 +41,7 @@ _SHARED.add_argument("--quiet", action="store_true")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ceil-jax` and return its exit code.
-
-    Args:
-        arguments: the command line; by default that of the process.
-    """
+    """Run `ceil-jax` with a command line, by default that of the process, and return its exit code."""
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
         names: dict[str, Callable[..., int | None]] = {
@@ -77,8 +73,7 @@ def command(
 
     Args:
         name: the command's name, for messages.
-        run: called with the defaults that `--scale` names and with the other arguments; `--quiet`, which all
-            commands take, is not among them.
+        run: called with the defaults that `--scale` names and with the arguments that not all commands take.
         arguments: the command line; by default that of the process.
         scales: the defaults by the name of their scale.
         scaled: the sub-commands that take `--scale`; all by default.
@@ -112,11 +107,8 @@ def command(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
-        print(
-            f"{name}: stopped; finished stages and the prompts that the LM has read are kept, and the same command "
-            "goes on from there",
-            file=sys.stderr,
-        )
+        kept = "finished stages and the prompts that the LM has read are kept"
+        print(f"{name}: stopped; {kept}, and the same command goes on from there", file=sys.stderr)
         return 130
     return code or 0
 

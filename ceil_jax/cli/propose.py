@@ -55,12 +55,6 @@ def _words(values: Sequence[str]) -> float:
 def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None) -> None:
     """See that a file has the columns `input` and `output`, where these are asked for.
 
-    Args:
-        file: the file.
-        inputs: the columns of the retrieval text.
-        output: the column of the answer.
-        delimiter: what separates the values of a text file.
-
     Raises:
         UserError: it has not; the message proposes others.
     """
@@ -79,12 +73,7 @@ def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
     """Return flags that name a file's columns; "" where no two of them can be meant.
 
     The output is a column of labels, the one with the fewest values, else the text with the fewest words; the input
-    is the text with the most words of the others.
-
-    Args:
-        found: the file's columns.
-        inputs: those that were named as input; empty to propose one.
-        output: the one that was named as output; empty to propose one.
+    is the text with the most words of the others. What `inputs` and `output` name already is not proposed again.
     """
     left = [one for one in found if one.name not in (*inputs, output)]
     texts = sorted((one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words)

@@ -11,11 +11,7 @@ from ceil_jax.tasks.spec import TaskSpec
 
 
 def listed(data_dir: Path | None = None) -> str:
-    """Return all tasks in the order of TASKS, with the sizes that are known without reading the data.
-
-    Args:
-        data_dir: a folder of datasets; None for none.
-    """
+    """Return all tasks in the order of TASKS, with the sizes that are known without reading the data."""
     rows = []
     for spec in TASKS.values():
         bank, queries = spec.sizes or (spec.bank_size, None)
@@ -30,12 +26,7 @@ def listed(data_dir: Path | None = None) -> str:
 
 
 def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
-    """Return a task's sizes, metrics, source and published numbers, and five prompts.
-
-    Args:
-        spec: the task.
-        data_dir: a folder of datasets; None for the hub or the embedded copy.
-    """
+    """Return a task's sizes, metrics, source and published numbers, and five prompts."""
     whole, task = load_task(spec, data_dir), load_task(spec, data_dir, limit=5)
     lines = [
         f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries",

@@ -36,10 +36,7 @@ class Metric(ABC):
     ) -> np.ndarray:
         """Return what `corpus` is a function of the sums of: float64 [N, s]; resampling examples needs no more.
 
-        Args:
-            scores: float64 [N], what `per_example` gave. They are the statistics where `corpus` is their mean.
-            predictions: N answers.
-            examples: the N queries they answer.
+        `scores`, float64 [N], is what `per_example` gave. They are the statistics where `corpus` is their mean.
         """
         return np.asarray(scores, np.float64)[:, None]
 

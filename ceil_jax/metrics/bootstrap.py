@@ -105,7 +105,13 @@ def _resampled(
     found = [statistic(times @ values, count)]
     for start in range(batch, resamples, batch):
         found.append(statistic(_draws(rng, min(batch, resamples - start), count) @ values, count))
-    return here, _over_drawn_seeds(np.concatenate(found), rng)
+    resampled = np.concatenate(found)
+    if resampled.ndim == 1:
+        return here, resampled
+    # the mean over as many seeds as there are, drawn with replacement for each resample
+    seeds = resampled.shape[1]
+    times = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
+    return here, (times * resampled).sum(axis=1) / seeds
 
 
 @lru_cache(maxsize=16)
@@ -119,15 +125,6 @@ def _draws(rng: np.random.Generator, rows: int, count: int) -> np.ndarray:
     """Return how often each example is in each resample: uint8 [rows, count], for counts near 1 on average."""
     drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.uint8)
-
-
-def _over_drawn_seeds(found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the mean over as many seeds as there are, drawn with replacement for each resample: [R, S] or [R]."""
-    if found.ndim == 1:
-        return found
-    seeds = found.shape[1]
-    times = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=len(found))
-    return (times * found).sum(axis=1) / seeds
 
 
 def _percentile(here: float, found: np.ndarray) -> Interval:
@@ -166,11 +163,8 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
 def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
     """Return a sample whose resamples draw groups, each with all of its examples (a cluster bootstrap).
 
-    Examples with one question, or one program as their gold answer, say little more than one of them.
-
-    Args:
-        sample: N examples.
-        groups: int [N], equal numbers for one group; None leaves the sample as it is.
+    Examples with one question, or one program as their gold answer, say little more than one of them. `groups` is int
+    [N], with equal numbers for one group; None leaves the sample as it is.
     """
     if groups is None or len(np.unique(groups)) == len(groups):
         return sample

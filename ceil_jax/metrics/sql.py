@@ -9,8 +9,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ _HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """The first bytes of a rollback journal that has not been rolled back or committed."""
 
 
-@dataclass(frozen=True)
-class SqlOutcome:
+class SqlOutcome(NamedTuple):
     """The outcome of a prediction: equal, different, error, cut (over a limit) or gold failed."""
 
     outcome: str
@@ -136,13 +135,9 @@ class SqlExecution(Metric):
                 sandbox.compare(example.fields["database"], example.output, prediction)
                 for prediction, example in zip(predictions, examples, strict=True)
             ]
-        failed = [
-            f"{example.id} ({outcome.detail})"
-            for example, outcome in zip(examples, found, strict=True)
-            if outcome.outcome == "gold failed"
-        ]
+        pairs = zip(examples, found, strict=True)
+        failed = [f"{query.id} ({one.detail})" for query, one in pairs if one.outcome == "gold failed"]
         if failed:
-            log.warning(
-                "%d gold queries do not run and count as wrong: %s", len(failed), ", ".join(failed[:5])
-            )
+            shown = ", ".join(failed[:5])
+            log.warning("%d gold queries do not run and count as wrong: %s", len(failed), shown)
         return np.array([outcome.right for outcome in found], np.float64)

@@ -77,10 +77,8 @@ def connect(path, sql_bytes):
         (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
     ):
         connection.setlimit(category, limit)
-    for table in (
-        "json_each",
-        "json_tree",
-    ):  # made here, because the authorizer forbids making a virtual table
+    # made here, because the authorizer forbids making a virtual table
+    for table in ("json_each", "json_tree"):
         with suppress(sqlite3.OperationalError):
             connection.execute(f"SELECT * FROM {table}('[]')")
     connection.set_authorizer(authorize)
@@ -109,18 +107,13 @@ def rows_of(path, sql, seconds, sql_bytes):
     return rows
 
 
-def _turned(table):
-    """Rows to columns, or columns to rows."""
-    return list(zip(*table, strict=True))
-
-
 def same_result(gold, predicted, ordered):
     """Equal up to the order of columns, and of rows unless `ordered`; two empty results are equal."""
     if not gold and not predicted:
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
         return False
-    gold_columns, columns = _turned(gold), _turned(predicted)
+    gold_columns, columns = list(zip(*gold, strict=True)), list(zip(*predicted, strict=True))
     if ordered:
         return Counter(gold_columns) == Counter(columns)
     bags = [Counter(column) for column in columns]
@@ -129,7 +122,11 @@ def same_result(gold, predicted, ordered):
     def extend(chosen):
         """Some columns of the prediction, one for each gold column so far, in whose rows both agree."""
         width = len(chosen)
-        agree = Counter(_turned(gold_columns[:width])) == Counter(_turned([columns[i] for i in chosen]))
+        ours, theirs = (
+            zip(*gold_columns[:width], strict=True),
+            zip(*(columns[i] for i in chosen), strict=True),
+        )
+        agree = Counter(ours) == Counter(theirs)
         if width and not agree:
             return False
         if width == len(gold_columns):

@@ -60,7 +60,6 @@ class Snapshot:
 
     @property
     def live_vectors(self) -> np.ndarray:
-        """The vectors of the live examples."""
         return self.vectors if self.live.all() else self.vectors[self.live]
 
     def shortlists(
@@ -94,7 +93,7 @@ class Snapshot:
                 yield self._shortlist(query, cosines, call, most)
 
     def _shortlist(self, query: Example, cosines: np.ndarray, call: CallSettings, most: int) -> Shortlist:
-        """The nearest examples that pass, no two with equal input and output, `most` of each balanced value."""
+        """No two have equal input and output, and at most `most` have one value of the balanced field."""
         passes, own = passes_filter(call), asks_the_same(query, call.template)
         group = field_reader(call.balance or "output", call.output_key)
         rows: list[int] = []
@@ -122,10 +121,8 @@ class Snapshot:
 class Bank:
     """The current snapshot of a bank, and the changes of it.
 
-    Args:
-        examples: examples with distinct ids.
-        vectors: float32 [N, D], unit rows; may be memory-mapped, is never written to.
-        next_id: the number that the next example without an id gets.
+    It begins with examples of distinct ids and their unit vectors, float32 [N, D], which may be memory-mapped and are
+    never written to; `next_id` is the number that the next example without an id gets.
     """
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:

@@ -47,14 +47,8 @@ def save_selector(
 ) -> None:
     """Write a selector into a folder, in place of the one that is there.
 
-    A selector that has the folder's vectors memory-mapped keeps the old ones.
-
-    Args:
-        folder: made if need be.
-        bank: the examples and their vectors.
-        next_id: the number that the next example without an id gets.
-        encoders: "encoder", and "query_encoder" where queries have one of their own.
-        settings: by name.
+    A selector that has the folder's vectors memory-mapped keeps the old ones. `encoders` are "encoder", and
+    "query_encoder" where queries have one of their own.
 
     Raises:
         UserError: the folder cannot be written, or an encoder cannot be saved.
@@ -138,7 +132,8 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
             encoder = registry.load_encoder((content / name).resolve())
             encoders[name] = encoder.renamed(title) if hasattr(encoder, "renamed") else encoder
         with (content / EXAMPLES).open(encoding="utf-8") as lines:
-            examples = as_examples(map(_example, lines), Columns())
+            rows = [{name: _read(value) for name, value in json.loads(line).items()} for line in lines]
+        examples = as_examples([Example(**row) for row in rows], Columns())
         vectors = np.load(content / VECTORS, mmap_mode="r" if examples else None, allow_pickle=False)
         return Bank(examples, np.asarray(vectors), record["next_id"]), encoders, settings
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
@@ -164,11 +159,8 @@ def read_manifest(file: Path) -> dict[str, Any]:
     raise UserError(f"{file} is damaged, or of another version than this one reads; {AGAIN}")
 
 
-def _example(line: str) -> Example:
-    row: dict[str, Any] = json.loads(line)
-    for name, value in row.items():
-        row[name] = tuple(value) if isinstance(value, list) else value
-    return Example(**row)
+def _read(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def download(name: str) -> Path:

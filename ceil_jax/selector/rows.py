@@ -20,7 +20,7 @@ from ceil_jax.tasks.rows import (
     missing,
     row_example,
 )
-from ceil_jax.tasks.spec import FieldError, RowError
+from ceil_jax.tasks.spec import FieldError, RowError, text
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +43,7 @@ def as_examples(
 ) -> list[Example]:
     """Return an Example for each row; its id is empty where the row has none.
 
-    Args:
-        rows: Examples or mappings.
-        columns: the names of a mapping's input and output.
-        source: the name of the rows in a message; `unit` is the name of one.
-        answered: whether they have outputs; False for queries, which may also be texts.
+    Messages call the rows `source`, and one of them `unit`. Queries need not be `answered`, and may also be texts.
 
     Raises:
         UserError: a row that is no example, named by its place and field.
@@ -55,12 +51,13 @@ def as_examples(
     if isinstance(rows, (str, Mapping, Example)):
         raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
     given: list[Any] = list(rows)
-    split = numbered_rows(source, given, unit)
     plain = all(isinstance(row, Mapping) for row in given)
     needed = (*columns.input, columns.output)[: 1 + answered] if plain else ()
-    found = examples_of(
-        split, "", needed, lambda _, row: _example(row, columns, answered=answered), hint=_HINT
-    )
+
+    def read(_: str, row: Any) -> Example:
+        return _example(row, columns, answered=answered)
+
+    found = examples_of(numbered_rows(source, given, unit), "", needed, read, hint=_HINT)
     if answered:
         columns.note(source)
     return found
@@ -69,16 +66,10 @@ def as_examples(
 def table_examples(
     table: TableLike, columns: Columns, delimiter: str | None = None, *, skip_bad_rows: bool = False
 ) -> list[Example]:
-    """Return an Example for each row of a file or data frame.
+    """Return an Example for each row of a file or data frame, which `read_table` reads.
 
     A column `id` without repetitions gives the ids, and columns `choices` and `references` with lists of texts give
-    those; any other column of these names is metadata like the rest.
-
-    Args:
-        table: a path, or a pandas or polars data frame.
-        columns: the columns of input and output.
-        delimiter: what separates the values of a text file.
-        skip_bad_rows: leave out rows that are no examples, with a warning that lists them.
+    those; any other column of these names is metadata like the rest. `skip_bad_rows` is as in `examples_of`.
 
     Raises:
         UserError: the table cannot be read, or a row is no example, named by its line.
@@ -91,14 +82,11 @@ def table_examples(
             "%s: column 'id' repeats (%r %d times; %d such): it is metadata, and examples get ids of their own",
             *(split.source, repeated[0], ids[repeated[0]], len(repeated)),
         )
-    found = examples_of(
-        split,
-        "",
-        (*columns.input, columns.output),
-        lambda _, row: _example(row, columns, ids=not repeated),
-        skip_bad_rows=skip_bad_rows,
-        hint=_HINT,
-    )
+
+    def read(_: str, row: Any) -> Example:
+        return _example(row, columns, ids=not repeated)
+
+    found = examples_of(split, "", columns.used, read, skip_bad_rows=skip_bad_rows, hint=_HINT)
     columns.note(split.source)
     return found
 
@@ -124,12 +112,11 @@ def _example(row: Any, columns: Columns, *, ids: bool = True, answered: bool = T
 def _checked(example: Example, answered: bool) -> Example:
     """The example itself, every text of which can be written and read again."""
     own = {"id": example.id, "input": example.input, "output": example.output}
-    several = [(name, text) for name in ("choices", "references", "parts") for text in getattr(example, name)]
-    for name, text in (*own.items(), *several, *example.fields.items()):
-        if not isinstance(text, str):
-            raise FieldError(name, "a text", text)
-        check_text(name, text)
+    several = [(name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)]
+    for name, value in (*own.items(), *several, *example.fields.items()):
+        if not isinstance(value, str):
+            raise FieldError(name, "a text", value)
+        check_text(name, value)
     for name in ("input", "output")[: 1 + answered]:
-        if not own[name].strip():
-            raise FieldError(name, "a text that is not empty", own[name])
+        text(own, name)
     return example

@@ -24,6 +24,7 @@ from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune_selector
 from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import Encodes, as_encoders, embed, embed_examples, unit_vectors
 from ceil_jax.tasks.example import Example, context_text
+from ceil_jax.tasks.files import TableLike
 from ceil_jax.tasks.rows import Columns
 
 log = logging.getLogger(__name__)
@@ -89,12 +90,7 @@ class CeilSelector(Settings):
 
     @classmethod
     def from_csv(
-        cls,
-        file: str | os.PathLike[str],
-        *,
-        delimiter: str | None = None,
-        skip_bad_rows: bool = False,
-        **more: Any,
+        cls, file: TableLike, *, delimiter: str | None = None, skip_bad_rows: bool = False, **more: Any
     ) -> Self:
         """Make a selector from a file with one example a row: .csv, .tsv, .jsonl, .json or .parquet, .gz too.
 
@@ -108,9 +104,8 @@ class CeilSelector(Settings):
             UserError: no such file, or a row that is no example, named by its line.
         """
         columns = Columns((more.get("input_key", "input"),), more.get("output_key", "output"))
-        return cls.from_examples(
-            table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows), **more
-        )
+        rows = table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows)
+        return cls.from_examples(rows, **more)
 
     @classmethod
     def from_dataframe(cls, frame: Any, **more: Any) -> Self:
@@ -196,9 +191,8 @@ class CeilSelector(Settings):
             return cls.from_examples(examples, encoder=given)
         of_these = ("template", "card", "input_key", "output_key")
         settings = {name: value for name, value in given.settings.items() if name not in of_these}
-        return cls.from_examples(
-            examples, encoder=given.encoder, query_encoder=given.query_encoder, **settings
-        )
+        encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
+        return cls.from_examples(examples, **encoders, **settings)
 
     def __copy__(self) -> Self:
         """A selector with a bank of its own, which shares the vectors; encoders never change and are shared."""
@@ -274,12 +268,8 @@ class CeilSelector(Settings):
         met = sum(selection.excluded > 0 for selection in selections)
         if met and not self._told:
             self._told = True
-            log.warning(
-                "%d of %d queries stand in the bank; their own examples are left out, now and later: "
-                "own_answer=True would choose them",
-                met,
-                len(asked),
-            )
+            way = "their own examples are left out, now and later: own_answer=True would choose them"
+            log.warning("%d of %d queries stand in the bank; %s", met, len(asked), way)
         return selections
 
     def tune(

@@ -21,15 +21,11 @@ KEPT = 50_000
 
 
 class StoreBank:
-    """The documents of a vector store; what is added to the store or removed from it is seen by the next query.
+    """The documents of a LangChain store; what is added to it or removed from it is seen by the next query.
 
     Stores do not give their vectors away, so the documents of a shortlist are embedded when they are first met.
-
-    Args:
-        store: a LangChain `VectorStore`.
-        encoder: embeds documents.
-        search: further arguments of the store's `similarity_search`.
-        input_is_text: whether a document's text is the example's input, which is a metadata field otherwise.
+    `search` are further arguments of the store's `similarity_search`. A document's text is the example's input if
+    `input_is_text`; otherwise a metadata field is.
     """
 
     dim = None

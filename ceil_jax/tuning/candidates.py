@@ -32,14 +32,9 @@ class Candidate:
     """The untrained encoder, where it is another than the run's."""
 
     @property
-    def learns(self) -> bool:
-        """Whether encoders have to be trained for it on an LM's scores."""
-        return METHODS[self.method].learns_from_lm
-
-    @property
     def prepared(self) -> bool:
         """Whether it spends LM tokens before the first query: on training, or on rewriting inputs as skills."""
-        return self.learns or METHODS[self.method].needs.skills != "none"
+        return METHODS[self.method].learns_from_lm or METHODS[self.method].needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
         """Return the settings of its run, from those of all candidates."""

@@ -59,14 +59,8 @@ class Answered(NamedTuple):
 class Field:
     """Candidates over one bank, with one LM.
 
-    What two candidates ask alike is read, and paid for, once. An answer that was read before costs what it cost then,
-    so that a search that was killed and goes on takes the same decisions.
-
-    Args:
-        config: the settings of all candidates.
-        task: the bank, the template and the metric.
-        budget: what is spent is entered here.
-        models: shared with other fields; by default its own.
+    What two candidates ask alike is read, and paid for from the budget, once. An answer that was read before costs
+    what it cost then, so that a search that was killed and goes on takes the same decisions.
     """
 
     def __init__(self, config: RunConfig, task: Task, budget: Budget, models: Models | None = None) -> None:
@@ -126,13 +120,7 @@ class Field:
     def answer(
         self, entrants: Sequence[Entrant], queries: Sequence[Example], span: slice, what: str
     ) -> list[Answered]:
-        """Return what the LM answers to some of the rows of each entrant.
-
-        Args:
-            entrants: candidates with their prompts for the queries.
-            queries: N rows.
-            span: the rows that are asked.
-            what: the progress bar's label.
+        """Return what the LM answers to a span of the rows of each entrant; `what` labels the progress bar.
 
         Raises:
             OutOfTime: the minutes of the budget have passed.

@@ -24,11 +24,8 @@ def split_rows(
 ) -> tuple[Task, list[Example], int]:
     """Return a task's rows for the three uses; no two of them show an LM the same words.
 
-    Args:
-        task: its bank, of which tuning rows are taken, and its held-out queries, which are the final rows.
-        tuning: rows to race on; by default a fifth of the bank, at least 20 and at most 300.
-        final: rows for the end; by default all, at most 500.
-        seed: draws them.
+    The `tuning` rows are taken from its bank, by default a fifth of it, at least 20 and at most 300; the `final` rows
+    from its held-out queries, by default all, at most 500.
 
     Returns:
         The task with the bank that is left, and with the final rows as its queries; the rows to race on, in random

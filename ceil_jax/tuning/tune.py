@@ -33,29 +33,20 @@ _LEAST_BANK = 96
 
 
 class Search:
-    """One search, from the first row to the outcome.
-
-    Args:
-        config: the settings of all candidates: LM, encoder, where results are kept, and those of training.
-        task: the bank, and held-out queries.
-        search: the candidates, the rows and the budget.
-        models: shared with other runs; by default its own.
-    """
+    """One search, from the first row to the outcome: `config` has the settings that all candidates share."""
 
     def __init__(
         self, config: RunConfig, task: Task, search: TuneConfig, models: Models | None = None
     ) -> None:
         self.config, self.search = config, search
-        self.task, self.tuning, repeated = split_rows(
-            task, search.tuning_rows, search.final_rows, config.data_seed
-        )
+        rows = search.tuning_rows, search.final_rows
+        self.task, self.tuning, repeated = split_rows(task, *rows, config.data_seed)
         self.field = Field(config, self.task, Budget(search.lm_tokens, search.minutes), models)
         self.final = list(self.task.validation)
         self.notes: list[str] = []
         if repeated:
-            self.notes.append(
-                f"{repeated:,} held-out rows were left out, for they repeat others or stand in the bank."
-            )
+            why = "were left out, for they repeat others or stand in the bank."
+            self.notes.append(f"{repeated:,} held-out rows {why}")
 
     def run(self) -> Outcome:
         """Race, look at the final rows, and return what was found.
@@ -67,16 +58,20 @@ class Search:
         if len(self.task.train) < _LEAST_BANK and any(METHODS[name].learns_from_lm for name in methods):
             self.notes.append(f"A bank of {len(self.task.train)} examples is too small to train on.")
             methods = tuple(name for name in methods if not METHODS[name].learns_from_lm)
-        found = [self._entrant(one) for one in candidates(methods, self.search, self.task)]
+        found = self._entered(candidates(methods, self.search, self.task))
         # the first of those whose prompts are all the same
         self.entrants = list({tuple(one.prompts): one for one in reversed(found)}.values())[::-1]
         if len(self.entrants) < 2:
             raise UserError("one candidate alone is no search; give more --methods, --ks or --trade-offs")
         # these are judged at the end, whether they race or not
-        self.zero, self.plain = self._entrant(ZERO), self._entrant(plain(self.task))
+        self.zero, self.plain = self._entered([ZERO, plain(self.task)])
         later = len(prepared(methods, self.search, self.plain.candidate.shots))
         self.race = Race(np.stack([one.tokens for one in self.entrants]), rivals=len(self.entrants) + later)
-        self._check_first()
+        # see that the budget pays for a first round and for the end; fewer final rows, if need be
+        first = self.race.first_cost()
+        self._check_paid(first + float(self.zero.tokens[:_PROBE].sum()))
+        self.field.answer([self.zero], self.tuning, slice(0, _PROBE), "a look at the LM's speed")
+        self._check_paid(first)
         hold(self.race, self._ask, self._left)
         shots = self.entrants[self.race.winner()].candidate.shots or self.plain.candidate.shots
         for one in self._prepared(prepared(methods, self.search, shots)):
@@ -85,8 +80,8 @@ class Search:
             hold(self.race, self._ask, self._left)
         return self._finish()
 
-    def _entrant(self, candidate: Candidate) -> Entrant:
-        return self.field.enter(candidate, self.tuning)
+    def _entered(self, found: list[Candidate]) -> list[Entrant]:
+        return [self.field.enter(one, self.tuning) for one in found]
 
     def _reserve(self) -> float:
         """LM tokens that the final rows may take: zero examples, plain top-k, and two that are still in the race."""
@@ -96,13 +91,6 @@ class Search:
 
     def _left(self) -> float:
         return self.field.budget.left() - self._reserve()
-
-    def _check_first(self) -> None:
-        """See that the budget pays for a first round and for the end; fewer final rows, if need be."""
-        first = self.race.first_cost()
-        self._check_paid(first + float(self.zero.tokens[:_PROBE].sum()))
-        self.field.answer([self.zero], self.tuning, slice(0, _PROBE), "a look at the LM's speed")
-        self._check_paid(first)
 
     def _check_paid(self, tokens: float) -> None:
         left = self.field.budget.left()
@@ -155,7 +143,7 @@ class Search:
                     f"{max(0.0, self._left()):,.0f}."
                 )
                 continue
-            yield self._entrant(one)
+            yield self.field.enter(one, self.tuning)
 
     def _finish(self) -> Outcome:
         """Let the finalists answer the final rows."""

@@ -33,22 +33,14 @@ class TuneFiles(NamedTuple):
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
-    """Write tune.html, tune.json, and the selector with its model card.
-
-    Args:
-        search: it has been run.
-        outcome: what it found.
-        folder: where to write.
-    """
+    """Write tune.html, tune.json, and the selector with its model card."""
     able = [one for one in outcome.finals if METHODS[one.candidate.method].exports]
     # plain top-k is one of them
     chosen = outcome.recommended if outcome.recommended in able else max(able, key=lambda one: one.score.mean)
     note, target = "", folder / "selector"
     if chosen is not outcome.recommended:
-        note = (
-            f"{outcome.recommended.label} is no selector; selector/ holds {chosen.label}, the best here that is "
-            "one."
-        )
+        best = f"selector/ holds {chosen.label}, the best here that is one."
+        note = f"{outcome.recommended.label} is no selector; {best}"
     fields = {name: "…" for name in search.task.template.names[:-1] if name != search.task.template.input}
     query = {"input": "a new text", **fields} if fields else "a new text"
     program = (
@@ -57,9 +49,8 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     )
     folder.mkdir(parents=True, exist_ok=True)
     with held(folder):
-        write(
-            folder / "tune.json", (json.dumps(outcome.data(), indent=2, ensure_ascii=False) + "\n").encode()
-        )
+        numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
+        write(folder / "tune.json", f"{numbers}\n".encode())
         write(folder / "tune.html", _page(outcome, program, note).encode())
     _export(search, outcome, chosen, target)
     return TuneFiles(folder / "tune.html", target, note, program)
