@@ -62,7 +62,7 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     search = TuneConfig(methods=("topk", "relative"))
     assert searched(search, config, FEW) == ("topk", "relative")
     [candidate] = prepared(("topk", "relative"), search, 8)
-    assert candidate.method == "relative" and candidate.learns
+    assert candidate.method == "relative" and candidate.prepared
 
 
 def test_a_name_is_given_once_and_forgotten_after_a_test(registered):
