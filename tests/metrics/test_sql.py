@@ -8,8 +8,8 @@ import sys
 import time
 
 import pytest
+from refusing import refused
 
-from ceil_jax.errors import UserError
 from ceil_jax.metrics import METRICS, sql_worker
 from ceil_jax.metrics.sql import SqlSandbox
 from ceil_jax.metrics.sql_worker import same_result
@@ -226,9 +226,7 @@ def test_a_database_with_changes_beside_it_is_refused(sandbox, tmp_path):
     application = sqlite3.connect(path)
     application.execute("PRAGMA journal_mode = wal")
     application.executescript("CREATE TABLE t (n); INSERT INTO t VALUES (1)")
-    with pytest.raises(
-        UserError, match=r"open\.sqlite-wal holds changes that are not in the database yet: close"
-    ):
+    with refused(r"open\.sqlite-wal holds changes that are not in the database yet: close"):
         sandbox.compare(path, "SELECT n FROM t", "SELECT 1")
     application.close()  # which writes them into the database
     assert sandbox.compare(path, "SELECT n FROM t", "SELECT 1").outcome == "equal"
@@ -239,15 +237,13 @@ def test_windows_imports_the_metrics_and_is_told_what_sql_needs(monkeypatch, dat
     subprocess.run([sys.executable, "-c", script], check=True)
     with SqlSandbox() as unused:
         monkeypatch.setattr("ceil_jax.metrics.sql.os.name", "nt")
-        with pytest.raises(UserError, match="needs a POSIX system"):
+        with refused("needs a POSIX system"):
             unused.compare(database, "SELECT 1", "SELECT 1")
         monkeypatch.undo()
 
 
 def test_metric_names_the_database_it_misses(tmp_path):
-    with pytest.raises(
-        UserError, match=r"example 'validation-0': no database 'zoo', no file '.*no'; .* column 'database'"
-    ):
+    with refused(r"example 'validation-0': no database 'zoo', no file '.*no'; .* column 'database'"):
         METRICS["sql_execution"].per_example(
             ["SELECT 1"], [question("validation-0", tmp_path / "no", "SELECT 1")]
         )

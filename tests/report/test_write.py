@@ -79,13 +79,7 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):
         finish(run.folder(stage), {**run.summary(stage), "cost": cost})
     return record(
-        run,
-        config or RunConfig(task=task.name, out=root),
-        task,
-        method,
-        "an LM",
-        metrics,
-        kept=kept,
+        run, config or RunConfig(task=task.name, out=root), task, method, "an LM", metrics, kept=kept
     )
 
 

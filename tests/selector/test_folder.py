@@ -8,9 +8,10 @@ import threading
 
 import numpy as np
 import pytest
+from refusing import refused
 from selector_words import QUERY, ROWS, Words, words
 
-from ceil_jax import CeilSelector, Encoder, Example, UserError, load_encoder, register_encoder
+from ceil_jax import CeilSelector, Encoder, Example, load_encoder, register_encoder
 from ceil_jax.selector.folder import check_target, read_manifest
 
 
@@ -79,19 +80,19 @@ def test_damaged_folders(saved, tmp_path):
         whole = (files / name).read_bytes()
         for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:-400], None):
             (files / name).unlink() if damaged is None else (files / name).write_bytes(damaged)
-            with pytest.raises(UserError, match=f"{name} is missing, damaged, or of another save"):
+            with refused(f"{name} is missing, damaged, or of another save"):
                 CeilSelector.from_pretrained(tmp_path)
         (files / name).write_bytes(whole)
     (files / "encoder" / "more.json").write_text("{}")
-    with pytest.raises(UserError, match=r"more.json is missing, damaged, or of another save"):
+    with refused(r"more.json is missing, damaged, or of another save"):
         CeilSelector.from_pretrained(tmp_path)
     shutil.rmtree(files)
-    with pytest.raises(UserError, match=r"content-1/\S* is missing"):
+    with refused(r"content-1/\S* is missing"):
         CeilSelector.from_pretrained(tmp_path)
     (tmp_path / "selector.json").unlink()
-    with pytest.raises(UserError, match=r"holds no selector.json"):
+    with refused(r"holds no selector.json"):
         CeilSelector.from_pretrained(tmp_path)
-    with pytest.raises(UserError, match="encoder is a Words, which does not say how to save it"):
+    with refused("encoder is a Words, which does not say how to save it"):
         CeilSelector.from_examples(ROWS, encoder=Words()).save_pretrained(tmp_path)
 
 
@@ -101,26 +102,26 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
     text = file.read_text()
     for damaged in (b"", b"[]", b"{}", b"\xff\xfe", b"[" * 10**5, text[:-9].encode()):
         file.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"selector\.json is damaged"):
+        with refused(r"selector\.json is damaged"):
             CeilSelector.from_pretrained(tmp_path)
     record = json.loads(text)
 
-    def refused(said, **changed):
+    def check(said, **changed):
         """A file with other settings or fields."""
-        other = {**record, **{key: value for key, value in changed.items() if key in record}}
+        changes = {**record, **{key: value for key, value in changed.items() if key in record}}
         own = {key: value for key, value in changed.items() if key not in record}
-        file.write_text(json.dumps({**other, "settings": {**record["settings"], **own}}))
-        with pytest.raises(UserError, match=said):
+        file.write_text(json.dumps({**changes, "settings": {**record["settings"], **own}}))
+        with refused(said):
             CeilSelector.from_pretrained(tmp_path)
 
-    refused("trade_off is .*expected a number above 0", trade_off="0.2")
-    refused("shortlist is .*whole number from 1", shortlist=2.5)
-    refused("context is 'inptu'; expected 'input' or 'example'", context="inptu")
-    refused("cannot be read .*unexpected keyword argument 'trade'", trade=1)
-    refused("cannot be read", template={"pattern": 7})
-    refused(r"selector\.json is damaged, or of another version", format=2)
+    check("trade_off is .*expected a number above 0", trade_off="0.2")
+    check("shortlist is .*whole number from 1", shortlist=2.5)
+    check("context is 'inptu'; expected 'input' or 'example'", context="inptu")
+    check("cannot be read .*unexpected keyword argument 'trade'", trade=1)
+    check("cannot be read", template={"pattern": 7})
+    check(r"selector\.json is damaged, or of another version", format=2)
     for path in ("../elsewhere", "/etc", "", "content-1/../../b", "content-0"):
-        refused(r"selector\.json is damaged", content=path)
+        check(r"selector\.json is damaged", content=path)
 
 
 class Killed(BaseException):
@@ -182,7 +183,7 @@ def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(kille
     (tmp_path / "letters").mkdir()
     check_target(tmp_path / "letters")
     (tmp_path / "letters" / "letter").write_text("dear")
-    with pytest.raises(UserError, match="is no selector"):
+    with refused("is no selector"):
         check_target(tmp_path / "letters")
 
 
@@ -207,7 +208,7 @@ def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
 def test_an_encoder_of_ones_own_is_registered_and_never_imported(tiny, tmp_path, registrations_undone):
     encoder = Encoder(tiny.module, tiny.tokenizer, max_length=128, factory="json:loads")
     CeilSelector.from_examples(ROWS[:5], encoder=encoder).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="is made by 'json:loads', which nobody has named here"):
+    with refused("is made by 'json:loads', which nobody has named here"):
         CeilSelector.from_pretrained(tmp_path)
     register_encoder("json:loads", lambda: load_encoder("tiny"))
     assert len(CeilSelector.from_pretrained(tmp_path).select(QUERY, k=2)) == 2

@@ -4,9 +4,10 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from refusing import refused
 from selector_words import QUERY, ROWS, Words
 
-from ceil_jax import CeilSelector, UserError
+from ceil_jax import CeilSelector
 from ceil_jax.tasks.example import Example
 
 
@@ -29,7 +30,7 @@ def make(rows):
     ],
 )
 def test_rows_that_are_no_examples(rows, message):
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         make(rows)
 
 
@@ -50,11 +51,11 @@ HALF = "half \ud83d of an emoji"
 )
 def test_a_row_that_would_poison_a_save_adds_nothing(row, message):
     selector = make(ROWS[:3])
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         selector.add([{"input": "fine", "output": "x"}, {"input": "a", "output": "b", **row}])
     assert len(selector) == 3
     if "output" not in row:
-        with pytest.raises(UserError, match=message.replace("row 2", "queries, query 2")):
+        with refused(message.replace("row 2", "queries, query 2")):
             selector.select_many([QUERY, {"input": "a", "output": "b", **row}], k=1)
 
 
@@ -93,7 +94,7 @@ def test_metadata_come_along_if_they_can(caplog):
     ],
 )
 def test_examples_are_checked_like_rows(example, message):
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         make([example])
 
 
@@ -114,16 +115,16 @@ def test_the_columns_of_somebody_elses_table(caplog):
     assert (first.id, dict(first.fields)) == ("3", {})
     assert (first.choices, first.references) == (("x", "y"), ("1", "2"))
     frame.columns = ["id", "n", "input", "output", "output", "references"]
-    with pytest.raises(UserError, match="two columns have one name: 'id', 'n', 'input', 'output', 'output'"):
+    with refused("two columns have one name: 'id', 'n', 'input', 'output', 'output'"):
         CeilSelector.from_dataframe(frame, encoder=Words())
 
 
 def test_bad_rows_are_skipped_if_that_is_said(tmp_path, caplog):
     file = tmp_path / "r.csv"
     file.write_text("input;output\n a ;x\n;y\nb;\nc;z;1\nd; \n")
-    with pytest.raises(UserError, match=r"the header is one column, 'input;output'; .* --delimiter ';'"):
+    with refused(r"the header is one column, 'input;output'; .* --delimiter ';'"):
         CeilSelector.from_csv(file, encoder=Words())
-    with pytest.raises(UserError, match="4 rows cannot be used: lines 3, 4, 5, 6; --skip-bad-rows"):
+    with refused("4 rows cannot be used: lines 3, 4, 5, 6; --skip-bad-rows"):
         CeilSelector.from_csv(file, encoder=Words(), delimiter=";")
     selector = CeilSelector.from_csv(file, encoder=Words(), delimiter=";", skip_bad_rows=True)
     assert [example.input for example in selector.examples] == ["a"]

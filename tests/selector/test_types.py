@@ -87,9 +87,5 @@ ignore_missing_imports = True
     assert not [type for type in types if re.fullmatch(r"(Any|def \(.*\) -> Any|.*JitWrapped)", type)], types
     # a NamedTuple is shown with the types of its fields
     assert types[-4].startswith("tuple[") and types[-4].endswith("fallback=ceil_jax.dpp.greedy.MapResult]")
-    assert types[-3:] == [
-        "ceil_jax.tasks.example.Task",
-        "ceil_jax.selector.selection.Selection",
-        "str",
-    ]
+    assert types[-3:] == ["ceil_jax.tasks.example.Task", "ceil_jax.selector.selection.Selection", "str"]
     assert re.findall(r"error: .* \[([\w-]+)\]", run.stdout) == ["call-arg", "arg-type"], run.stdout

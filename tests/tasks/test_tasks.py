@@ -7,6 +7,7 @@ import tarfile
 
 import pytest
 from cogs_original import logical_form
+from refusing import refused
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, register_task
@@ -20,7 +21,7 @@ from ceil_jax.tasks.words import bert_words, first_of_each, question_key
 
 
 def test_unknown_name():
-    with pytest.raises(UserError, match="unknown task 'sst6'; did you mean 'sst5'"):
+    with refused("unknown task 'sst6'; did you mean 'sst5'"):
         TASKS["sst6"]
 
 
@@ -31,7 +32,7 @@ def test_a_task_from_outside(monkeypatch):
     spec = pair_task("mine", ("q", "a"), embedded=lambda: rows)
     register_task(spec)
     assert [row.input for row in load_task("mine").train] == ["x"]
-    with pytest.raises(UserError, match="a task 'mine' is registered already"):
+    with refused("a task 'mine' is registered already"):
         register_task(spec)
     register_task(spec, replace=True)
 
@@ -238,7 +239,7 @@ def test_schemas(zoo):
 @pytest.mark.parametrize("content", ["3", '{"a": 1}', '[{"db_id": "zoo", "table_names_original": ["cat"]}]'])
 def test_declared_schemas_in_another_format(zoo, content):
     (zoo / "tables.json").write_text(content)
-    with pytest.raises(UserError, match=r"tables\.json is not as Spider's tables\.json") as caught:
+    with refused(r"tables\.json is not as Spider's tables\.json") as caught:
         declared_schemas(zoo)
     assert "\n" not in str(caught.value)
 
@@ -254,7 +255,7 @@ def test_a_file_that_is_no_database(zoo):
 def test_a_database_is_named_by_text(zoo):
     row = {"db_id": ["zoo"], "question": "how many?", "query": "SELECT 1"}
     (zoo / "train.jsonl").write_text(json.dumps(row))
-    with pytest.raises(UserError, match=r"train\.jsonl, line 1, field 'db_id': expected a text"):
+    with refused(r"train\.jsonl, line 1, field 'db_id': expected a text"):
         load_task("spider", zoo.parent)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from films import SMALL, choose
+from refusing import refused
 
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
 from ceil_jax.cli.main import main
@@ -138,7 +139,7 @@ def test_the_budget_is_never_exceeded(tmp_path, tokens):
 
 
 def test_a_budget_that_is_too_small_says_what_is_needed(tmp_path):
-    with pytest.raises(UserError, match="the first round, 13 candidates on 16 rows") as said:
+    with refused("the first round, 13 candidates on 16 rows") as said:
         search(tmp_path, lm_tokens=9_000).run()
     needed = int(str(said.value).partition("--lm-tokens ")[2].partition(";")[0])
     outcome = search(tmp_path, lm_tokens=needed).run()
@@ -146,7 +147,7 @@ def test_a_budget_that_is_too_small_says_what_is_needed(tmp_path):
 
 
 def test_minutes_are_a_limit_too(tmp_path):
-    with pytest.raises(UserError, match=r"--minutes 1e-06 had passed before a look at the LM's speed"):
+    with refused(r"--minutes 1e-06 had passed before a look at the LM's speed"):
         search(tmp_path, lm_tokens=None, minutes=1e-6).run()
 
 
@@ -192,7 +193,7 @@ def test_registered_retrievers_join_by_themselves(registrations_undone):
         *("zero", "random", "bm25", "topk", "mmr", "dpp", "free", "free_map", "mine")
     }
     assert all(one.shots in (0, 2) for one in found)
-    with pytest.raises(UserError, match="did you mean 'topk'"):
+    with refused("did you mean 'topk'"):
         searched(TuneConfig(methods=("topp",)), SMALL, TASK)
 
 
@@ -205,15 +206,15 @@ def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     assert (
         "tiny gives no log-probabilities, which EPR, CEIL would learn from; free and free_map" in caplog.text
     )
-    with pytest.raises(UserError, match="free and free_map learn from the bank's outputs"):
+    with refused("free and free_map learn from the bank's outputs"):
         scorable(chat, ("epr",))
 
 
 def test_bad_input_is_named(tmp_path):
     alike = [replace(row, output="good") for row in ROWS]
-    with pytest.raises(UserError, match="every row of the bank has the output 'good'"):
+    with refused("every row of the bank has the output 'good'"):
         search(tmp_path, task=replace(TASK, train=alike))
-    with pytest.raises(UserError, match="at least 20 of each"):
+    with refused("at least 20 of each"):
         search(tmp_path, task=replace(TASK, train=ROWS[:30]))
 
     class Silent(TinyLM):
@@ -222,7 +223,7 @@ def test_bad_input_is_named(tmp_path):
 
     free = [replace(row, choices=()) for row in ROWS]
     task = replace(TASK, train=free[:160], validation=free[160:], metric="exact_match")
-    with pytest.raises(UserError, match="it answered 'nothing'"):
+    with refused("it answered 'nothing'"):
         search(tmp_path, task=task, models=One(Silent())).run()
 
 

@@ -1,9 +1,9 @@
 """A selection as chat messages."""
 
-import pytest
+from refusing import refused
 from selector_words import QUERY, ROWS, Words
 
-from ceil_jax import CeilSelector, UserError
+from ceil_jax import CeilSelector
 from ceil_jax.selector.adapters.chat import chat_messages
 
 
@@ -33,12 +33,12 @@ def test_patterns_name_metadata_and_values_keep_their_braces():
 
 
 def test_a_name_that_is_missing():
-    with pytest.raises(UserError, match=r"'{town}': KeyError\('town'\); 'the query' has input"):
+    with refused(r"'{town}': KeyError\('town'\); 'the query' has input"):
         chat_messages(chosen(), user="{town}")
-    with pytest.raises(UserError, match=r"written \{\{ and \}\}"):
+    with refused(r"written \{\{ and \}\}"):
         chat_messages(chosen(), user="{input} {")
     for pattern in ("{input.x}", "{input[x]}", "{}"):
-        with pytest.raises(UserError, match="braces that are meant"):
+        with refused("braces that are meant"):
             chat_messages(chosen(), user=pattern)
     none = CeilSelector.from_examples([], encoder=Words()).select("x", k=1)
     assert chat_messages(none) == [{"role": "user", "content": "x"}]

@@ -1,0 +1,10 @@
+"""What a test says of bad input."""
+
+import pytest
+
+from ceil_jax.errors import UserError
+
+
+def refused(message: str):
+    """Return a context in which a UserError has to be raised whose text the regular expression is found in."""
+    return pytest.raises(UserError, match=message)
