@@ -9,6 +9,7 @@ row's shortlists, and its encoder takes over that row's cosines; CEIL starts fro
 
 import sys
 
+import set_bsr  # noqa: F401  registers its row
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
@@ -18,7 +19,8 @@ from ceil_jax.pipeline.methods import METHODS, applicable
 from ceil_jax.tasks.load import load_task
 
 ROWS = (
-    *("majority", "classifier", "topk", "dpp", "head", "structures", "cover", "adapter", "free", "free_map"),
+    *("majority", "classifier", "topk", "dpp", "set_bsr"),
+    *("head", "structures", "cover", "adapter", "free", "free_map"),
     *("epr", "epr_map", "ceil"),
 )
 
