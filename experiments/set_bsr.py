@@ -1,0 +1,79 @@
+"""Set-BSR (Gupta, Gardner and Singh, Findings of EMNLP 2023), as a retriever from outside the package.
+
+    ceil-jax compare --plugin set_bsr --method topk set_bsr dpp          # in this folder, or with it on PYTHONPATH
+
+A set of examples is as good as it covers the query's tokens: the mean over these of the largest cosine of a token's
+contextual vector with that of any token of any example (BERTScore's recall, Zhang et al., ICLR 2020, over a set). It
+is submodular, so that the set is chosen greedily. All tokens weigh the same; special tokens are left out.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float
+
+from ceil_jax import Example, Needs, Retrieved, register_retriever
+from ceil_jax.encoders.encoder import require_network
+from ceil_jax.encoders.tokenizers import LENGTHS, pad, padded_length
+from ceil_jax.retrieval.own_rows import OwnRows
+from ceil_jax.retrieval.registry import Given
+
+BATCH = 64
+"""Texts encoded at once."""
+
+
+@partial(jax.jit, static_argnums=0)
+def last_layer(graph: Any, state: Any, ids: Array, mask: Array) -> Float[Array, "b t d"]:
+    return nnx.merge(graph, state).hidden_states(ids, mask)[-1]
+
+
+def token_vectors(encoder: Any, texts: Sequence[str]) -> list[Float[np.ndarray, "t d"]]:
+    """Return the unit vectors of each text's tokens in the last layer, without the first and the last one, which are
+    the special tokens of BERT's family."""
+    graph, state = nnx.split(encoder.module)
+    ids = encoder.tokenizer(list(texts), encoder.max_length)
+    order, found = np.argsort([len(own) for own in ids], kind="stable"), [np.empty(0)] * len(ids)
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        length = padded_length(len(ids[rows[-1]]), encoder.max_length, LENGTHS)
+        tokens = pad([ids[row] for row in rows], length, encoder.tokenizer.pad_id, BATCH)
+        hidden = np.asarray(last_layer(graph, state, *tokens))
+        for row, vectors in zip(rows, hidden, strict=False):  # the last batch is filled up
+            inner = vectors[1 : max(2, len(ids[row]) - 1)]
+            found[row] = inner / np.maximum(np.linalg.norm(inner, axis=1, keepdims=True), 1e-9)
+    return found
+
+
+class SetBSR:
+    """Greedy choice of the examples whose tokens cover the query's."""
+
+    def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        self.bank, self.encoder = bank, require_network(given.encoder)
+        self.own_rows = OwnRows(bank, given.known_by)
+        items = token_vectors(self.encoder, [example.input for example in bank])
+        self.tokens, self.first = np.concatenate(items), np.cumsum([0, *map(len, items[:-1])])
+
+    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
+        asked = token_vectors(self.encoder, [query.input for query in queries])
+        return [self.cover(tokens, own, k) for tokens, own in zip(asked, self.own_rows(queries), strict=True)]
+
+    def cover(self, query: Float[np.ndarray, "t d"], own: Sequence[int], k: int) -> list[Retrieved]:
+        """Return k examples, but for the query's own, in the order in which they add most coverage."""
+        best = np.maximum.reduceat(query @ self.tokens.T, self.first, axis=1)  # [t, bank]
+        best[:, own] = -1
+        recall, covered, chosen = best.mean(axis=0), np.full(len(query), -1.0), []
+        for _ in range(min(k, len(self.bank) - len(own))):
+            total = np.maximum(covered[:, None], best).mean(axis=0)
+            total[[*own, *(one.position for one in chosen)]] = -np.inf
+            place = int(total.argmax())
+            gain = float(total[place] - covered.mean())
+            covered = np.maximum(covered, best[:, place])
+            chosen.append(Retrieved(self.bank[place].id, place, float(recall[place]), gain))
+        return chosen
+
+
+register_retriever("set_bsr", SetBSR, Needs(encoder=True), label="Set-BSR")

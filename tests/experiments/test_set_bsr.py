@@ -1,0 +1,36 @@
+"""Set-BSR: a retriever from outside covers the query's tokens."""
+
+import numpy as np
+import pytest
+
+from ceil_jax import Example, build_retriever
+from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.pipeline.methods import METHODS
+
+set_bsr = pytest.importorskip("set_bsr")
+
+INPUTS = ("red apple pie", "red apple pies", "blue sky", "old stone wall")
+BANK = [Example(str(i), text, "") for i, text in enumerate(INPUTS)]
+
+
+def test_chosen_examples_cover_the_query_together():
+    assert METHODS["set_bsr"].label == "Set-BSR"
+    retriever = build_retriever("set_bsr", BANK, encoder=load_encoder("tiny"))
+    [chosen] = retriever.retrieve([Example("q", "red apple pie and blue sky", "")], 2)
+    assert {INPUTS[one.position] for one in chosen} == {"red apple pie", "blue sky"}
+
+
+def test_recall_and_gains_by_hand():
+    retriever = object.__new__(set_bsr.SetBSR)
+    retriever.bank = BANK[:3]
+    # one example with two tokens, two with one
+    retriever.tokens, retriever.first = (
+        np.array([[1.0, 0], [0.6, 0.8], [0, 1.0], [1.0, 0]]),
+        np.array([0, 2, 3]),
+    )
+    query = np.array([[1.0, 0], [0, 1.0]])
+    first, second = retriever.cover(query, [], 2)
+    assert (first.position, first.relevance) == (0, pytest.approx(0.9))  # (1 + 0.8) / 2
+    assert (second.position, second.gain) == (1, pytest.approx(0.1))  # 0.8 → 1 for the second token
+    [other, _] = retriever.cover(query, [0], 3)
+    assert other.position in (1, 2)
