@@ -33,7 +33,7 @@ from ceil_jax.training.free.choice import (
     cross_fitted_queries,
     measured_by,
 )
-from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, observe
+from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, marks, observe
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.rows import Cosine, FreeMethod, Observed
@@ -153,7 +153,8 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
         write_json(lesson.folder / SETTINGS, {"method": ""})
     else:
         base, pairs = _base(lesson.start), rows.parts is not None
-        FreeEncoder(base, method, None, settings.parser, pairs).save_method(lesson.folder)
+        learnt = marks(lesson.bank)
+        FreeEncoder(base, method, None, settings.parser, pairs, learnt).save_method(lesson.folder)
     taken = {"taken": name, **{one: float(v.mean()) for one, v in found.items()}} if found else {}
     return {"bank": len(lesson.bank), **taken}
 

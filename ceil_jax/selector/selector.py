@@ -213,6 +213,13 @@ class CeilSelector(Settings):
         """The bank, in the order it was added."""
         return list(self._own_bank().snapshot)
 
+    @property
+    def unseen(self) -> int | None:
+        """The number of examples that the encoder's free method has not learnt from, such as those added since it was
+        exported; they are ranked like all others. None for other encoders."""
+        count = getattr(self.encoder, "unseen", None)
+        return count and count(self.examples)
+
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
         """Embed examples, which are as in `from_examples`, add them to the bank, and return their ids.
 

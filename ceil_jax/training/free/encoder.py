@@ -89,6 +89,8 @@ class FreeEncoder:
     """A name in PARSERS, for a method that needs structures."""
     pairs: bool = False
     """Whether inputs are pairs of texts."""
+    learnt: np.ndarray | None = None
+    """uint64 [N]: the `marks` of the examples that the method has learnt from; None if that is not known."""
     cross_fitted: Mapping[str, np.ndarray] | None = None
     """The method's vectors of the bank's rows as queries, by id (`choice.cross_fitted_queries`), in the encoder that
     is asked with the bank's rows and with nothing else."""
@@ -136,6 +138,10 @@ class FreeEncoder:
         """Return the vectors of bank examples, float32 [N, D']; their outputs are read."""
         return self._with_cosines(self._examples(examples), examples)
 
+    def unseen(self, examples: Sequence[Example]) -> int:
+        """Return how many examples of a bank the method has not learnt from, such as those added since."""
+        return 0 if self.learnt is None else int((~np.isin(marks(examples), self.learnt)).sum())
+
     def fixed(self, queries: Sequence[Example], bank: Sequence[Example]) -> Fixed:
         """Return the method's part of the vectors, beside which a network's can learn."""
         width = -self.base.dim
@@ -173,7 +179,8 @@ class FreeEncoder:
         """Write the method without its encoders."""
         folder.mkdir(parents=True, exist_ok=True)
         arrays, others = _fields(self.method)
-        save_arrays(folder / ARRAYS, **arrays)
+        learnt = {} if self.learnt is None else {"learnt": self.learnt}
+        save_arrays(folder / ARRAYS, **arrays, **learnt)
         content = {
             "method": type(self.method).__name__,
             "settings": others,
@@ -200,10 +207,17 @@ class FreeEncoder:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in content["settings"].items()
         }
-        method = kind(**settings, **load_arrays(folder / ARRAYS))
+        arrays = load_arrays(folder / ARRAYS)
+        learnt = arrays.pop("learnt", None)
+        method = kind(**settings, **arrays)
         network = load_encoder(folder / "network") if (folder / "network").is_dir() else None
         base = base or load_encoder(content["base"] or folder / "base")
-        return cls(base, method, network, content["parser"], content["pairs"])
+        return cls(base, method, network, content["parser"], content["pairs"], learnt)
+
+
+def marks(examples: Sequence[Example]) -> np.ndarray:
+    """Return what examples are known by, uint64 [N]: a hash of input and output."""
+    return np.array([int(digest([one.input, one.output]), 16) for one in examples], np.uint64)
 
 
 def _fields(method: FreeMethod) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -1,12 +1,15 @@
 """A free method as an encoder: saved, loaded, and on a bank that has grown."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
+from ceil_jax.selector import CeilSelector
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.free.encoder import FreeEncoder, observe
+from ceil_jax.training.free.encoder import FreeEncoder, marks, observe
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.objectives import tst
@@ -54,6 +57,19 @@ def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
         encoder.name.replace("tiny", loaded.base.name),
     )
     assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_a_bank_that_has_grown_says_how_many_examples_are_new(tmp_path):
+    encoder = replace(fitted(BANK, fit_label_head), learnt=marks(BANK))
+    selector = CeilSelector.from_examples(BANK, encoder=encoder)
+    assert selector.unseen == 0
+    # the same words under another id are no news; another output is
+    same, other = replace(BANK[0], id="same"), replace(BANK[1], id="other", output="rate(fine)")
+    selector.add([same, other])
+    selector.remove(BANK[2].id)
+    selector.save_pretrained(tmp_path / "selector")
+    assert CeilSelector.from_pretrained(tmp_path / "selector").unseen == selector.unseen == 1
+    assert CeilSelector.from_examples(BANK, encoder=BASE).unseen is None
 
 
 def test_an_added_example_of_an_unknown_label_is_encoded():
