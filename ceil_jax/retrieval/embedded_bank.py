@@ -52,20 +52,14 @@ class EmbeddedBank:
 
     def __init__(self, bank: Sequence[Example], given: Given, compared: Compared) -> None:
         self.bank, self._compared, self._given = bank, compared, given
-        self.items = self._embedded(bank, given.embed_items, given.encoder, "encode_examples")
+        self.items = self._embedded(bank, given.encoder, "encode_examples")
         self._own_rows = OwnRows(bank, given.known_by)
 
-    def _embedded(
-        self,
-        examples: Sequence[Example],
-        embed: Callable[[Sequence[str]], np.ndarray],
-        encoder: Any,
-        whole: str,
-    ) -> np.ndarray:
+    def _embedded(self, examples: Sequence[Example], encoder: Any, whole: str) -> np.ndarray:
         if self._compared.whole and hasattr(encoder, whole):
             return unit_rows(getattr(encoder, whole)(examples))
         texts = self._compared.texts(examples)
-        vectors = embed([text for several in texts for text in several])
+        vectors = self._given.embed(encoder, [text for several in texts for text in several])
         if self._compared.score is None:
             return unit_rows(vectors)
         return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
@@ -79,7 +73,7 @@ class EmbeddedBank:
         """
         n = min(n, len(self.bank))
         asked = self._given.query_encoder or self._given.encoder
-        vectors = self._embedded(queries, self._given.embed_queries, asked, "encode_queries")
+        vectors = self._embedded(queries, asked, "encode_queries")
         own = self._own_rows(queries)
         if self._compared.shared:
             return *self._drawn(queries, vectors, own, n), vectors
@@ -95,7 +89,6 @@ class EmbeddedBank:
     def _drawn(
         self, queries: Sequence[Example], vectors: np.ndarray, own: Sequence[Sequence[int]], n: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same where equally near examples are drawn: cosines and positions."""
         cosines, positions = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int32)
         score = self._compared.score or dot_products
         # moved to the devices once, not for every part

@@ -7,5 +7,5 @@ Nearest-neighbour search is in `retrieval/`, which knows nothing of skills; `pip
 - `sketches`: the keywords or roles of a formal output, for an oracle.
 - `retrievers`: Skill-KNN and the oracles, for the registry of `retrieval/`.
 
-Names for other rooms: `Rewriter`, `load_demonstrations`; `SKETCHES`.
+Names for other rooms: `Rewriter`, `load_demonstrations`.
 """

@@ -8,9 +8,8 @@ from functools import partial
 import numpy as np
 
 from ceil_jax.retrieval.embedded_bank import Compared
-from ceil_jax.retrieval.own_rows import OwnRows
-from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved, Retriever
-from ceil_jax.retrieval.retrievers import DenseRetriever, check_size
+from ceil_jax.retrieval.registry import Given, Needs, Registered, Retriever
+from ceil_jax.retrieval.retrievers import DenseRetriever, RankingRetriever
 from ceil_jax.skills.similarity import Similarity, base, consistency, distinctiveness
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
@@ -24,13 +23,7 @@ def build_skill(similarity: Similarity, bank: Sequence[Example], given: Given) -
     return DenseRetriever(bank, given, compared)
 
 
-def build_target_knn(bank: Sequence[Example], given: Given) -> Retriever:
-    """Build target-KNN (oracle): the nearest outputs."""
-    compared = Compared(lambda examples: [(example.output,) for example in examples])
-    return DenseRetriever(bank, given, compared)
-
-
-class TargetSketch:
+class TargetSketch(RankingRetriever):
     """The largest overlap with the query's gold output in keywords, or in words and roles, by their weights (oracle).
 
     Ties go to the example whose other parts weigh less, then to a seeded draw. (The paper does not say how ties are
@@ -39,30 +32,21 @@ class TargetSketch:
     """
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
+        super().__init__(bank, given)
         assert given.sketch is not None, "declared in Needs"
-        self.bank = bank
-        self._sketch, self._seed = given.sketch, given.seed
-        self._own_rows = OwnRows(bank, given.known_by)
+        self._sketch = given.sketch
         self._parts = [given.sketch(example.output) for example in bank]
         self._weights = np.array([sum(parts.values()) for parts in self._parts])
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        check_size(self.bank, k)
-        chosen = []
-        for query, own in zip(queries, self._own_rows(queries), strict=True):
-            wanted = self._sketch(query.output)
-            shared = [[parts[part] for part in parts.keys() & wanted.keys()] for parts in self._parts]
-            overlap = np.array([sum(weights) for weights in shared])
-            beside = self._weights - overlap
-            draw = text_rng(query.id, self._seed).permutation(len(overlap))
-            best = np.lexsort((draw, beside, -overlap))
-            others = [int(i) for i in best if i not in own]
-            chosen.append(
-                [Retrieved(self.bank[i].id, i, float(overlap[i]), float(overlap[i])) for i in others[:k]]
-            )
-        return chosen
+    def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
+        wanted = self._sketch(query.output)
+        shared = [[parts[part] for part in parts.keys() & wanted.keys()] for parts in self._parts]
+        overlap = np.array([sum(weights) for weights in shared])
+        draw = text_rng(query.id, self.given.seed).permutation(len(overlap))
+        return np.lexsort((draw, self._weights - overlap, -overlap))[:n], overlap
 
 
+_OUTPUTS = Compared(lambda examples: [(example.output,) for example in examples])
 _ONE = Needs(encoder=True, skills="one", text=False)
 _ALL = Needs(encoder=True, skills="all", text=False)
 
@@ -71,7 +55,9 @@ RETRIEVERS = {
     "skill_consistency": Registered(partial(build_skill, consistency), _ALL, "Skill-KNN, consistency"),
     "skill_distinct": Registered(partial(build_skill, distinctiveness), _ALL, "Skill-KNN, distinctiveness"),
     "target_knn": Registered(
-        build_target_knn, Needs(encoder=True, gold_outputs=True, text=False), "target-KNN (oracle)"
+        partial(DenseRetriever, compared=_OUTPUTS),
+        Needs(encoder=True, gold_outputs=True, text=False),
+        "target-KNN (oracle)",
     ),
     "target_sketch": Registered(
         TargetSketch, Needs(gold_outputs=True, sketch=True, text=False), "target sketch (oracle)"

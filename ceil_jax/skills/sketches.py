@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from ceil_jax.retrieval.registry import Parts
 from ceil_jax.tasks.families.cogs import Call, parse_call
@@ -31,14 +30,6 @@ def sql_sketch(query: str) -> frozenset[str]:
 def sql_bare(query: str) -> str:
     """Return the query without quoted text and without names after a dot."""
     return re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
-
-
-def sql_tables(query: str) -> frozenset[str]:
-    """Return the tables after FROM and JOIN in lower case, those of nested queries included."""
-    ends = "on|join|where|group|order|having|limit|union|intersect|except|select"
-    clauses = re.findall(rf"(?is)\b(?:from|join)\b(.*?)(?=\b(?:{ends})\b|[()]|$)", sql_bare(query))
-    names = [re.search(r"\w+", table) for clause in clauses for table in clause.split(",")]
-    return frozenset(name[0].lower() for name in names if name)
 
 
 def cogs_sketch(form: str) -> frozenset[str]:
@@ -73,9 +64,6 @@ def cogs_parts(form: str) -> dict[str, int]:
     words = re.findall(r"[\w.]{2,}(?![\w.]*=)", form)
     return dict.fromkeys(cogs_sketch(form), 1) | {f"word {word}": PRIMITIVE for word in words}
 
-
-SKETCHES: dict[str, Callable[[str], frozenset[str]]] = {"sql": sql_sketch, "cogs": cogs_sketch}
-"""The sketch of outputs by `Task.language`."""
 
 PARTS: dict[str, Parts] = {"sql": lambda query: dict.fromkeys(sql_sketch(query), 1), "cogs": cogs_parts}
 """What the target-sketch oracle compares of outputs, by `Task.language`."""

@@ -22,10 +22,13 @@ from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.table import Span, Table, Value
-from ceil_jax.skills.sketches import SKETCHES
+from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.example import Task
 from skill_knn.analysis import SelectionMeasures, mean_selected, selected
+
+SKETCHES = {"sql": sql_sketch, "cogs": cogs_sketch}
+"""The sketch of outputs by `Task.language`."""
 
 
 class RepeatedScore(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ceil_jax.retrieval.embedded_bank import Compared
 from ceil_jax.retrieval.registry import Given, Needs, Parts, Retriever, register_retriever
 from ceil_jax.retrieval.retrievers import DenseRetriever
-from ceil_jax.skills.sketches import PARTS, sql_bare, sql_tables
+from ceil_jax.skills.sketches import PARTS, sql_bare
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.families.cogs import Call, parse_call
 
@@ -39,6 +39,14 @@ _CONDITIONS = {
     r"(?<![<>!])=": "that meet an equality condition",
 }
 _WORDS = ("no", "one", "two", "three", "four", "five")
+
+
+def sql_tables(query: str) -> frozenset[str]:
+    """Return the tables after FROM and JOIN in lower case, those of nested queries included."""
+    ends = "on|join|where|group|order|having|limit|union|intersect|except|select"
+    clauses = re.findall(rf"(?is)\b(?:from|join)\b(.*?)(?=\b(?:{ends})\b|[()]|$)", sql_bare(query))
+    names = [re.search(r"\w+", table) for clause in clauses for table in clause.split(",")]
+    return frozenset(name[0].lower() for name in names if name)
 
 
 def sql_skill(query: str) -> str:

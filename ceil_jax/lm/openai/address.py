@@ -9,7 +9,7 @@ from ceil_jax.errors import UserError
 
 
 class Address(NamedTuple):
-    """A server with an OpenAI-compatible interface, and one of its models."""
+    """A server and one of its models."""
 
     base: str
     """The server's address without a slash at its end, such as http://localhost:8000/v1."""
@@ -31,7 +31,7 @@ def parse_address(spec: str) -> Address:
     """
     try:
         parts = urlsplit(spec)
-        host, port = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port
     except ValueError:
         # Python's message would repeat what stands in the port's place: http://me:password, with the @ forgotten
         raise UserError(
@@ -45,8 +45,5 @@ def parse_address(spec: str) -> Address:
         )
     if not host:
         raise UserError(f"{spec}: no host; expected http://host:port/v1#model-name")
-    place = f"[{host}]" if ":" in host else host
-    base = (
-        f"{parts.scheme}://{place}{f':{port}' if port is not None else ''}{parts.path.rstrip('/') or '/v1'}"
-    )
+    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
     return Address(base, unquote(parts.fragment) or None)

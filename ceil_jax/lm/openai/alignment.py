@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
 """The spellings that servers give to a token of some bytes of a character; "" where a later token has the whole
@@ -38,24 +39,17 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
     position = 0
     while len(ends) < len(tokens) and position < len(text):
         token = tokens[len(ends)]
-        after = None if _NAMELESS.search(token) else _after(token, text, position)
-        if after is not None:
-            ends.append(after)
-            position = after
-            continue
-        stop = len(ends)
-        while stop < len(tokens) and _NAMELESS.search(tokens[stop]):
-            stop += 1
-        if stop > len(ends):
-            begin, position = (
-                position,
-                _end_of_nameless(tokens[len(ends) :], stop - len(ends), text, position),
-            )
+        if _NAMELESS.search(token):
+            rest = tokens[len(ends) :]
+            count = len(list(takewhile(_NAMELESS.search, rest)))
+            begin, position = position, _end_of_nameless(rest, count, text, position)
             if begin < start < position:
                 raise Misaligned(f"the tokens of {text[begin:position]!r} have no names of their own")
             # a character that a later token names as a whole ends after this place; none stands before a text
-            end = position + (position == begin > 0)
-            ends += [end] * (stop - len(ends))
+            ends += [position + (position == begin > 0)] * count
+        elif (after := _after(token, text, position)) is not None:
+            position = after
+            ends.append(position)
         elif position == 0:
             ends.append(0)
         else:
@@ -78,11 +72,7 @@ def _after(token: str, text: str, position: int) -> int | None:
 
 def _end_of_nameless(tokens: Sequence[str], count: int, text: str, position: int) -> int:
     """Return where the first `count` tokens end: the first position at which the tokens behind match the text."""
-    following: list[str] = []
-    for token in tokens[count:]:
-        if _NAMELESS.search(token):
-            break
-        following.append(token)
+    following = list(takewhile(lambda token: not _NAMELESS.search(token), tokens[count:]))
     shortest = position if not any(tokens[:count]) else position + 1
     for end in range(shortest, min(position + count, len(text)) + 1):
         place: int | None = end
