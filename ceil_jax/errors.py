@@ -17,13 +17,7 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """Return the error for a name that is not known, for the caller to raise.
-
-    Args:
-        kind: what the name stands for, such as "task".
-        name: the name that was given.
-        known: the names that would have been accepted.
-        hint: a sentence to add at the end; none by default.
+    """Return the error for a name that is not known, for the caller to raise; `hint` is a sentence at its end.
 
     >>> print(unknown_name("task", "sst6", ["sst5", "mrpc"]))
     unknown task 'sst6'; did you mean 'sst5'? Known: mrpc, sst5.
@@ -66,23 +60,15 @@ class Range:
 
 
 def range_of(hint: Any) -> Range | None:
-    """Return the range beside a type, `Annotated[int, Range(1)]`; None where there is none.
-
-    Args:
-        hint: a type, as `get_type_hints(…, include_extras=True)` gives it.
-    """
+    """Return the range in a type hint, `Annotated[int, Range(1)]`; None where there is none."""
     return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Range)), None)
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:
     """Check every number of a configuration, and of those inside it, against the range beside its type.
 
-    Args:
-        settings: an instance of a dataclass.
-        prefix: what its flags begin with, such as "endpoint.".
-
     Raises:
-        UserError: a number is out of its range; the message names flag, value and range.
+        UserError: a number is out of its range; the message names flag (behind `prefix`), value and range.
     """
     hints = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):

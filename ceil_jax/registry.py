@@ -20,9 +20,7 @@ class Registry(dict[str, T]):
 
     `registry[name]` raises a `UserError` that suggests a known name; `name in registry` and `get` work as in a dict.
 
-    Args:
-        kind: what a name stands for, such as "retriever"; messages say it.
-        hint: a sentence that ends the message about an unknown name; none by default.
+    Messages say the kind of its values, such as "retriever"; `hint` ends the one about an unknown name.
 
     >>> metrics = Registry("metric")
     >>> metrics.register("accuracy", 1)
@@ -37,16 +35,7 @@ class Registry(dict[str, T]):
         self.kind, self.hint = kind, hint
 
     def register(self, name: str, value: T, *, replace: bool = False) -> None:
-        """Add a value.
-
-        Args:
-            name: its name.
-            value: the value.
-            replace: whether it takes the place of one that has this name; by default that is refused.
-
-        Raises:
-            UserError: the name is taken.
-        """
+        """Add a value; a name that is taken is a UserError, unless the value is to `replace` the one there."""
         if name in self and not replace:
             raise UserError(
                 f"a {self.kind} {name!r} is registered already; take another name, or pass replace=True"
@@ -57,24 +46,17 @@ class Registry(dict[str, T]):
         raise unknown_name(self.kind, name, self, self.hint)
 
 
-_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
-
-
 def is_function(name: str) -> bool:
     """Return whether a name has the form `module:function`."""
-    return _FUNCTION.fullmatch(name) is not None
+    return re.fullmatch(r"\w+(\.\w+)*:\w+", name) is not None
 
 
 def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:
-    """Import a function by its name; modules in the current folder are found too.
-
-    Args:
-        kind: what the function makes, such as "encoder"; messages say it.
-        name: `module:function`.
-        known: names of things of this kind, one of which is suggested where `name` has another form.
+    """Import the function `module:function`, which makes things of a kind; the current folder is searched too.
 
     Raises:
-        UserError: there is no such module, or no such function in it.
+        UserError: there is no such module, or no such function in it; a name of another form, for which one of
+            the `known` names is suggested.
     """
     if not is_function(name):
         raise unknown_name(kind, name, known)
@@ -94,16 +76,10 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
-    """Call a user's function and check what it returns.
-
-    Args:
-        function: called without arguments.
-        kind: what it makes; messages say it.
-        name: its name in messages.
-        expected: the type of what it makes.
+    """Return what a user's function makes.
 
     Raises:
-        UserError: it asks for arguments, or returns something else.
+        UserError: it asks for arguments, or returns something other than `expected`.
     """
     try:
         inspect.signature(function).bind()

@@ -29,9 +29,7 @@ def device() -> str:
 def device_hours(seconds: float, device: str) -> float:
     """Return the GPU-hours, or without a GPU the core-hours, of some seconds: what was reserved, busy or not.
 
-    Args:
-        seconds: wall-clock time.
-        device: as `device` returns it; any other text counts as one device.
+    `device` is what the function `device` returns; any other text counts as one device.
 
     >>> device_hours(1800, "2 cores, AMD EPYC"), device_hours(7200, "4 × NVIDIA A100")
     (1.0, 8.0)

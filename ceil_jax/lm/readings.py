@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,25 +136,23 @@ class Readings:
             marks = ",".join("?" * len(some))
             for database in ("main", "shared") if self._shard else ("main",):
                 query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"
-                for key, value, tokens, seconds, checksum in self._run(query, some):
+                with self._mended(self._file):
+                    rows = self._database.execute(query, some).fetchall()
+                for key, value, tokens, seconds, checksum in rows:
                     if _checksum(key, value, tokens, seconds) == checksum:
                         found[key] = Reading(json.loads(value), Cost(seconds, tokens))
                     else:
                         log.warning("%s: a damaged reading; reading that prompt again", self._file)
         return found
 
-    def keep(self, readings: Iterable[tuple[bytes, Reading]]) -> None:
-        """Keep readings; they are on the disk when this returns."""
+    def keep(self, readings: Mapping[bytes, Reading]) -> None:
+        """Keep readings by their keys; they are on the disk when this returns."""
         rows = []
-        for key, (value, cost) in readings:
+        for key, (value, cost) in readings.items():
             row = key, json.dumps(value), cost.tokens, float(cost.seconds)
             rows.append((*row, _checksum(*row)))
         with disk_errors(self._folder), self._mended(self._file), self._database as database:
             database.executemany("INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows)
-
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._mended(self._file):
-            return self._database.execute(statement, values).fetchall()
 
     @contextmanager
     def _mended(self, file: Path) -> Iterator[None]:
@@ -169,9 +167,8 @@ class Readings:
         except sqlite3.DatabaseError as error:
             self.close()
             aside = file.replace(file.with_suffix(".damaged"))
-            for log_file in file.parent.glob(
-                f"{file.name}-*"
-            ):  # SQLite would add it to the next file of that name
+            # SQLite would add these to the next file of that name
+            for log_file in file.parent.glob(f"{file.name}-*"):
                 log_file.unlink()
             raise UserError(
                 f"{file} is damaged ({error}); it lies in {aside.name} now: run the same command again, which "
@@ -254,7 +251,7 @@ class ReadLM(LanguageModel):
     ) -> None:
         self.lm, self.readings = lm, readings
         self.name, self.context_length, self.can_score = lm.name, lm.context_length, lm.can_score
-        self._reader, self._shard = reader or self._here, shard
+        self._reader, self._shard = reader, shard
         self._meters: list[ReadingMeter] = []
         self._what = "reading prompts"
 
@@ -300,8 +297,8 @@ class ReadLM(LanguageModel):
         keys = [request.key(self.name) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         order = list(distinct)
-        found = self.readings.find(order)
-        before = set(found)
+        before = self.readings.find(order)
+        found = dict(before)
         size = _CHUNKS["score" if requests and requests[0].choices else "write"]
         # the same chunks every time, so that shards agree on them
         chunks = [
@@ -316,18 +313,15 @@ class ReadLM(LanguageModel):
                 said = "%s: %d of %d prompts were read by no shard; reading them here"
                 log.warning(said, self._what, total, len(order))
             with bar(len(order), self._what, initial=len(order) - total) as shown:
-                for number, readings in self._reader([[distinct[key] for key in new] for new in chunks]):
-                    self.readings.keep(zip(chunks[number], readings, strict=True))
-                    found |= zip(chunks[number], readings, strict=True)
-                    shown.update(len(readings))
+                asked = [[distinct[key] for key in chunk] for chunk in chunks]
+                here = enumerate(read_chunk(self.lm, chunk) for chunk in asked)
+                for number, readings in self._reader(asked) if self._reader else here:
+                    new = dict(zip(chunks[number], readings, strict=True))
+                    self.readings.keep(new)
+                    found |= new
+                    shown.update(len(new))
         for meter in self._meters:
             for key, reading in found.items():
                 meter.enter(key, reading.cost, key not in before)
-        if self._shard is not None:
-            empty = {key: Reading([0.0] * len(distinct[key].choices) or "", Cost()) for key in order}
-            found = empty | found
-        return [found[key].value for key in keys]
-
-    def _here(self, chunks: Sequence[Sequence[LMRequest]]) -> Iterator[tuple[int, list[Reading]]]:
-        for number, chunk in enumerate(chunks):
-            yield number, read_chunk(self.lm, chunk)
+        # what other shards read is not here
+        return [found[k].value if k in found else [0.0] * len(distinct[k].choices) or "" for k in keys]

@@ -68,20 +68,18 @@ def _damaged(folder: Path, record: Any) -> Path | None:
 
 
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Mark a folder finished with the files that are in it, and remove its scratch folder.
+    """Mark a folder, all of whose files are whole, as finished, and remove its scratch folder.
 
-    Args:
-        folder: all of its files are whole.
-        summary: JSON values.
+    The summary holds JSON values.
     """
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     kept = [name for name in names if name not in (KEY, DONE) and not name.endswith((".lock", ".part"))]
     # as they will be read back: keys are strings by then
     plain = json.loads(json.dumps(dict(summary)))
-    files = {name: file_sha256(folder / name) for name in kept}
-    record = {"name": folder.name, "summary": plain, "files": files}
-    record["checksum"] = digest([folder.name, plain, files])
+    record = {"name": folder.name, "summary": plain}
+    record["files"] = {name: file_sha256(folder / name) for name in kept}
+    record["checksum"] = digest(list(record.values()))
     write(folder / DONE, (json.dumps(record, indent=1) + "\n").encode())
 
 

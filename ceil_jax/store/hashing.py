@@ -15,12 +15,8 @@ import numpy as np
 def canonical(value: Any) -> str:
     """Return the one JSON text of a value: keys sorted, no spaces, dataclasses as objects.
 
-    Args:
-        value: JSON values, dataclasses, paths and NumPy arrays, nested as you like. An array stands for its dtype,
-            its shape and the hash of its bytes.
-
-    Raises:
-        TypeError: something else is in it.
+    It may hold JSON values, dataclasses, paths and NumPy arrays (their dtype, shape and the hash of their bytes);
+    anything else is a TypeError.
     """
 
     def plain(item: Any) -> Any:

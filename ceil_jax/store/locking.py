@@ -28,7 +28,7 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large"
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Make a folder if need be and hold it for this process until the block ends. Others wait, and say so.
 
-    Use different names of the lock's file to lock parts of the folder separately.
+    Different names of the lock's file lock parts of the folder separately.
 
     Raises:
         UserError: the disk is full, or the folder cannot be made or written.
@@ -54,11 +54,7 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full or unwritable disk, whoever met it in this block, into one line that names the folder.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be written.
-    """
+    """Turn a full or unwritable disk, whoever met it in this block, into a UserError that names the folder."""
     try:
         yield
     except Exception as error:
@@ -79,12 +75,9 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Check that a folder takes so many bytes, before a library writes that would say in many lines that it does not.
+    """Raise the system's OSError of a full disk unless a folder takes so many bytes; some libraries say it worse.
 
     Where the system can, the room is taken and given back, so that a quota or a limit of file size is met as well.
-
-    Raises:
-        OSError: as the system's, of a full disk.
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -97,10 +90,7 @@ def check_room(folder: Path, size: int) -> None:
 def appearing(target: Path) -> Iterator[IO[bytes]]:
     """Yield a file beside its place; flush it to the disk and rename it into place when the block ends.
 
-    The folder is made if need be.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be written.
+    The folder is made if need be. A full or unwritable disk is a UserError.
     """
     beside = target.with_name(f"{target.name}.{os.getpid()}.part")
     with disk_errors(target.parent):

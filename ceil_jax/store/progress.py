@@ -48,11 +48,7 @@ def _minutely() -> Callable[[str], None]:
 
 
 class CommandBar:
-    """The stages of a command with the seconds that each is expected to take.
-
-    Args:
-        expected: the expected seconds of each stage by its name, in order.
-    """
+    """The stages of a command, in order, with the seconds that each is expected to take."""
 
     def __init__(self, expected: dict[str, float]) -> None:
         self._expected, self._total = expected, len(expected)
@@ -98,7 +94,6 @@ class CommandBar:
 
     def close(self) -> None:
         """Remove the bar."""
-        self._leave()
         self._bar.close()
 
 
@@ -137,14 +132,7 @@ class _Part:
 
 @contextmanager
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
-    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`.
-
-    Args:
-        total: how many there are to do.
-        what: what is done, in words.
-        initial: how many were done before.
-        delay: seconds before a bar of its own is shown.
-    """
+    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`; `what` says what is done."""
     if _inside.get():
         yield _Part(total, initial, lambda share: None)
         return

@@ -201,8 +201,9 @@ def test_a_file_damaged_inside_is_one_line_and_then_read_anew(tmp_path):
 def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path):
     read, lm = opened(tmp_path)
     read.choice_log_likelihood(PROMPTS[:4], CHOICES[:4])
-    [[pages]] = read.readings._run("PRAGMA page_count")
-    read.readings._run(f"PRAGMA max_page_count={pages}")
+    database = read.readings._database
+    [[pages]] = database.execute("PRAGMA page_count")
+    database.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(UserError, match=r"disk is full; make room .* run the same command again"):
         read.choice_log_likelihood(PROMPTS, MANY)
     lm.asked.clear()
