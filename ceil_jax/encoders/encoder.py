@@ -226,11 +226,7 @@ class Encoder:
 
 
 def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """Check that two sets of arrays, or of anything else with a `shape`, have the same names and shapes.
-
-    Raises:
-        UserError: they differ; up to three names are listed for each kind of difference.
-    """
+    """Raise a UserError unless two sets of arrays have the same names and shapes; it lists three names of a kind."""
     missing = [name for name in expected if name not in found]
     unexpected = [name for name in found if name not in expected]
     shapes = [
@@ -248,11 +244,7 @@ def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], whe
 
 
 def require_network(encoder: TextEncoder) -> Encoder:
-    """Return the encoder if it can be trained and saved.
-
-    Raises:
-        UserError: it has no network, like an encoder behind an endpoint.
-    """
+    """Return the encoder, or raise a UserError if it has no network to train and save."""
     if not isinstance(encoder, Encoder):
         raise UserError(
             f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be compared, but it "

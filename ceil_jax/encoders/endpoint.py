@@ -20,10 +20,6 @@ from ceil_jax.lm.openai.config import EndpointConfig
 class EndpointEncoder:
     """A `TextEncoder` whose vectors come from a server. It has no network, so it cannot be trained or saved.
 
-    Args:
-        spec: the address of the server and its model; see `parse_address`.
-        config: how the server is asked.
-
     Raises:
         UserError: see `Client`; the server has no such model.
     """
@@ -51,10 +47,7 @@ class EndpointEncoder:
     ) -> Float[np.ndarray, "n d"]:
         """Return the vector of each text, float32 [N, D], with a progress bar whenever there are several requests.
 
-        Args:
-            texts: N texts.
-            batch_size: texts of one request; 0 for eight times `--endpoint.batch`.
-            progress: ignored.
+        A request has `batch_size` texts; 0 is eight times `--endpoint.batch`.
 
         Raises:
             UserError: see `Client`; `texts` is no list of strings; an answer has another number of vectors than
@@ -70,7 +63,7 @@ class EndpointEncoder:
         return np.concatenate(vectors) if vectors else np.zeros((0, self.dim), np.float32)
 
     def _embedded(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors that the server gives for one request, float32 [N, D]."""
+        """The vectors of one request's texts, float32 [N, D]."""
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
 
         def read(answer: Any) -> np.ndarray:

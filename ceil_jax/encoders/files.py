@@ -12,11 +12,7 @@ from ceil_jax.errors import UserError
 
 
 def read_config(file: Path, missing: Any = None) -> Any:
-    """Return the JSON object of a file, or `missing` where there is no such file; it also says the expected type.
-
-    Raises:
-        UserError: there is no file and no `missing`, or the file is not JSON or holds something else.
-    """
+    """Return the JSON object of a file, or `missing` where there is no such file; it also says the expected type."""
     if not file.is_file():
         if missing is not None:
             return missing
@@ -32,11 +28,7 @@ def read_config(file: Path, missing: Any = None) -> Any:
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never opened.
-
-    Raises:
-        UserError: there is no such file, or one cannot be read.
-    """
+    """Return the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never opened."""
     from safetensors.numpy import load_file
 
     files = sorted(folder.glob("model*.safetensors"))

@@ -29,11 +29,7 @@ nor cls pooling uses."""
 def network_config(
     config: Mapping[str, Any], file: Path | str, pooling: Pooling, normalize: bool
 ) -> TransformerConfig:
-    """Translate the content of a config.json, which does not say how vectors are pooled, into our configuration.
-
-    Raises:
-        UserError: the network is of a kind that is not built here, or a field is missing.
-    """
+    """Translate the content of a config.json, which does not say how vectors are pooled, into our configuration."""
 
     def number(field: str, default: float | None = None) -> Any:
         value = config.get(field)
@@ -115,5 +111,4 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
 def base_name(name: str) -> str:
     """Drop the prefix that models with a head have, and give LayerNorm's parameters their current names."""
     name = re.sub(r"^(bert|roberta|mpnet)\.", "", name)
-    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
-    return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

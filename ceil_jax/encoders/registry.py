@@ -28,11 +28,7 @@ FREE_FILE = "free.json"
 """The file of a saved free method (`training.free`), with the encoder that it stands on beside it."""
 
 
-def load_encoder(
-    name_or_path: str | os.PathLike[str],
-    *,
-    endpoint: EndpointConfig | None = None,
-) -> Encoder:
+def load_encoder(name_or_path: str | os.PathLike[str], *, endpoint: EndpointConfig | None = None) -> Encoder:
     """Load an encoder; pooling and normalisation are those of the checkpoint.
 
     Args:
@@ -99,7 +95,6 @@ def _from_folder(folder: Path, name: str) -> Encoder:
 
 
 def _made_by(name: str) -> Encoder:
-    """Call the factory with that registered name, or that `module:function`; the encoder gets its name."""
     factory = _FACTORIES.get(name) or imported("encoder", name, _FACTORIES)
     encoder = made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
     _named.add(name)
@@ -107,7 +102,6 @@ def _made_by(name: str) -> Encoder:
 
 
 def _download(name: str) -> Path:
-    """Fetch a hub repository's configuration, tokenizer and safetensors, and return its folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -18,24 +18,17 @@ class TextEncoder(Protocol):
     @property
     def name(self) -> str:
         """The name shown in reports and errors."""
-        ...
 
     @property
     def dim(self) -> int:
         """The length D of a vector."""
-        ...
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vector of each text, float32 [N, D], in the order given."""
-        ...
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Check that `texts` is a list of strings.
-
-    Raises:
-        UserError: it is one string, or an entry is not a string; the entry is named.
-    """
+    """Raise a UserError unless `texts` is a list of strings; it names the entry that is none."""
     if isinstance(texts, str):
         raise UserError(f"texts is one string, {texts[:40]!r}; expected a list of strings")
     for i, text in enumerate(texts):
@@ -44,11 +37,7 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: str) -> None:
-    """Check that the vector of every text is finite: one NaN empties a similarity, a kernel and then a whole prompt.
-
-    Raises:
-        UserError: a vector holds NaN or infinity; the message names the encoder and the first such text.
-    """
+    """Raise a UserError unless every vector is finite: one NaN empties a similarity, a kernel and a whole prompt."""
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         first = int(np.argmin(finite))

@@ -40,16 +40,13 @@ class Tokenizer(Protocol):
     @property
     def pad_id(self) -> int:
         """The id that fills a text up to the batch's length."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """A string that changes whenever the ids of any text change; vectors are cached under it."""
-        ...
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the ids of each text, special tokens included, cut to `max_length`."""
-        ...
 
 
 @dataclass(frozen=True)

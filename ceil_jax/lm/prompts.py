@@ -130,11 +130,7 @@ class PromptBuilder:
         """Tokens for the retrieved examples and the query."""
 
     def remaining(self, query: Example) -> int:
-        """Return the remaining budget for examples, in tokens, once the query is in the prompt.
-
-        Raises:
-            UserError: the query alone is longer than the budget.
-        """
+        """Return the tokens left for examples once the query, which must fit by itself, is in the prompt."""
         length = self._length(self.template.query(query))
         if length > self.budget:
             raise UserError(
@@ -222,10 +218,7 @@ class PromptBuilder:
 
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:
-    """Return how many tokens to keep free for the answers to these queries.
-
-    These are the tokens of the longest choice; where a query has no choices, at least `longest`.
-    """
+    """Return the tokens to keep free for answers: of the longest choice or, without choices, at least `longest`."""
     texts = {template.continuation(query, text) for query in queries for text in query.choices or ()}
     texts |= {template.continuation(query, query.output) for query in queries}
     known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0

@@ -25,7 +25,6 @@ class Actor:
             )
 
     def read(self, number: int, requests: Sequence[LMRequest]) -> tuple[int, list[Reading]]:
-        """Return the number of a chunk and its readings."""
         return number, read_chunk(self.lm, requests)
 
 
@@ -33,12 +32,8 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
     """Return a reader for `ReadLM` that reads `actors` chunks at a time with Ray.
 
     Only this process keeps readings. An actor or a machine that dies is replaced and its chunk is read again. The
-    cluster is the one that `RAY_ADDRESS` names, or one that is started on this machine.
-
-    Args:
-        load: loads the LM; it is sent to the actors.
-        name: the name that the loaded LM must have; it identifies weights and dtype.
-        actors: actors, each of which takes a GPU, or a CPU core where the cluster has no GPU.
+    cluster is the one that `RAY_ADDRESS` names, or one that is started on this machine. Each actor takes a GPU, or a
+    CPU core where there is none, and calls `load`, which has to give the LM of that name.
 
     Raises:
         UserError: ray is not installed; fewer than one actor, or more than the cluster has devices.

@@ -72,9 +72,7 @@ class Reading(NamedTuple):
 def ask_lm(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Any]:
     """Return an LM's answers to requests of one kind: lists of log-probabilities, or texts.
 
-    Args:
-        lm: reads the prompts.
-        requests: all of them score, or all of them generate with the same settings but for the seed.
+    All of them score, or all of them generate with the same settings but for the seed.
     """
     prompts, first = [one.prompt for one in requests], requests[0]
     if first.choices:

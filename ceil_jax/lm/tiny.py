@@ -36,9 +36,6 @@ class TinyLM(LanguageModel):
     sampled from P^(1/temperature). An empty prompt is continued by nothing. A text ends at its limit, at the
     context length or at a stop string, never by itself. Each prompt has its own random generator, seeded by
     `seed` and its text.
-
-    Args:
-        context_length: the most tokens that it reads, prompt and continuation together.
     """
 
     name, tokens_read = "tiny", 0
@@ -73,7 +70,10 @@ class TinyLM(LanguageModel):
         start = len(tokens)
         while start and matches[start - 1].end() > len(prompt):
             start -= 1
-        return sum(_log_prob(tokens, place) for place in range(start, len(tokens))), len(tokens) - start
+        found = [
+            _log_probs(tokens[:place], tokens[place : place + 1])[0] for place in range(start, len(tokens))
+        ]
+        return float(sum(found)), len(found)
 
     def _continued(
         self, read: list[str], limit: int, stop: Sequence[str], temperature: float, draw: np.random.Generator
@@ -91,11 +91,6 @@ class TinyLM(LanguageModel):
             if first_stop("".join(read[begin:]), stop) is not None:
                 break
         return cut("".join(read[begin:]), stop)
-
-
-def _log_prob(tokens: Sequence[str], place: int) -> float:
-    """Return log P(tokens[place] | the tokens before it), in nats."""
-    return float(_log_probs(tokens[:place], tokens[place : place + 1])[0])
 
 
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:

@@ -16,11 +16,7 @@ PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 
 
 def converted(name: str) -> Path:
-    """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged model.
-
-    Raises:
-        UserError: the packages that read GGUF are not installed, or the weights cannot be fetched.
-    """
+    """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged model."""
     return assets.once(f"lm/{name}", lambda folder: _convert(name, assets.fetch(name), folder))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,11 +23,9 @@ _SHAPE = 1024, 576, 1536
 
 
 def load_torch(source: str, name: str, dtype: str, device: str, device_map: str | None = None) -> TorchLM:
-    """Return the LM of a folder or hub id, with the arguments of `load_lm`; safetensors only, and no code of the
-    repository is run. `name` is the LM's without its dtype.
+    """Return the LM of a folder or hub id, with the arguments of `load_lm`; `name` lacks the dtype.
 
-    Raises:
-        UserError: the dtype or device is unknown; there is no such model.
+    Weights are safetensors, and no code of the repository is run.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -52,11 +51,7 @@ def _reason(error: Exception) -> str:
 def outline(
     source: str, name: str, dtype: str
 ) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
-    """Return an LM's name, context length, number of parameters and function that counts tokens, without its weights.
-
-    Raises:
-        UserError: the dtype is unknown; there is no such tokenizer or configuration.
-    """
+    """Return the name, context length, number of parameters and counter of tokens of an LM, without its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     precision = dtype_of(dtype, device_of("auto"))
@@ -97,8 +92,7 @@ def _cpu_has_bfloat16() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():  # not Linux
         return False
-    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
-    return "avx512_bf16" in flags or "amx_bf16" in flags
+    return re.search(r"^flags.*\b(avx512_bf16|amx_bf16)\b", cpuinfo.read_text(), re.MULTILINE) is not None
 
 
 def reading_speed() -> float:

@@ -76,7 +76,8 @@ class TorchLM(LanguageModel):
         limits = [min(limit, self.context_length - len(row)) for row in ids]
         generators = map(text_rng, prompts, seeds)
         writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
-        ends = _end_tokens(self._model, self._tokenizer)
+        ends = self._model.generation_config.eos_token_id
+        ends = {*(ends if isinstance(ends, list) else [ends]), self._tokenizer.eos_token_id}
         going = [writer for writer in writers if not writer.done]
         lengths = [len(writer.prompt) + writer.limit for writer in going]
         cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
@@ -89,19 +90,9 @@ class TorchLM(LanguageModel):
 
 
 def context_length(config: Any) -> int:
-    """Return the context length that a configuration of transformers names, in tokens.
-
-    Raises:
-        UserError: it names none.
-    """
+    """Return the context length that a configuration of transformers names, in tokens; none is a UserError."""
     text = config.get_text_config()
     for field in ("max_position_embeddings", "n_positions", "seq_length"):
         if isinstance(length := getattr(text, field, None), int):
             return length
     raise UserError(f"{config.model_type}: config.json names no context length (max_position_embeddings)")
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
-    """The tokens that end a text, by the generation settings and the tokenizer."""
-    ends = model.generation_config.eos_token_id
-    return {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}

@@ -16,12 +16,7 @@ from ceil_jax.lm.tokens import PairTokens
 
 
 class PaddedReader:
-    """Reads texts in batches; its methods are those of `scoring.TreeReader`.
-
-    Args:
-        model: a causal LM of transformers.
-        budget: the most tokens of a batch, padding included.
-    """
+    """Reads texts in batches of at most `budget` tokens, padding included, as `scoring.TreeReader` does in passes."""
 
     def __init__(self, model: Any, budget: int):
         self.model = model
@@ -55,11 +50,8 @@ class PaddedReader:
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Return batches of rows of near equal lengths, by the rows' numbers.
 
-    The longest rows come first, so that a batch that does not fit in memory fails at once and not after an hour.
-
-    Args:
-        lengths: the number of tokens of each row.
-        budget: the most tokens of a batch, rows × longest row. A row longer than that is a batch of its own.
+    The longest rows come first, so that a batch that does not fit in memory fails at once and not after an hour. A
+    batch has at most `budget` tokens (rows × longest row), or is one row.
     """
     batches: list[list[int]] = []
     longest = 0

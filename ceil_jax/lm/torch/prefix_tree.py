@@ -12,9 +12,6 @@ class Trie:
     """The distinct prefixes of some rows. Each prefix is one token of the trie, numbered depth first.
 
     A token's ancestors, which it may attend to, come before it; its descendants follow directly behind it.
-
-    Args:
-        rows: token ids.
     """
 
     def __init__(self, rows: Sequence[list[int]]):
