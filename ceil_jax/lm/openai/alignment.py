@@ -26,11 +26,6 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
     A token may lack the space before it, as with some tokenizers. Where several tokens share a character, each of
     them ends with it, as in the offsets of Hugging Face's tokenizers.
 
-    Args:
-        tokens: the server's tokens, in order.
-        text: the text that the server read.
-        start: where the continuation begins, in characters.
-
     Raises:
         Misaligned: the tokens spell something else; `start` lies among characters whose tokens cannot be told
             apart.

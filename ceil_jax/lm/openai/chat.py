@@ -106,12 +106,7 @@ def _unwrapped(text: str, prompt: str) -> str:
 
 
 def note_on(found: Counter[str], answers: int) -> str:
-    """Return one line on what stood around answers; "" for nothing.
-
-    Args:
-        found: how often each of `ChatText.found` was there.
-        answers: the number of answers.
-    """
+    """Return one line on what stood around so many answers, by how often each was `found`; "" for nothing."""
     words = {
         "reasoning": "had reasoning, which was removed",
         "wrapper": "had a code fence, a role prefix or other marks around them, which were removed",

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ceil_jax.errors import UserError, unknown_name
@@ -85,12 +86,8 @@ class Client:
     def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
         """Return what `read` takes from the JSON that answers a POST, and count the tokens that it states.
 
-        Where the server refuses a field of `_OTHERWISE`, this and every later request is sent without it.
-
-        Args:
-            path: the path behind `base`.
-            body: JSON values.
-            read: may raise what Python raises where something is missing or odd; that is a refusal of the answer.
+        Where the server refuses a field of `_OTHERWISE`, this and every later request is sent without it. `read` may
+        raise what Python raises where something is missing or odd; that is a refusal of the answer.
         """
         sent = {self._spelt.get(name, name): value for name, value in body.items()}
         sent.pop("", None)
@@ -122,11 +119,7 @@ class Client:
             raise Refused(f"{self.base}{path}: {said}; the server does not keep to the interface") from None
 
     def served(self, model: str | None) -> Served:
-        """Return the model of that name; without a name, the only one that the server lists.
-
-        Raises:
-            UserError: the server lists models, but not this one; none is named, and there are several or no list.
-        """
+        """Return the model of that name; without a name, the only one that the server lists."""
         try:
             known = self._read("/models", self._asked("/models"), _models)
         except Refused as refusal:
@@ -175,31 +168,29 @@ class Client:
     def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON that the server answers to a POST of the body, or to a GET."""
         url = self.base + path if path != "/tokenize" else self.base.removesuffix("/v1") + path
-        given_up = "Given up; finished work is kept: run the same command again once the server answers"
+        ask = self._openai.get if body is None else partial(self._openai.post, body=body)
         try:
-            if body is None:
-                response = self._openai.get(url, cast_to=httpx2.Response)
-            else:
-                response = self._openai.post(url, cast_to=httpx2.Response, body=body)
+            response = ask(url, cast_to=httpx2.Response)
         except openai.APIStatusError as error:
-            response = error.response
-            failure = f"{url}: HTTP {response.status_code}: {self._clean(_said(response)) or 'no message'}"
+            response, status = error.response, error.status_code
+            failure = f"HTTP {status}: {self._clean(_said(response)) or 'no message'}"
             for header, meaning in (("location", "redirects to"), ("retry-after", "asks to come back after")):
                 if header in response.headers:
                     failure += f"; it {meaning} {self._clean(response.headers[header])}"
-            if response.status_code in (408, 409, 429) or response.status_code >= 500:
-                raise UserError(f"{failure}. {given_up}") from None
-            raise Refused(failure, response.status_code) from None
+            if status not in (408, 409, 429) and status < 500:
+                raise Refused(f"{url}: {failure}", status) from None
         except openai.APITimeoutError:
             failure = f"no whole answer within {self._config.timeout:g} s"
-            raise UserError(f"{url}: {failure}. {given_up}") from None
         except openai.APIConnectionError as error:
             failure = f"the connection failed ({self._clean(error.__cause__)})"
-            raise UserError(f"{url}: {failure}. {given_up}") from None
-        answer = response.extensions["json"]
-        if isinstance(answer, dict) and answer.get("error"):
-            raise Refused(f"{url}: {self._clean(_said(response))}")
-        return answer
+        else:
+            answer = response.extensions["json"]
+            if isinstance(answer, dict) and answer.get("error"):
+                raise Refused(f"{url}: {self._clean(_said(response))}")
+            return answer
+        raise UserError(
+            f"{url}: {failure}. Given up; finished work is kept: run the same command again once the server answers"
+        )
 
     def _clean(self, said: Any) -> str:
         # the key goes first: half a key could not be found
@@ -207,11 +198,7 @@ class Client:
 
 
 def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Return the `count` entries of an answer in the order of their indices.
-
-    Raises:
-        ValueError: there is another number of entries, or an index is there twice or too high.
-    """
+    """Return the `count` entries of an answer in the order of their indices; a ValueError if these do not fit."""
     by_index = {entry.get("index", place): entry for place, entry in enumerate(entries)}
     if len(entries) != count or set(by_index) != set(range(count)):
         raise ValueError(f"{len(entries)} answers with indices {sorted(by_index)[:9]} for {count} texts")

@@ -39,11 +39,7 @@ class EndpointConfig:
 
 
 def read_key(variable: str | None) -> str | None:
-    """Return the key in an environment variable; None without one.
-
-    Raises:
-        UserError: the variable is not set, or holds characters that cannot stand in a header.
-    """
+    """Return the key in an environment variable; None without one."""
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()

@@ -39,12 +39,7 @@ def probe(score: Callable[[str], TokenScores], where: str) -> None:
       have the same log-probabilities the second time: with prefix caching, some versions of vLLM return stale
       memory for prompt tokens that were read before.
 
-    Args:
-        score: a text → its tokens' log-probabilities, asked anew each time.
-        where: the server's address, for messages.
-
-    Raises:
-        UserError: the server fails the probe; the message says what to do.
+    `score` asks anew each time. A server that fails is a UserError, which names the address and says what to do.
     """
     prompt = f"Sample {secrets.randbelow(10**8):08d}:" + " red blue" * 48 + " red"
     expected, odd = prompt + " blue", prompt + " stone"
@@ -52,10 +47,8 @@ def probe(score: Callable[[str], TokenScores], where: str) -> None:
     tokens = _continuation(first, expected, len(prompt), where)
     other = score(odd)
     odd_tokens = _continuation(other, odd, len(prompt), where)
-    likely, unlikely = (
-        sum(one.log_probs[place] or 0.0 for place in places)
-        for one, places in ((first, tokens), (other, odd_tokens))
-    )
+    likely = sum(first.log_probs[place] or 0.0 for place in tokens)
+    unlikely = sum(other.log_probs[place] or 0.0 for place in odd_tokens)
     if likely - unlikely < SURPRISE:
         raise UserError(
             f"{where}: the next word of a repeated pattern is no more likely than any other, so its "
