@@ -40,12 +40,7 @@ class Budget:
         return self.minutes is not None and self.elapsed > self.minutes
 
     def spend(self, cost: Cost, estimated: float) -> None:
-        """Add finished work.
-
-        Args:
-            cost: its cost, possibly in an earlier process.
-            estimated: its estimated LM tokens.
-        """
+        """Add finished work: its cost, possibly in an earlier process, and its estimated LM tokens."""
         self.tokens += cost.tokens
         self._seconds += cost.seconds
         self._estimated += estimated
@@ -66,14 +61,10 @@ class Budget:
         return max(0.0, rest)
 
     def needed(self, tokens: float) -> str:
-        """Return the limits that further work would take, as flags.
-
-        Args:
-            tokens: its estimated LM tokens.
-        """
-        flags = (
-            [f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}"] if self.limit is not None else []
-        )
+        """Return the limits that further work of so many estimated LM tokens would take, as flags."""
+        flags = []
+        if self.limit is not None:
+            flags.append(f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}")
         if self.minutes is not None:
             flags.append(f"--minutes {self.elapsed + self._minutes(tokens):.1f}")
         return " ".join(flags)

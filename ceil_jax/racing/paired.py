@@ -24,9 +24,6 @@ def chance(better: Sample, worse: Sample) -> float:
         better: N rows and the metric, of the method that seems better.
         worse: the same N rows.
 
-    Returns:
-        A probability above 0.
-
     >>> import numpy as np
     >>> from ceil_jax.metrics.bootstrap import Sample, mean
     >>> chance(Sample(np.ones((5, 1)), mean), Sample(np.zeros((5, 1)), mean))  # 1 of 2⁵ swaps
@@ -45,11 +42,9 @@ def chance(better: Sample, worse: Sample) -> float:
 
 
 def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
-    """Return the one-sided p-value of each mean difference, float64 [A], against 0.
+    """Return the one-sided p-value of each mean difference against 0, float64 [A].
 
-    Args:
-        differences: float [A, N], how much better each of A methods is on each of N rows.
-        draws: the number of random swaps of a test that is not exact.
+    `differences` [A, N] say how much better each of A methods is on each of N rows.
     """
     differences = np.asarray(differences, np.float64)
     if _one_size(differences):

@@ -57,11 +57,7 @@ class Race:
         self.level = MISTAKES / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
 
     def join(self, tokens: np.ndarray) -> int:
-        """Add a candidate, which answers the rows of the earlier rounds first, and return its number.
-
-        Args:
-            tokens: float [N], as above.
-        """
+        """Add a candidate by its tokens, float [N]; it answers the earlier rounds' rows first. Return its number."""
         self.tokens = np.concatenate([self.tokens, np.asarray(tokens, np.float64)[None]])
         self.scores.append(np.zeros(0))
         self.states.append("racing")
@@ -72,10 +68,9 @@ class Race:
         return float(self.tokens[:, : self.stops[0]].sum())
 
     def next_round(self, affordable: float) -> Round | None:
-        """Return the next round; None when the race is over. Those that it cannot pay for are set aside.
+        """Return the next round within the remaining LM tokens; None when the race is over.
 
-        Args:
-            affordable: remaining budget of the race, in LM tokens.
+        Candidates that the round cannot pay for are set aside.
         """
         racing = self.racing
         start = min(len(self.scores[i]) for i in racing)
@@ -126,9 +121,7 @@ class Race:
     def ranked(self, count: int | None = None) -> list[int]:
         """Return the racing candidates by their mean score, best first; ties go to the one with fewer tokens.
 
-        Args:
-            count: compare the means of the first `count` rows, of candidates that have answered them; by default
-                the largest number of rows that any has answered.
+        Only those that have answered `count` rows, by default the most that any has, are compared, and on these.
         """
         racing = self.racing
         count = max(len(self.scores[i]) for i in racing) if count is None else count
@@ -142,11 +135,7 @@ class Race:
         return self.ranked()[0]
 
     def near(self, points: float = 1.0) -> list[int]:
-        """Return the winner and the candidates within noise of it, the cheapest first.
-
-        Args:
-            points: the largest difference of the means, in units of the score.
-        """
+        """Return the winner and the candidates within noise and `points` of score of it, the cheapest first."""
         winner = self.winner()
         count = len(self.scores[winner])
         found = [winner]
@@ -180,15 +169,6 @@ def checkpoints(rows: int) -> list[int]:
 
 
 def hold(race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]) -> None:
-    """Run a race to its end.
-
-    Args:
-        race: the race.
-        ask: answers a round: the scores of all its candidates, or {} to end the race.
-        left: the LM tokens that the rest of the race may take.
-    """
-    while (asked := race.next_round(left())) is not None:
-        scores = ask(asked)
-        if not scores:
-            return
+    """Run a race to its end, while LM tokens are left; `ask` gives a round's scores, or {} to end the race."""
+    while (asked := race.next_round(left())) is not None and (scores := ask(asked)):
         race.tell(scores)

@@ -73,7 +73,7 @@ def judge(finalists: Sequence[Finalist], tolerance: float = 0.02, *, resamples: 
         finalists: at least one, the winner of the race first; all on the same rows.
         tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may be and still be
             recommended. A certainly worse one never is.
-        resamples: bootstrap resamples of an interval; 10,000 by default.
+        resamples: bootstrap resamples of an interval.
     """
     scores = tuple(metric_interval(one.sample, resamples=resamples) for one in finalists)
     pairs, p_values = [], []

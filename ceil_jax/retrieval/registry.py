@@ -55,7 +55,6 @@ class Retriever(Protocol):
         Raises:
             UserError: k is below 1 or larger than the bank.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,8 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
     Raises:
         UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
     """
-    if source in DEMONSTRATIONS:
-        content = (
-            resources.files("ceil_jax.skills").joinpath(f"demonstrations/{source}.json").read_text("utf-8")
-        )
-        return _demonstrations(json.loads(content), str(source))
-    path = Path(source).expanduser()
+    packaged = resources.files("ceil_jax.skills").joinpath(f"demonstrations/{source}.json")
+    path = packaged if source in DEMONSTRATIONS else Path(source).expanduser()
     if not path.is_file():
         raise unknown_name(
             "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
@@ -151,35 +147,28 @@ class Rewriter:
         return [prompt_text(self.template, [], one, self._openings[order]) for one in shown]
 
     def rewrite(self, examples: Sequence[Example], order: int) -> Rewrites:
-        """Return the skill of each example's input; the input itself where a rewrite failed.
+        """Return the skill of each example's input, asked with one order; the input itself where a rewrite failed.
 
-        Args:
-            examples: N examples, each input of one line where there are schemas.
-            order: the number of an order of the demonstrations.
+        An input has one line where demonstrations have schemas.
         """
         prompts = self.prompts(examples, order)
         inputs = dict(zip(prompts, (example.input for example in examples), strict=True))
         fits = self.lm.count_tokens(list(inputs)) <= self._budget
         fitting = [prompt for prompt, fit in zip(inputs, fits, strict=True) if fit]
-        texts = self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",)) if fitting else []
-        written = dict(zip(fitting, (text.strip() for text in texts), strict=True))
-        lengths = (
-            dict(zip(fitting, self.lm.count_tokens(list(written.values())), strict=True)) if fitting else {}
-        )
-        failures: Counter[str] = Counter()
-        skills, copies = {}, 0
-        for prompt, text in inputs.items():
-            skill = written.get(prompt, "")
-            failure = self._failure(text, skill, prompt in written, int(lengths.get(prompt, 0)))
-            failures.update([failure] if failure else [])
-            skills[prompt] = text if failure else skill
-            copies += skills[prompt] in self._shown_skills
-        return Rewrites([skills[prompt] for prompt in prompts], failures, copies, len(inputs))
+        failures = Counter({"too long": len(inputs) - len(fitting)})
+        skills = dict(inputs)
+        if fitting:
+            texts = [text.strip() for text in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
+            for prompt, skill, tokens in zip(fitting, texts, self.lm.count_tokens(texts), strict=True):
+                if failure := self._failure(inputs[prompt], skill, tokens):
+                    failures[failure] += 1
+                else:
+                    skills[prompt] = skill
+        copies = sum(skill in self._shown_skills for skill in skills.values())
+        return Rewrites([skills[prompt] for prompt in prompts], +failures, copies, len(inputs))
 
-    def _failure(self, text: str, skill: str, fits: bool, tokens: int) -> str:
+    def _failure(self, text: str, skill: str, tokens: int) -> str:
         """The kind of failure; "" for none."""
-        if not fits:
-            return "too long"
         if not skill:
             return "empty"
         if tokens >= RUNAWAY * MAX_NEW_TOKENS:
