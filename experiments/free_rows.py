@@ -2,6 +2,7 @@
 
     python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600 --data-dir DATA
     python experiments/free_rows.py --tasks geoquery.template --scale small --epr.initial free --method epr ceil
+    python experiments/free_rows.py --tasks geoquery.template --scale small --epr.candidates 40 --method epr
 
 Rows that do not apply to a task are left out of it. With `--epr.initial free` EPR's candidates come from the free
 row's shortlists, and its encoder takes over that row's cosines; CEIL starts from EPR.
@@ -14,7 +15,7 @@ from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
 
-from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.pipeline.methods import METHODS, applicable
 from ceil_jax.tasks.load import load_task
 
@@ -28,7 +29,10 @@ ROWS = (
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     """A row for each method that applies to the task; those that learn from the LM only where they are asked for."""
     task = load_task(config.task, config.data_dir, limit=2)
+    # with more candidates EPR reads as many LM tokens as CEIL: the row at an equal price
+    usual = config.epr.candidates == SCALES["small"].epr.candidates
     start = "" if config.epr.initial == "base" else f" from {config.epr.initial}"
+    start += "" if usual else f", {config.epr.candidates} candidates"
     wanted = [
         name
         for name in ROWS
