@@ -66,19 +66,14 @@ def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | 
     )
 
 
-def _help(kind: type, name: str, hint: Any) -> str | None:
-    """Return a field's docstring, followed by its range if it has one."""
-    text, allowed = _docstring(kind, name), range_of(hint)
-    return text if allowed is None else f"{text or ''} Range: {allowed}."
-
-
-def _docstring(kind: type, name: str) -> str | None:
-    """Return a field's docstring on one line; None if it has none."""
+def _help(kind: type, name: str, hint: Any) -> str:
+    """Return a field's docstring on one line, followed by its range if it has one."""
     [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
+    said, allowed = "", range_of(hint)
     for field, after in pairwise(definition.body):
         match field, after:
             case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))):
                 if found == name:
-                    return " ".join(text.split())
-    return None
+                    said = " ".join(text.split())
+    return said if allowed is None else f"{said} Range: {allowed}."

@@ -70,7 +70,12 @@ class SqlSandbox:
         """
         _check_whole(database)
         if self._child is None:
-            self._child = _start()
+            if os.name != "posix":
+                raise UserError(
+                    "SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows"
+                )
+            pipe = subprocess.PIPE
+            self._child = subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         assert self._child.stdin is not None and self._child.stdout is not None
         job = {"database": os.fspath(database), "gold": gold, "predicted": predicted}
         with suppress(BrokenPipeError):
@@ -90,14 +95,6 @@ class SqlSandbox:
             with suppress(BrokenPipeError):
                 self._child.communicate()
         self._child = None
-
-
-def _start() -> subprocess.Popen[bytes]:
-    if os.name != "posix":
-        raise UserError("SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows")
-    return subprocess.Popen(
-        _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
 
 
 def _check_whole(database: str | os.PathLike[str]) -> None:

@@ -30,10 +30,8 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
     chosen = getattr(metric.predictions, "chosen", None)
     recorded = record(
         run,
-        graph.config,
-        graph.task,
+        graph,
         name,
-        graph.lm.key,
         metric,
         kept=remark(run, graph, name),
         trade_off=chosen and run.summary(chosen).get("trade_off"),

@@ -23,13 +23,14 @@ import numpy as np
 from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.pipeline.answering import Measurement, read_measured
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import KEY, finish, finished, read_json, write, write_json
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.locking import held
-from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap
 
 
@@ -85,11 +86,6 @@ class Record:
         """Encoding, choosing, LM scoring, rewriting, training and the guard's answers: all before answering."""
         return self.cost - self.answering
 
-    @property
-    def questions(self) -> np.ndarray | None:
-        """int [N]: the number of each query's question; None if unknown."""
-        return None if self.overlap is None else self.overlap.question
-
     def rows(self) -> list[dict[str, Any]]:
         """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
         return read_json(self.root / self.predictions / "rows.json")
@@ -99,27 +95,13 @@ class Record:
         return read_measured(self.root / self.metrics, {"value": 0, "more": {}}, self.metric).scores
 
 
-def record(
-    run: Run,
-    config: RunConfig,
-    task: Task,
-    method: str,
-    lm: str,
-    metric: Measurement,
-    **remarks: str | float | None,
-) -> Record:
+def record(run: Run, graph: Graph, method: str, metric: Measurement, **remarks: str | float | None) -> Record:
     """Write the record of an evaluation and return it. An existing record is left unchanged.
 
-    Args:
-        run: has computed the evaluation.
-        config: its settings.
-        task: its validation examples were answered, and its training examples are the bank.
-        method: a name in METHODS.
-        lm: the LM's name.
-        metric: the evaluation's last stage.
-        remarks: `kept`, `trade_off` and `device` of the record, which are no part of its name.
+    Its last stage, the `metric`, has been computed. `remarks` are `kept`, `trade_off` and `device` of the record,
+    which are no part of its name.
     """
-    root = run.root
+    root, task = run.root, graph.task
     queries = task.validation
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     texts = root / f"texts-{digest(about)}"
@@ -132,8 +114,8 @@ def record(
         "task": task.name,
         "metric": task.metric,
         "method": method,
-        "lm": lm,
-        "config": settings_of(config),
+        "lm": graph.lm.key,
+        "config": settings_of(graph.config),
         "predictions": metric.predictions.key,
         "metrics": metric.key,
         "texts": texts.name,

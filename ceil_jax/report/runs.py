@@ -87,8 +87,9 @@ class Runs:
     @property
     def questions(self) -> np.ndarray | None:
         """int [N], equal numbers for equal questions; None if they are unknown."""
-        questions = self.record.questions
-        return questions if questions is None or self.where is None else questions[self.where]
+        if (overlap := self.record.overlap) is None:
+            return None
+        return overlap.question if self.where is None else overlap.question[self.where]
 
     @cached_property
     def scores(self) -> np.ndarray:

@@ -11,8 +11,7 @@ from ceil_jax.pipeline.records import read_records
 from ceil_jax.report.compare import Comparison
 from ceil_jax.report.page import chart, render
 from ceil_jax.report.run_tables import tables
-from ceil_jax.store.folder import write
-from ceil_jax.store.locking import held
+from ceil_jax.store.folder import write, write_files
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +24,8 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
         costs=comparison.costs,
         notes=[comparison.note],
     )
-    with held(folder):
-        write(folder / "report.png", chart(comparison)[0])
-        write(folder / "results.md", comparison.markdown().encode())
-        write(folder / "report.html", page.encode())
+    files = {"report.png": chart(comparison)[0], "results.md": comparison.markdown().encode()}
+    write_files(folder, {**files, "report.html": page.encode()})
     return folder / "report.html"
 
 

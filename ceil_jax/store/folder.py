@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.store.hashing import digest, file_sha256
-from ceil_jax.store.locking import appearing
+from ceil_jax.store.locking import appearing, held
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,13 @@ def write(file: Path, content: bytes) -> None:
     """Write a file whole or not at all; see `appearing`."""
     with appearing(file) as out:
         out.write(content)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name into a folder, each whole or not at all; other processes wait."""
+    with held(folder):
+        for name, content in files.items():
+            write(folder / name, content)
 
 
 def write_json(file: Path, value: Any) -> None:

@@ -14,8 +14,7 @@ from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.page import page_file, wide
 from ceil_jax.report.table import Table, typeset
 from ceil_jax.selector.folder import check_target
-from ceil_jax.store.folder import write
-from ceil_jax.store.locking import held
+from ceil_jax.store.folder import write_files
 from ceil_jax.tuning.outcome import Outcome, Standing
 from ceil_jax.tuning.tune import Search
 
@@ -47,11 +46,9 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
         f"from ceil_jax import CeilSelector\n\nselector = CeilSelector.from_pretrained({str(target)!r})\n"
         f"print(selector.select({query!r}, k={chosen.candidate.shots}).prompt)"
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    with held(folder):
-        numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
-        write(folder / "tune.json", f"{numbers}\n".encode())
-        write(folder / "tune.html", _page(outcome, program, note).encode())
+    numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
+    page = _page(outcome, program, note)
+    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": page.encode()})
     _export(search, outcome, chosen, target)
     return TuneFiles(folder / "tune.html", target, note, program)
 

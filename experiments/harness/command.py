@@ -15,9 +15,8 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.store.folder import write
+from ceil_jax.store.folder import write_files
 from ceil_jax.store.hashing import digest
-from ceil_jax.store.locking import held
 from ceil_jax.tasks import TASKS
 from harness.dry_run import dry_run
 from harness.grid import Entry, Grid, records_of
@@ -95,12 +94,10 @@ class Experiment:
             table = self.more(grid, table)
         key = [replace(config, out=Path()), replace(options, record=None)]
         folder = config.out / f"{self.name}-{digest(key)[:8]}"
-        with held(folder):
-            write(folder / f"{self.name}.md", table.markdown().encode())
-            write(folder / f"{self.name}.csv", table.csv().encode())
-            figure = self.draw(table)
-            for suffix in ("png", "pdf"):
-                write(folder / f"{self.name}.{suffix}", image(figure, suffix))
+        figure = self.draw(table)
+        files = {"md": table.markdown().encode(), "csv": table.csv().encode()}
+        files |= {suffix: image(figure, suffix) for suffix in ("png", "pdf")}
+        write_files(folder, {f"{self.name}.{suffix}": content for suffix, content in files.items()})
         print(f"\n{table.markdown()}\nwritten: {folder}/{self.name}.md, .csv, .png, .pdf")
         if failed:
             raise UserError(f"without {', '.join(failed)}: {'; '.join(failed.values())}")

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,9 +79,9 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     run.get(metrics)
     for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):
         finish(run.folder(stage), {**run.summary(stage), "cost": cost})
-    return record(
-        run, config or RunConfig(task=task.name, out=root), task, method, "an LM", metrics, kept=kept
-    )
+    config = config or RunConfig(task=task.name, out=root)
+    graph = SimpleNamespace(config=config, task=task, lm=SimpleNamespace(key="an LM"))
+    return record(run, graph, method, metrics, kept=kept)
 
 
 @pytest.fixture
