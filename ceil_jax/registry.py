@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, TypeVar
 
 from ceil_jax.errors import UserError, unknown_name
@@ -51,6 +52,13 @@ def is_function(name: str) -> bool:
     return re.fullmatch(r"\w+(\.\w+)*:\w+", name) is not None
 
 
+def imported_module(name: str) -> ModuleType:
+    """Import a module; those in the current folder are found too, as with `python -m`."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    return importlib.import_module(name)
+
+
 def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:
     """Import the function `module:function`, which makes things of a kind; the current folder is searched too.
 
@@ -61,10 +69,8 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
     if not is_function(name):
         raise unknown_name(kind, name, known)
     module_name, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     try:
-        module = importlib.import_module(module_name)
+        module = imported_module(module_name)
     except ModuleNotFoundError as error:
         raise UserError(f"{kind} {name!r}: {error}; expected module:function, importable from here") from None
     found = getattr(module, function, None)

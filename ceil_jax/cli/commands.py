@@ -135,7 +135,7 @@ def score_command(
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.store.shards import parse_shard
 
-    part = shard and parse_shard(shard)
+    part = parse_shard(shard) if shard else None
     run, graph = _opened(config, own)
     [scores] = [need for need in graph.scored(stage).needs if isinstance(need, Scores)]
     for need in scores.needs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 import logging
 import os
 import re
@@ -17,6 +16,7 @@ from ceil_jax.cli import commands
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
+from ceil_jax.registry import imported_module
 from ceil_jax.tasks.assets import cache_path
 
 DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
@@ -97,7 +97,11 @@ def command(
             log.warning("--retriever is called --method now")
             rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         for module in given.plugin:
-            _import_plugin(module)
+            try:
+                imported_module(module)
+            except (ImportError, ValueError) as error:
+                how = "expected the name of a Python module, importable from here"
+                raise UserError(f"--plugin {module}: {error}; {how}") from None
         code = run(scales[scale], rest)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
@@ -111,18 +115,6 @@ def command(
         print(f"{name}: stopped; {kept}, and the same command goes on from there", file=sys.stderr)
         return 130
     return code or 0
-
-
-def _import_plugin(module: str) -> None:
-    # what is in the folder one works in can be imported, as with python -m
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        importlib.import_module(module)
-    except (ImportError, ValueError) as error:
-        raise UserError(
-            f"--plugin {module}: {error}; expected the name of a Python module, importable from here"
-        ) from None
 
 
 if __name__ == "__main__":

@@ -38,11 +38,9 @@ def test_a_library_that_is_missing_is_named_before_anything_runs(monkeypatch, se
     check_first(LOCAL)
 
 
-def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(tmp_path):
+def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(tmp_path, reviews):
     """Nothing listens at the hub's address; the libraries would try five times, for half a minute."""
-    data = tmp_path / "mine.csv"
-    data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
-    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", data, "--method", "topk"]
+    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", reviews(), "--method", "topk"]
     command += ["--encoder", "tiny", "--lm", "nobody/no-such-model", "--out", tmp_path / "runs"]
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "cache")}
     environment.pop("HF_HUB_OFFLINE", None)
@@ -60,10 +58,8 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
     assert time.monotonic() - began < 60
 
 
-def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_path, monkeypatch):
-    data = tmp_path / "mine.csv"
-    data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
-    arguments = ["compare", "--data", str(data), "--encoder", "nowhere", "--out", str(tmp_path / "runs")]
+def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_path, reviews):
+    arguments = ["compare", "--data", reviews(), "--encoder", "nowhere", "--out", str(tmp_path / "runs")]
     # bm25 alone would answer all queries before the encoder is asked for
     assert main([*arguments, "--lm", "tiny", "--method", "bm25", "topk"]) == 2
     assert "unknown encoder 'nowhere'" in capsys.readouterr().err

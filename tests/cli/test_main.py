@@ -32,20 +32,6 @@ TINY = [
 ]
 
 
-@pytest.fixture
-def reviews(tmp_path):
-    """A file with columns input and output."""
-
-    def write(count=40):
-        rows = [
-            f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(count)
-        ]
-        (tmp_path / "mine.csv").write_text("\n".join(["input,output", *rows]) + "\n")
-        return str(tmp_path / "mine.csv")
-
-    return write
-
-
 def said(capsys, *arguments):
     code = main(list(arguments))
     return code, capsys.readouterr().err.strip().splitlines()[-1]
@@ -131,12 +117,9 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
         "compare",
         "--data",
         reviews(),
-        "--metric",
-        "accuracy",
-        "--template",
-        "{input} It is {output}",
+        *["--metric", "accuracy", "--lm", "tiny", "--method", "bm25"],
     ]
-    arguments += ["--lm", "tiny", "--out", str(tmp_path), "--method", "bm25"]
+    arguments += ["--template", "{input} It is {output}", "--out", str(tmp_path)]
     assert main(arguments) == 0
     assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
     assert main([*arguments, "--limit", "3"]) == 0

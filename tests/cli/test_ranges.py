@@ -12,22 +12,15 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.training.config import EPRConfig
 
+TRAINED = ("epr", "tst", "ceil")
 WRONG = [
-    *[(f"--{part}.instances", n, "at least 2") for part in ("epr", "tst", "ceil") for n in ("-3", "0", "1")],
+    *[(f"--{part}.instances", n, "at least 2") for part in TRAINED for n in ("-3", "0", "1")],
     *[(f"--{part}.candidates", n, "at least 2") for part in ("epr", "tst") for n in ("0", "1")],
     *[(f"--{part}.positives", "0", "at least 1") for part in ("epr", "tst")],
-    *[
-        (f"--{part}.{name}", number, "at least 1")
-        for part in ("epr", "tst", "ceil")
-        for name in ("batch-size", "epochs")
-        for number in ("0", "-2")
-    ],
-    *[
-        (f"--{part}.learning-rate", number, "above 0")
-        for part in ("epr", "tst", "ceil")
-        for number in ("-1.0", "0.0", "nan", "inf")
-    ],
-    *[(f"--{part}.clip", "0.0", "above 0") for part in ("epr", "tst", "ceil")],
+    *[(f"--{part}.batch-size", n, "at least 1") for part in TRAINED for n in ("0", "-2")],
+    *[(f"--{part}.epochs", n, "at least 1") for part in TRAINED for n in ("0", "-2")],
+    *[(f"--{part}.learning-rate", n, "above 0") for part in TRAINED for n in ("-1.0", "0.0", "nan", "inf")],
+    *[(f"--{part}.clip", "0.0", "above 0") for part in TRAINED],
     ("--epr.temperature", "0.0", "above 0"),
     ("--ceil.subsets", "1", "at least 2"),
     ("--ceil.size", "0", "at least 1"),
@@ -45,10 +38,8 @@ WRONG = [
     ("--skills.orders", "0", "at least 1"),
     ("--skills.order", "-1", "at least 0"),
     *[(f"--endpoint.{name}", "0", "at least 1") for name in ("concurrency", "batch", "attempts")],
-    *[
-        (f"--endpoint.{name}", "-5", "at least 1")
-        for name in ("max-requests", "max-tokens", "context-length")
-    ],
+    *[(f"--endpoint.max-{what}", "-5", "at least 1") for what in ("requests", "tokens")],
+    ("--endpoint.context-length", "-5", "at least 1"),
     ("--endpoint.timeout", "0.0", "above 0"),
 ]
 
@@ -91,11 +82,9 @@ def test_python_is_checked_too():
     assert RunConfig(trade_off="tuned", limit=None).trade_off == "tuned"
 
 
-def test_task_beside_data_is_refused(capsys, tmp_path):
-    data = tmp_path / "mine.csv"
-    data.write_text("input,output\n" + "".join(f"film {i},good\n" for i in range(40)))
+def test_task_beside_data_is_refused(capsys, tmp_path, reviews):
     for task in ("nope", "sst5"):
-        assert main(["compare", "--data", str(data), "--task", task, "--out", str(tmp_path / "runs")]) == 2
+        assert main(["compare", "--data", reviews(), "--task", task, "--out", str(tmp_path / "runs")]) == 2
         [line] = capsys.readouterr().err.splitlines()
         assert line.startswith(f"ceil-jax: --task {task}: not beside --data")
     assert not (tmp_path / "runs").exists()

@@ -261,18 +261,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["ticket,team", *(f"{row.input},{row.output}" for row in ROWS)]
     Path("tickets.csv").write_text("\n".join(lines))
-    arguments = [
-        "tune",
-        "--data",
-        "tickets.csv",
-        "--input",
-        "ticket",
-        "--output",
-        "team",
-        "--metric",
-        "accuracy",
-    ]
-    arguments += ["--template", "{ticket} Team: {team}", "--lm", "tiny", "--encoder", "tiny", "--quiet"]
+    data = "--data tickets.csv --input ticket --output team --metric accuracy --lm tiny --encoder tiny"
+    arguments = ["tune", *data.split(), "--template", "{ticket} Team: {team}", "--quiet"]
     arguments += ["--methods", "zero", "topk", "bm25", "--ks", "2", "4", "--token-budget", "100"]
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

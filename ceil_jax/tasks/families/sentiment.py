@@ -44,7 +44,7 @@ def movie_reviews() -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {"train": [], "validation": []}
     for line in filter(str.strip, lines):
         _, rating, sentence = line.split("\t", 2)
-        row = {"text": sentence.strip(), "rating": float(rating)}
+        row: Row = {"text": sentence.strip(), "rating": float(rating)}
         rows["validation" if held_out(row["text"]) else "train"].append(row)
     return rows
 
