@@ -1,6 +1,21 @@
-"""A file of a user's own."""
+"""A file of a user's own, and the command in another process."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture
+def apart():
+    """Run the command in a process of its own."""
+
+    def run(*arguments, **more):
+        command = [sys.executable, "-m", "ceil_jax.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], **more)
+
+    return run
 
 
 @pytest.fixture

@@ -3,11 +3,8 @@
 import importlib.util
 import os
 import re
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -38,16 +35,14 @@ def test_a_library_that_is_missing_is_named_before_anything_runs(monkeypatch, se
     check_first(LOCAL)
 
 
-def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(tmp_path, reviews):
+def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(tmp_path, reviews, apart):
     """Nothing listens at the hub's address; the libraries would try five times, for half a minute."""
-    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", reviews(), "--method", "topk"]
-    command += ["--encoder", "tiny", "--lm", "nobody/no-such-model", "--out", tmp_path / "runs"]
+    arguments = ["compare", "--data", reviews(), "--method", "topk", "--out", tmp_path / "runs"]
+    arguments += ["--encoder", "tiny", "--lm", "nobody/no-such-model"]
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "cache")}
     environment.pop("HF_HUB_OFFLINE", None)
     began = time.monotonic()
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2]
-    )
+    done = apart(*arguments, env=environment)
     lines = done.stderr.splitlines()
     assert done.returncode == 2
     said = "the hub cannot be reached; looking for nobody/no-such-model in its cache only"

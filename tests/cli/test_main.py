@@ -17,19 +17,7 @@ from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task
 
-TINY = [
-    "compare",
-    "--lm",
-    "tiny",
-    "--encoder",
-    "tiny",
-    "--method",
-    "random",
-    "--limit",
-    "3",
-    "--bank-limit",
-    "20",
-]
+TINY = "compare --lm tiny --encoder tiny --method random --limit 3 --bank-limit 20"
 
 
 def said(capsys, *arguments):
@@ -56,27 +44,22 @@ def said(capsys, *arguments):
 )
 def test_mistakes_are_one_line_and_exit_2(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    code, line = said(capsys, *TINY, *arguments)
+    code, line = said(capsys, *TINY.split(), *arguments)
     assert code == 2
     assert message in line
 
 
 @pytest.mark.packages
 def test_compare_prints_its_table_and_writes_its_report(capsys, tmp_path):
-    assert main([*TINY, "--out", str(tmp_path)]) == 0
+    assert main([*TINY.split(), "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "movie_reviews: accuracy in percent on 3 of " in out
     [page] = tmp_path.glob("report-*/report.html")
     assert f"report: {page}" in out
 
 
-def test_a_mistyped_flag_is_refused_with_a_suggestion():
-    done = subprocess.run(
-        [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--tsk", "sst5"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+def test_a_mistyped_flag_is_refused_with_a_suggestion(apart):
+    done = apart("compare", "--tsk", "sst5")
     assert done.returncode == 2
     assert "--task" in done.stdout + done.stderr
 
@@ -113,12 +96,7 @@ def test_a_reader_that_has_enough_ends_it_quietly():
 
 
 def test_a_file_of_ones_own(capsys, tmp_path, reviews):
-    arguments = [
-        "compare",
-        "--data",
-        reviews(),
-        *["--metric", "accuracy", "--lm", "tiny", "--method", "bm25"],
-    ]
+    arguments = ["compare", "--data", reviews(), "--metric", "accuracy", "--lm", "tiny", "--method", "bm25"]
     arguments += ["--template", "{input} It is {output}", "--out", str(tmp_path)]
     assert main(arguments) == 0
     assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
@@ -134,7 +112,7 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
 
 def test_an_unknown_metric_ends_before_the_lm_answers(capsys, tmp_path, reviews):
     runs = tmp_path / "runs"
-    code, line = said(capsys, *TINY, "--data", reviews(), "--metric", "bleau", "--out", str(runs))
+    code, line = said(capsys, *TINY.split(), "--data", reviews(), "--metric", "bleau", "--out", str(runs))
     assert (code, "unknown metric 'bleau'; did you mean 'bleu'" in line) == (2, True), line
     assert not runs.exists()
 
@@ -198,10 +176,9 @@ def test_what_is_to_be_used_is_guarded_and_what_is_measured_is_not(capsys, monke
     assert found == ["False", "True", "False", "True", "False", "False"]
 
 
-def test_json_quietly(tmp_path, reviews):
-    command = [sys.executable, "-m", "ceil_jax.cli.main", "compare", "--data", reviews(), "--method", "bm25"]
-    command += ["--lm", "tiny", "--out", tmp_path / "runs", "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+def test_json_quietly(tmp_path, reviews, apart):
+    arguments = ["compare", "--data", reviews(), "--method", "bm25", "--lm", "tiny", "--json", "--quiet"]
+    done = apart(*arguments, "--out", tmp_path / "runs")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     [row] = found["rows"]
