@@ -27,9 +27,8 @@ from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import KEY, finish, finished, read_json, write, write_json
+from ceil_jax.store.folder import KEY, finished, read_json, write_finished
 from ceil_jax.store.hashing import canonical, digest
-from ceil_jax.store.locking import held
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap
 
@@ -105,11 +104,8 @@ def record(run: Run, graph: Graph, method: str, metric: Measurement, **remarks: 
     queries = task.validation
     about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
     texts = root / f"texts-{digest(about)}"
-    if finished(texts) is None:
-        with held(texts):
-            write(texts / KEY, canonical(about).encode())
-            write_json(texts / "texts.json", {"queries": _texts(queries), "bank": _texts(task.train)})
-            finish(texts, {"queries": len(queries), "bank": len(task.train)})
+    sizes = {"queries": len(queries), "bank": len(task.train)}
+    write_finished(texts, about, sizes, texts={"queries": _texts(queries), "bank": _texts(task.train)})
     key = {
         "task": task.name,
         "metric": task.metric,
@@ -121,12 +117,9 @@ def record(run: Run, graph: Graph, method: str, metric: Measurement, **remarks: 
         "texts": texts.name,
     }
     folder = root / f"run-{digest(key)}"
-    if finished(folder) is None:
-        with held(folder):
-            write(folder / KEY, canonical(key).encode())
-            answering = run.own_cost(metric.predictions) + run.own_cost(metric)
-            costs = {"preparing": asdict(run.cost([metric]) - answering), "answering": asdict(answering)}
-            finish(folder, costs | {name: value for name, value in remarks.items() if value})
+    answering = run.own_cost(metric.predictions) + run.own_cost(metric)
+    costs = {"preparing": asdict(run.cost([metric]) - answering), "answering": asdict(answering)}
+    write_finished(folder, key, costs | {name: value for name, value in remarks.items() if value})
     found = _read(root, folder)
     assert found is not None, f"{folder.name} has just been written"
     return found

@@ -128,10 +128,7 @@ def test_bad_rows_are_skipped_if_that_is_said(tmp_path, caplog):
         CeilSelector.from_csv(file, encoder=Words(), delimiter=";")
     selector = CeilSelector.from_csv(file, encoder=Words(), delimiter=";", skip_bad_rows=True)
     assert [example.input for example in selector.examples] == ["a"]
-    assert caplog.messages == [
-        f"{file}, line 3, field 'input': expected a text that is not empty, found ''; 4 rows cannot be used: "
-        "lines 3, 4, 5, 6; left out"
-    ]
+    assert caplog.messages[0].endswith("4 rows cannot be used: lines 3, 4, 5, 6; left out")
 
 
 def test_what_passes_the_door_is_saved_and_read_as_it_was(tiny, tmp_path):
