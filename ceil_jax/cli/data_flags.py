@@ -61,11 +61,9 @@ def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
 def _named_task(config: RunConfig, own: OwnData) -> Task:
     from ceil_jax.tasks.load import load_task
 
-    given = [
-        f.name.replace("_", "-") for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)
-    ]
+    given = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
     if given:
-        flags = ", ".join(f"--{name}" for name in given)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UserError(f"{flags}: only with --data FILE; a named task has its own columns and metric")
     where = config.task, config.data_dir, config.limit, config.data_seed
     return load_task(*where, bank_limit=config.bank_limit)

@@ -79,9 +79,8 @@ def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
     texts = sorted((one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words)
     if not inputs and texts:
         inputs = [texts.pop(0).name]
-    labels = sorted(
-        (one for one in left if one.labels and one.name not in inputs), key=lambda one: one.distinct
-    )
+    labels = [one for one in left if one.labels and one.name not in inputs]
+    labels.sort(key=lambda one: one.distinct)
     if not output and (labels or texts):
         output = (labels or texts[::-1])[0].name
     metric = ["--metric", "accuracy"] if any(one.name == output and one.labels for one in found) else []

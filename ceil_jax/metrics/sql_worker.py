@@ -122,11 +122,8 @@ def same_result(gold, predicted, ordered):
     def extend(chosen):
         """Some columns of the prediction, one for each gold column so far, in whose rows both agree."""
         width = len(chosen)
-        ours, theirs = (
-            zip(*gold_columns[:width], strict=True),
-            zip(*(columns[i] for i in chosen), strict=True),
-        )
-        agree = Counter(ours) == Counter(theirs)
+        ours, theirs = gold_columns[:width], [columns[i] for i in chosen]
+        agree = Counter(zip(*ours, strict=True)) == Counter(zip(*theirs, strict=True))
         if width and not agree:
             return False
         if width == len(gold_columns):

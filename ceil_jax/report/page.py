@@ -41,10 +41,8 @@ def render(
     script = page_file("page.js")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     cut = f"The browser has the first {BROWSED:,} queries of each table; the tables count all."
-    shown = [
-        *filter(None, notes),
-        *([cut] if any(table.record.queries > BROWSED for table in tables) else []),
-    ]
+    shown = [note for note in notes if note]
+    shown += [cut] if any(table.record.queries > BROWSED for table in tables) else []
     return page_file("page.html").format(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
         title=html.escape(title),

@@ -88,11 +88,9 @@ class Table:
     def markdown(self) -> str:
         """A Markdown table, under its title as a heading of the second level; ends in a newline."""
         rule = ["---" if left else "---:" for left in self._left()]
-        header, *body = (
-            [cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()
-        )
+        lines = [[cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()]
         heading = f"## {self.title}\n\n" if self.title else ""
-        return heading + "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *body))
+        return heading + "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
     def text(self) -> str:
         """Columns of equal width for a terminal: texts to the left, numbers to the right."""

@@ -97,9 +97,8 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
 
 def question(example: Example, names: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the identity of an example's question: the words of its input and of some of its fields."""
-    return tuple(
-        question_key(text) for text in (example.input, *(example.fields.get(name, "") for name in names))
-    )
+    shown = example.input, *(example.fields.get(name, "") for name in names)
+    return tuple(map(question_key, shown))
 
 
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:

@@ -54,9 +54,8 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
     if callable(getattr(given, "encode", None)):
         return given, given
     if callable(getattr(given, "embed_documents", None)) and callable(getattr(given, "embed_query", None)):
-        name = str(
-            getattr(given, "model_name", None) or getattr(given, "model", None) or type(given).__name__
-        )
+        named = getattr(given, "model_name", None) or getattr(given, "model", None)
+        name = str(named or type(given).__name__)
         query = FunctionEncoder(lambda texts: [given.embed_query(text) for text in texts], name)
         return FunctionEncoder(given.embed_documents, name), query
     if callable(given):

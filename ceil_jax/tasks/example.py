@@ -157,9 +157,8 @@ def column_template(
     if columns is None:
         columns = {*named[:-1]} - ({"input"} if input not in named else set())
     others = {*columns} - {input, output}
-    asked, answer = (
-        column if role in others else role for role, column in (("input", input), ("output", output))
-    )
+    asked = input if "input" in others else "input"
+    answer = output if "output" in others else "output"
     roles = {role: name for role, name in (("input", asked), ("output", answer)) if role not in columns}
     roles |= {output: answer, input: asked}
     shown = _PIECE.sub(

@@ -76,9 +76,9 @@ class Outcome:
             score = self.alone.score.percent()
             cells: list[Value] = ["classifier alone", score.mean, Span(score), self.final, 0, "asks no LM"]
             table = Table(table.header, [*table.rows, cells])
-        return table.with_column(
-            "", ["recommended" if i == self.verdict.recommended else None for i in range(len(table.rows))]
-        )
+        marks: list[Value] = [None] * len(table.rows)
+        marks[self.verdict.recommended] = "recommended"
+        return table.with_column("", marks)
 
     def race_table(self) -> Table:
         """Return the race as a table."""

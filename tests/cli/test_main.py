@@ -215,9 +215,7 @@ def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, revie
 
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", stopped)
     code, line = said(capsys, *arguments)
-    assert code == 130 and line.endswith(
-        "the prompts that the LM has read are kept, and the same command goes on from there"
-    )
+    assert code == 130 and line.endswith("are kept, and the same command goes on from there")
 
     def goes_on(lm, prompts, choices, **more):
         read.append(len(prompts))

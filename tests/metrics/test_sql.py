@@ -91,9 +91,8 @@ def test_results_are_compared_as_spider_does(sandbox, database, queries, outcome
 def test_a_permutation_must_fit_whole_rows():
     gold = [(1, 1, 2), (2, 1, 1), (1, 2, 1)]
     assert same_result(gold, [(b, c, a) for a, b, c in reversed(gold)], ordered=False)
-    assert not same_result(
-        gold, [(1, 1, 1), (2, 1, 1), (1, 2, 2)], ordered=False
-    )  # each column is a permutation
+    # each column is a permutation
+    assert not same_result(gold, [(1, 1, 1), (2, 1, 1), (1, 2, 2)], ordered=False)
     assert same_result([(1, 5), (2, 6)], [(5, 1), (6, 2)], ordered=True)
     assert not same_result([(1, 5), (2, 6)], [(6, 2), (5, 1)], ordered=True)
 
@@ -188,9 +187,7 @@ def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
     examples = [question(f"validation-{i}", database, "SELECT count(*) FROM cat") for i in range(3)]
     task = Task("zoo", [], examples, Template("{input} {output}"), "sql_execution")
     predictions = ["SELECT 4", "SELECT 5", "SELECT 6"]
-    rows = [
-        {"prediction": sql, "gold": "", "id": str(i), "examples": []} for i, sql in enumerate(predictions)
-    ]
+    rows = [{"id": sql, "examples": [], "prediction": sql, "gold": ""} for sql in predictions]
 
     class Written(Majority):
         def compute(self, run, folder):
@@ -224,9 +221,7 @@ def test_windows_imports_the_metrics_and_is_told_what_sql_needs(monkeypatch, dat
 
 def test_metric_names_the_database_it_misses(tmp_path):
     with refused(r"example 'validation-0': no database 'zoo', no file '.*no'; .* column 'database'"):
-        METRICS["sql_execution"].per_example(
-            ["SELECT 1"], [question("validation-0", tmp_path / "no", "SELECT 1")]
-        )
+        METRICS["sql_execution"].check([question("validation-0", tmp_path / "no", "SELECT 1")])
 
 
 @pytest.mark.data

@@ -10,6 +10,7 @@ from refusing import refused
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector
+from ceil_jax.retrieval.embedded_bank import unit_rows
 
 TICKETS = [{"ticket": row["input"], "team": row["output"], "town": row["town"]} for row in ROWS]
 
@@ -30,17 +31,15 @@ def test_rows_whose_fields_have_other_names():
 
 
 def test_the_names_of_the_fields_are_saved(tiny, tmp_path):
-    CeilSelector.from_examples(TICKETS, encoder=tiny, input_key="ticket", output_key="team").save_pretrained(
-        tmp_path
-    )
+    keys = {"input_key": "ticket", "output_key": "team"}
+    CeilSelector.from_examples(TICKETS, encoder=tiny, **keys).save_pretrained(tmp_path)
     selector = CeilSelector.from_pretrained(tmp_path)
     [added] = selector.add([{"ticket": "a new one", "team": "dark"}])
     assert selector.examples[-1].output == "dark" and added == selector.examples[-1].id
     dark = selector.select({"ticket": QUERY}, k=4, filter={"team": "dark"})
     assert [example.output for example in dark] == ["dark"] * 4
-    assert (
-        sorted(e.output for e in selector.select(QUERY, k=4, balance="team")) == ["dark"] * 2 + ["light"] * 2
-    )
+    balanced = selector.select(QUERY, k=4, balance="team")
+    assert sorted(example.output for example in balanced) == ["dark", "dark", "light", "light"]
     named = CeilSelector.from_pretrained(tmp_path, input_key="text", output_key="answer")
     assert len(named.add([{"text": "another", "answer": "dark"}])) == 1
     with refused("both 'ticket'; expected two fields"):
@@ -177,10 +176,7 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
     """As a BERT that was never trained to compare sentences: every two texts have a cosine above 0.95."""
 
     def narrow(texts):
-        vectors = Words().encode(texts)
-        return np.hstack(
-            [vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.full((len(texts), 1), 7)]
-        )
+        return np.hstack([unit_rows(Words().encode(texts)), np.full((len(texts), 1), 7)])
 
     selector = CeilSelector.from_examples(ROWS, encoder=narrow, count_tokens=words)
     vectors = selector.bank.snapshot.vectors

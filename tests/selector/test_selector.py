@@ -18,9 +18,8 @@ from ceil_jax.tasks.example import Example
 
 
 def make(rows=ROWS, **settings):
-    return CeilSelector.from_examples(
-        rows, encoder=Words(), **{"trade_off": 0.05, "near_duplicate": None, **settings}
-    )
+    settings = {"trade_off": 0.05, "near_duplicate": None, **settings}
+    return CeilSelector.from_examples(rows, encoder=Words(), **settings)
 
 
 def ids(selection):
@@ -155,10 +154,8 @@ def test_filters_compare_numbers_and_truth_values_as_such():
 
 
 def test_questions_are_told_apart_by_the_fields_that_a_prompt_shows():
-    pairs = [
-        {"input": "a man sleeps", "hypothesis": h, "output": o}
-        for h, o in (("he is awake", "no"), ("he rests", "yes"))
-    ]
+    said = {"he is awake": "no", "he rests": "yes"}
+    pairs = [{"input": "a man sleeps", "hypothesis": h, "output": o} for h, o in said.items()]
     plain, shown = make(pairs), make(pairs, template="{input}; {hypothesis}? {output}")
     query = {"input": "a man sleeps", "hypothesis": "he rests"}
     assert [e.output for e in shown.select(query, k=2)] == ["no"]
@@ -169,9 +166,8 @@ def test_different_texts_of_one_vector_fill_the_places():
     """As emoji, or long mails that differ behind what an encoder reads."""
     rows = [{"id": f"{i}", "input": text, "output": "ab"[i % 2]} for i, text in enumerate("abcdef")]
     rows += [{"id": "6", "input": "a", "output": "b"}]
-    selector = CeilSelector.from_examples(
-        rows, encoder=lambda texts: np.ones((len(texts), 4)), count_tokens=words
-    )
+    same = lambda texts: np.ones((len(texts), 4))  # noqa: E731
+    selector = CeilSelector.from_examples(rows, encoder=same, count_tokens=words)
     chosen = selector.select("q", k=4)
     assert (len({e.input for e in chosen}), chosen.stopped, chosen.repeats) == (4, "k", 3)
     assert "repeats=3" in repr(chosen)
@@ -307,10 +303,8 @@ def test_many_are_the_loop():
 
 def test_adding_and_removing():
     selector = make(ROWS[:10], own_answer=True)
-    assert selector.add([{"input": QUERY, "output": "light"}, Example("mine", "a garden", "dark")]) == [
-        "bank-0",
-        "mine",
-    ]
+    rows = [{"input": QUERY, "output": "light"}, Example("mine", "a garden", "dark")]
+    assert selector.add(rows) == ["bank-0", "mine"]
     assert len(selector) == 12
     assert ids(selector.select(QUERY, k=1)) == ["bank-0"]
     selector.remove("bank-0")
@@ -352,13 +346,10 @@ def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
 
 
 def test_other_examples_by_the_same_settings():
-    selector = make(
-        context="example", trade_off=0.3, shortlist=7, count_tokens=words, template="{town} {output}"
-    )
+    settings = {"context": "example", "trade_off": 0.3, "shortlist": 7, "count_tokens": words}
+    selector = make(**settings, template="{town} {output}")
     other = CeilSelector.over(ROWS[:10], selector)
-    assert [(s.context, s.trade_off, s.shortlist, s.count_tokens) for s in (selector, other)] == [
-        ("example", 0.3, 7, words)
-    ] * 2
+    assert {name: getattr(other, name) for name in settings} == settings
     assert other.encoder is selector.encoder
     assert len(other) == 10
     np.testing.assert_allclose(other.bank.snapshot.vectors, selector.bank.snapshot.vectors[:10], atol=1e-6)

@@ -118,9 +118,8 @@ REVIEWS = [{"text": f"review {i}", "label": ["bad", "good"][i % 2], "stars": i %
 
 
 def read(path, **settings):
-    return load_file(
-        path, **({"input": "text", "output": "label", "template": "{text}: {output}"} | settings)
-    )
+    named = {"input": "text", "output": "label", "template": "{text}: {output}"}
+    return load_file(path, **(named | settings))
 
 
 def test_jsonl(tmp_path):
@@ -151,10 +150,8 @@ def test_equal_texts_stay_on_one_side(tmp_path):
     task = read(write_jsonl(tmp_path / "q.jsonl", rows), validation=0.3)
     words = [{example.input.lower() for example in side} for side in (task.train, task.validation)]
     assert not words[0] & words[1]
-    assert (len(task.train), len(task.validation)) == (
-        7,
-        3 * 4,
-    )  # 7 distinct texts, and 3 with all their rows
+    # 7 distinct texts, and 3 with all their rows
+    assert (len(task.train), len(task.validation)) == (7, 3 * 4)
 
 
 def test_formats_agree(tmp_path):
@@ -169,10 +166,8 @@ def test_formats_agree(tmp_path):
     (tmp_path / "a.csv").write_bytes("\ufeff".encode() + "\r\n".join(lines).encode())
     for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.csv"):
         task = read(tmp_path / name)
-        assert (list(task.train), list(task.validation)) == (
-            list(expected.train),
-            list(expected.validation),
-        ), name
+        assert list(task.train) == list(expected.train), name
+        assert list(task.validation) == list(expected.validation), name
 
 
 def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, caplog):
@@ -198,9 +193,8 @@ def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
     # the input may differ where a prompt does not show it
     rows = [{"text": f"title {i}", "body": f"body {i % 2}", "label": "x"} for i in range(6)]
     task = read(write_jsonl(tmp_path / "c.jsonl", rows), template="{body} {output}", validation=0.1)
-    assert {row.fields["body"] for row in task.train}.isdisjoint(
-        row.fields["body"] for row in task.validation
-    )
+    bodies = [{row.fields["body"] for row in rows} for rows in (task.train, task.validation)]
+    assert not bodies[0] & bodies[1]
     with refused(r"a\.jsonl: every row has the text of a query"):
         read(path, validation=path)
 
@@ -223,12 +217,10 @@ def test_accuracy_takes_its_options_from_the_answers(tmp_path):
     rows = [{"text": f"review {i}", "label": f"label {i}"} for i in range(10)]
     path = write_jsonl(tmp_path / "a.jsonl", rows)
     task = read(path, metric="accuracy", validation=0.5)
-    assert {example.choices for example in [*task.train, *task.validation]} == {
-        tuple(f"label {i}" for i in range(10))
-    }
-    other = write_jsonl(
-        tmp_path / "b.jsonl", [{"text": "a", "label": "label 3"}, {"text": "b", "label": "?"}]
-    )
+    labels = tuple(f"label {i}" for i in range(10))
+    assert {example.choices for example in [*task.train, *task.validation]} == {labels}
+    asked = [{"text": "a", "label": "label 3"}, {"text": "b", "label": "?"}]
+    other = write_jsonl(tmp_path / "b.jsonl", asked)
     with pytest.raises(UserError) as caught:
         read(write_jsonl(tmp_path / "c.jsonl", rows[3:5]), metric="accuracy", validation=other)
     assert str(caught.value) == (

@@ -27,9 +27,8 @@ def write(path, content):
 def test_alpacas_three_columns(tmp_path):
     rows = [{"instruction": f"Sort {i}.", "input": "" if i else "b a", "output": f"o{i}"} for i in range(9)]
     path = write(tmp_path / "alpaca.json", json.dumps(rows))
-    task = load_file(
-        path, input="instruction", output="output", template="{instruction} <{input}> {output}", separator="|"
-    )
+    template = "{instruction} <{input}> {output}"
+    task = load_file(path, input="instruction", output="output", template=template, separator="|")
     assert task.template.example(rows_of(task)[0]) == "Sort 0. <b a> o0"
     assert task.template.query(rows_of(task)[1]) == "Sort 1. <>"
     # the default template shows the two roles, whatever other columns are called
@@ -39,9 +38,8 @@ def test_alpacas_three_columns(tmp_path):
 
 def test_a_pair_of_columns_is_one_input_of_two_texts(tmp_path):
     lines = "".join(f"p {i},h {i},{'yn'[i % 2]}\n" for i in range(9))
-    task = load_file(
-        write(tmp_path / "a.csv", "premise,claim,label\n" + lines), input=("premise", "claim"), output="label"
-    )
+    path = write(tmp_path / "a.csv", "premise,claim,label\n" + lines)
+    task = load_file(path, input=("premise", "claim"), output="label")
     first = rows_of(task)[0]
     assert (first.input, first.texts) == ("p 0 h 0", ("p 0", "h 0"))
     assert task.template.example(first) == "p 0\th 0\ty"
@@ -149,9 +147,8 @@ def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
 
 def test_columns_that_nobody_asked_for(tmp_path, caplog):
     rows = [{"text": f"t{i}", "label": "x", "meta": {"a": i}, "n": i, "": i, "none": None} for i in range(9)]
-    task = load_file(
-        write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))), input="text", output="label"
-    )
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    task = load_file(path, input="text", output="label")
     assert rows_of(task)[3].fields == {"n": "3"}
     [note] = caplog.messages
     assert note.endswith("were left out: columns 'meta' (9 rows), '' (9 rows)")

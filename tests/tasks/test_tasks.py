@@ -205,10 +205,8 @@ def test_every_form_of_cogs_comes_back(data_dir, split):
 
 def test_numbered_steps():
     assert numbered_steps("return a ;return  #1 b;") == "1#) return a 2#) return #1 b 3#)"
-    assert (
-        numbered_steps("return flights ;return #1 from  denver")
-        == "1#) return flights 2#) return #1 from denver"
-    )
+    steps = numbered_steps("return flights ;return #1 from  denver")
+    assert steps == "1#) return flights 2#) return #1 from denver"
 
 
 def test_one_line_leaves_quoted_blanks():
