@@ -192,26 +192,18 @@ def dropout(x: Float[Array, "*s"], rate: float, key: jax.Array | None) -> Float[
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), jnp.zeros_like(x))
 
 
-def relative_buckets(length: int, buckets: int, furthest: int = 128) -> Int[np.ndarray, "t t"]:
+def relative_buckets(length: int, buckets: int) -> Int[np.ndarray, "t t"]:
     """Return MPNet's bucket of each pair (query position, key position), after T5 (Raffel et al. 2020, §2.1).
 
-    Half of the buckets are for keys after the query. Half of each half hold one distance each; the others grow
-    logarithmically up to `furthest`, beyond which all distances share the last bucket.
-
-    Args:
-        length: T, the tokens of a text.
-        buckets: the number of buckets, at least 4.
-        furthest: the distance in tokens from which the last bucket is used.
-
-    Returns:
-        int32 [T, T].
+    Half of the buckets, of which there are at least 4, are for keys after the query. Half of each half hold one
+    distance each; the others grow logarithmically up to 128 tokens, beyond which all share the last bucket.
     """
     offset = np.arange(length)[None, :] - np.arange(length)[:, None]
     half, exact = buckets // 2, buckets // 4
     distance = np.abs(offset)
     # float32, and in this order: at powers of two the last bit of the logarithm decides the bucket
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
-    far = exact + (ratio / np.float32(math.log(furthest / exact)) * np.float32(half - exact)).astype(np.int32)
+    far = exact + (ratio / np.float32(math.log(128 / exact)) * np.float32(half - exact)).astype(np.int32)
     bucket = np.where(distance < exact, distance, np.minimum(far, half - 1))
     return (bucket + np.where(offset > 0, half, 0)).astype(np.int32)
 

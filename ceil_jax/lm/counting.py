@@ -16,12 +16,8 @@ from ceil_jax.lm.tiny import TinyLM
 class CountingLM(LanguageModel):
     """An LM with a real tokenizer and no weights: answers are empty, scores 0.
 
-    Args:
-        name: the name of the real LM, so that its results are found under the same keys.
-        context_length: the real LM's, in tokens.
-        parameters: the real LM's number; 1 where it is not known.
-        count: texts → int [N], the number of tokens of each.
-        exact: whether these are the real LM's tokens.
+    It has the name of the real LM, whose results are found under the same keys, its context length in tokens and
+    its number of parameters (1 if unknown). `exact` says whether `count` counts the real LM's tokens.
     """
 
     tokens_read = tokens_written = 0

@@ -83,13 +83,8 @@ class Prompt(NamedTuple):
 class PromptBuilder:
     """Puts prompts together for one LM and one template; each example's tokens are counted once.
 
-    Args:
-        lm: counts tokens and sets the context length.
-        template: how an example stands in a prompt.
-        reserve: tokens kept free after the prompt, for the answer.
-        few_shot: examples that open every prompt, whatever is retrieved.
-        token_budget: the most tokens a prompt may have, where that is less than the LM reads.
-        order: a name in ORDERS.
+    A prompt has at most `token_budget` tokens and leaves `reserve` of the LM's context for the answer. The examples
+    `few_shot` open every prompt. `order` is a name in ORDERS.
 
     Raises:
         UserError: the order is unknown; the answer's reserve or `few_shot` alone takes more tokens than there are.

@@ -103,11 +103,7 @@ Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Read
 
 
 class Readings:
-    """Readings in a file, by the key of their request.
-
-    Args:
-        folder: a folder of runs; made when the first reading is kept.
-        shard: keep new readings in this shard's own file.
+    """Readings in a folder of runs, by the key of their request; new ones are kept in the file of the shard, if any.
 
     Raises:
         UserError: by every method, if the disk is full or a file cannot be written. A damaged file is set aside, and
@@ -236,12 +232,8 @@ class ReadingMeter:
 class ReadLM(LanguageModel):
     """A language model that reads each prompt once: an LM over its readings.
 
-    Args:
-        lm: reads what is not there yet.
-        readings: where readings are kept.
-        reader: reads chunks elsewhere, in place of `lm`.
-        shard: the part of the chunks that this process reads; the other chunks' readings are 0 or "" unless they are
-            kept already.
+    What is not there yet is read by `lm`, or elsewhere by `reader`. A process with a shard reads that part of the
+    chunks; the other chunks' readings are 0 or "" unless they are kept already.
     """
 
     def __init__(

@@ -15,11 +15,8 @@ class Budget:
     """What a search may spend, what it has spent, and what is left.
 
     Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for example for each
-    choice or for a chat template; the ratio is measured as work is done, and raises later estimates.
-
-    Args:
-        lm_tokens: LM tokens in all; 1,000,000 if there is no limit of minutes either.
-        minutes: minutes from now on.
+    choice or for a chat template; the ratio is measured as work is done, and raises later estimates. The minutes
+    are from now on; without them and without `lm_tokens`, the limit is 1,000,000 LM tokens.
     """
 
     def __init__(self, lm_tokens: int | None = None, minutes: float | None = None) -> None:

@@ -44,10 +44,7 @@ class Compared(NamedTuple):
 class EmbeddedBank:
     """The vectors of a bank, and of queries to it: unit rows, or the vectors that the comparison's score takes.
 
-    Args:
-        bank: the examples.
-        given: encoders; its seed decides which of equally near examples are taken, if texts are shared.
-        compared: which of their texts are compared, and how.
+    If texts are shared, the given seed decides which of equally near examples are taken.
     """
 
     def __init__(self, bank: Sequence[Example], given: Given, compared: Compared) -> None:

@@ -110,10 +110,7 @@ class DenseRetriever:
 class GreedyRetriever:
     """Greedy choice among the n nearest examples: DPP-MAP (CEIL, section 3.4, with its trained encoders) or MMR.
 
-    Args:
-        choose: (vectors of queries, of the bank, shortlists, k, λ) → the choice for each query, as in `shortlists`.
-        bank: the examples to choose from.
-        given: encoders, n and λ.
+    `choose` maps (vectors of queries, of the bank, shortlists, k, λ) to each query's choice, as in `shortlists`.
     """
 
     def __init__(self, choose: Callable[..., MapResult], bank: Sequence[Example], given: Given) -> None:

@@ -101,13 +101,7 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter:
-    """Rewrites inputs as skills with one LM and one set of demonstrations.
-
-    Args:
-        lm: writes the skills.
-        demonstrations: inputs with their skills.
-        orders: m, the shuffled orders of the demonstrations.
-        seed: shuffles them.
+    """Rewrites inputs as skills with one LM and demonstrations, which a seed shuffles into m `orders`.
 
     Raises:
         UserError: the demonstrations have fewer orders than m, or leave no room for an input and its skill in

@@ -6,13 +6,10 @@ import threading
 import time
 from typing import Any
 
+import httpx2
+
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.config import EndpointConfig
-
-try:
-    import httpx2
-except ModuleNotFoundError as missing:
-    raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
 PAID = ("/completions", "/embeddings")
 """The ends of paths behind which a model works; other requests are not counted."""

@@ -16,9 +16,7 @@ from ceil_jax.lm.torch.padded import padded_ids
 class Session:
     """Prompts that a model has read together, padded on the left, and continues, one token a row at a time.
 
-    Args:
-        model: a causal LM of transformers.
-        prompts: token ids, at least one each. A prompt that is there several times is read once.
+    Each has at least one token. A prompt that is there several times is read once.
     """
 
     @torch.inference_mode()

@@ -50,10 +50,7 @@ class Trie:
         All of them are on the path of `first` or lie between it and `end`: any other token that is seen lies before
         `first`, so it is an ancestor of `first` too.
 
-        Args:
-            first: the first token that looks back.
-            end: the last one + 1.
-            window: a token sees the last `window` tokens of its row only, itself included.
+        With a window, a token sees that many of the last tokens of its row, itself included.
 
         Returns:
             int [n], ascending, and bool [end − first, n].

@@ -21,13 +21,8 @@ LOGITS_AT_ONCE = 2**25
 
 
 class TreeReader:
-    """Reads rows of tokens as one prefix tree, pass by pass, with the keys and values of one pass and of the path
-    before it in memory.
-
-    Args:
-        model: a causal LM that was given to `tree_attention.use`.
-        budget: the most tokens of a pass.
-    """
+    """Reads rows of tokens as one prefix tree, in passes of at most `budget` tokens, by a model that was given to
+    `tree_attention.use`. The keys and values of one pass and of the path before it are in memory."""
 
     def __init__(self, model: Any, budget: int):
         self.model = model

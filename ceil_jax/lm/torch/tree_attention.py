@@ -61,13 +61,8 @@ class PassAttention:
     ) -> torch.Tensor:
         """Return softmax(q kᵀ) v of the pass in one layer, [tokens, heads, width].
 
-        Args:
-            layer: the number of the layer.
-            query: [heads, tokens, width], already scaled.
-            key: [key heads, tokens, width], as value.
-            value: see key.
-            window: the layer's sliding window in tokens, if any.
-            softcap: scores s become softcap · tanh(s / softcap).
+        The query, [heads, tokens, width], is scaled already; key and value are [key heads, tokens, width]. With a
+        sliding window, a token sees that many tokens; with a softcap c, scores s become c · tanh(s / c).
         """
         before = self._carried.get(layer)
         if before is not None:
