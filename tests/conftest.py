@@ -72,6 +72,31 @@ def registrations_undone():
         registry.update(values)
 
 
+@pytest.fixture(scope="module")
+def served():
+    """A server of the tiny LM and the tiny encoder, and its address."""
+    from lm_server import Server, listening
+
+    from ceil_jax.encoders.registry import load_encoder
+
+    server = Server(load_encoder("tiny"))
+    with listening(server) as address:
+        yield server, address
+
+
+@pytest.fixture
+def server(served):
+    """The module's server, without faults when a test begins."""
+    served[0].clear()
+    return served[0]
+
+
+@pytest.fixture
+def address(server, served):
+    """The address of that server."""
+    return served[1]
+
+
 def move_for_training(monkeypatch):
     """Let training only move the weights a little."""
     import numpy as np

@@ -149,6 +149,7 @@ LOADS = {
     },
     "encoders": {"torch", "datasets", "orbax", "matplotlib"},
     "encoders.registry": {"openai"},
+    "lm.registry": {"torch", "openai", "httpx2", "transformers"},
     "training": {"sklearn", "torch", "openai", "datasets", "ray", "matplotlib"},
     "selector": {"sklearn", "torch", "openai", "datasets", "optax", "orbax", "matplotlib", "tyro"},
     "pipeline": {"torch", "openai", "matplotlib", "tyro", "ray"},

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lm_server import QUICK, Server, listening
+from lm_server import QUICK
 
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
@@ -12,25 +12,8 @@ from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return load_encoder("tiny")
-
-
-@pytest.fixture(scope="module")
-def server(encoder):
-    return Server(encoder)
-
-
-@pytest.fixture(scope="module")
-def address(server):
-    with listening(server) as address:
-        yield address
-
-
 @pytest.fixture
-def remote(server, address):
-    server.clear()
+def remote(address):
     return load_encoder(f"{address}#tiny-encoder", endpoint=QUICK)
 
 
@@ -49,7 +32,8 @@ def test_texts_are_a_list_of_strings(remote, texts, said):
         remote.encode(texts)
 
 
-def test_vectors_over_http(remote, address, encoder):
+def test_vectors_over_http(remote, address):
+    encoder = load_encoder("tiny")
     texts = [f"a film about number{i}" for i in range(150)]
     np.testing.assert_allclose(remote.encode(texts), encoder.encode(texts), atol=1e-6)
     assert (remote.dim, remote.encode([]).shape) == (encoder.dim, (0, encoder.dim))

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ceil_jax.retrieval import blas_search, index
-from ceil_jax.retrieval.index import GROUP, merge_top_k, top_k
+from ceil_jax.retrieval.index import GROUP, top_k
 
 Q, N, D, K = 7, 300, 4, 5
 
@@ -126,15 +126,6 @@ def test_an_empty_bank_and_no_queries():
 def test_k_must_be_positive():
     with pytest.raises(ValueError, match="at least 1"):
         top_k(*whole_numbers(4), 0)
-
-
-@pytest.mark.parametrize("k", [1, 4])
-def test_merged_candidates_are_the_best_of_all(k):
-    scores = np.array([[3.0, 1.0, 3.0, 2.0], [-np.inf, -np.inf, 5.0, -np.inf]], np.float32)
-    indices = np.array([[7, 8, 2, 9], [-1, -1, 4, -1]], np.int32)
-    best, at = merge_top_k(scores, indices, k)
-    assert best.tolist() == [row[:k] for row in [[3, 3, 2, 1], [5, -np.inf, -np.inf, -np.inf]]]
-    assert at.tolist() == [row[:k] for row in [[2, 7, 9, 8], [4, -1, -1, -1]]]
 
 
 def test_one_cpu_device_leaves_the_product_to_blas(way, monkeypatch):

@@ -33,16 +33,6 @@ def test_against_all_pairs(name):
     np.testing.assert_allclose(SIMILARITIES[name](queries, items), expected, atol=1e-5)
 
 
-def test_by_hand():
-    east, north, west = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
-    x = jnp.array([[east, north]])
-    a = jnp.array([[north, north], [west, north], [[2.0, 0.0], west]])
-    # x's mean points north-east; a's means: north, north-west, east (length 1/2)
-    assert base(x, a)[0].tolist() == pytest.approx([0, -1, 1])
-    assert consistency(x, a)[0].tolist() == pytest.approx([1 / 2**0.5, 0, 1 / 2**0.5], abs=1e-6)
-    assert distinctiveness(x, a)[0].tolist() == pytest.approx([1, 1, 1])
-
-
 def test_a_zero_vector_is_near_nothing():
     x, nothing = jnp.array([[[1.0, 0.0]]]), jnp.zeros((1, 1, 2))
     assert [float(score(x, nothing)[0, 0]) for score in SIMILARITIES.values()] == [0, 0, 0]

@@ -23,16 +23,6 @@ PROMPTS = ["a good film is good. a bad film is", "bad; bad;\n", "so it is that",
 CHOICES = [[" good", " bad"], ["good bad", "bad", ""], ["good", " good", " a good film"], [" x", " y"]]
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return load_encoder("tiny")
-
-
-@pytest.fixture(scope="module")
-def server(encoder):
-    return Server(encoder)
-
-
 @pytest.fixture
 def lm(address):
     return load_lm(f"{address}#tiny", endpoint=QUICK)
@@ -265,9 +255,9 @@ def key():
 
 
 @pytest.fixture(scope="module")
-def locked(encoder, key):
+def locked(key):
     """A server that wants a key, and its address."""
-    server = Server(encoder, key)
+    server = Server(load_encoder("tiny"), key)
     with listening(server) as address:
         yield server, address
 
