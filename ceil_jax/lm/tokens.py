@@ -56,34 +56,28 @@ class PairTokenizer:
         found = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return np.array([len(encoding) for encoding in found], dtype=np.int64)
 
-    def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, at least one each, for generation."""
-        return [
-            self._with_context(encoding.ids[: _end(encoding)], _end(encoding)).ids
-            for encoding in self._backend.encode_batch(list(texts))
-        ]
-
     def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[PairTokens]:
-        """Return the ids of each prompt + continuation, tokenized as one text."""
+        """Return the ids of each prompt + continuation, tokenized as one text.
+
+        Before a continuation without a prefix stands BOS, or else EOS, as in EleutherAI's evaluation harness.
+        """
         texts = [prompt + continuation for prompt, continuation in zip(prompts, continuations, strict=True)]
         tokens = []
         for prompt, encoding in zip(prompts, self._backend.encode_batch(texts), strict=True):
             start = end = _end(encoding)
-            while start > 0 and _ends_after(encoding, start - 1, len(prompt)):
+            # special tokens before the text have no characters
+            while start > 0 and (encoding.token_to_chars(start - 1) or (0, 0))[1] > len(prompt):
                 start -= 1
-            tokens.append(self._with_context(encoding.ids[:end], start))
+            if start > 0:
+                tokens.append(PairTokens(encoding.ids[:end], start))
+            elif self._first is not None:
+                tokens.append(PairTokens([self._first, *encoding.ids[:end]], 1))
+            else:
+                raise UserError(
+                    "an empty prompt needs a BOS or EOS token before it and this LM's tokenizer has neither; "
+                    "give every prompt at least one character"
+                )
         return tokens
-
-    def _with_context(self, ids: list[int], start: int) -> PairTokens:
-        """Put BOS, or else EOS, before a continuation without a prefix, as EleutherAI's evaluation harness does."""
-        if start > 0:
-            return PairTokens(ids, start)
-        if self._first is None:
-            raise UserError(
-                "an empty prompt needs a BOS or EOS token before it and this LM's tokenizer has neither; "
-                "give every prompt at least one character"
-            )
-        return PairTokens([self._first, *ids], 1)
 
 
 def _end(encoding: Any) -> int:
@@ -93,11 +87,6 @@ def _end(encoding: Any) -> int:
     while end > 0 and special[end - 1]:
         end -= 1
     return end
-
-
-def _ends_after(encoding: Any, place: int, characters: int) -> bool:
-    span = encoding.token_to_chars(place)
-    return span is not None and span[1] > characters
 
 
 def _keep_white_space_in_offsets(backend: Any) -> None:

@@ -118,8 +118,9 @@ class Rewriter:
                 f"of them, or fewer --skills.orders than {orders}"
             )
         self.template = WITH_SCHEMA if any(one.schema for one in demonstrations) else TEMPLATE
+        shown = [Example("", one.input, one.skill, fields={"schema": one.schema}) for one in demonstrations]
         self._openings = [
-            _opening(self.template, [demonstrations[i] for i in shuffled])
+            INSTRUCTION + self.template.separator + examples_text(self.template, [shown[i] for i in shuffled])
             for shuffled in _shuffles(len(demonstrations), orders, seed)
         ]
         self._shown_inputs = {demonstration.input for demonstration in demonstrations}
@@ -182,9 +183,3 @@ def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
             shuffled = generator.permutation(count).tolist()
         found.append(shuffled)
     return found
-
-
-def _opening(template: Template, demonstrations: Sequence[Demonstration]) -> str:
-    """The text before the input: the instruction and the demonstrations."""
-    pieces = [Example("", one.input, one.skill, fields={"schema": one.schema}) for one in demonstrations]
-    return INSTRUCTION + template.separator + examples_text(template, pieces)

@@ -76,9 +76,7 @@ class Writer:
         self._skip = len(self._decode(self._before))
 
     def write(self, token: int, *, end: bool) -> None:
-        """Take the next token; `end` says that it ends the text. A text that is done takes nothing."""
-        if self.done:
-            return
+        """Take the next token; `end` says that it ends the text."""
         if not end:
             self._written.append(token)
         self.done = (

@@ -66,7 +66,7 @@ class TorchLM(LanguageModel):
         Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give equal
         samples, so take another seed for another sample.
         """
-        ids = self._pairs.prompts(prompts)
+        ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(limit, self.context_length - len(row)) for row in ids]
         generators = map(text_rng, prompts, seeds)
