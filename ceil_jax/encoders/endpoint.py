@@ -63,7 +63,6 @@ class EndpointEncoder:
         return np.concatenate(vectors) if vectors else np.zeros((0, self.dim), np.float32)
 
     def _embedded(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of one request's texts, float32 [N, D]."""
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
 
         def read(answer: Any) -> np.ndarray:

@@ -33,7 +33,6 @@ class Budget:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the minutes have passed."""
         return self.minutes is not None and self.elapsed > self.minutes
 
     def spend(self, cost: Cost, estimated: float) -> None:

@@ -148,7 +148,6 @@ class Race:
         return sorted(found, key=lambda i: (self.mean_tokens(i), i))
 
     def mean_tokens(self, racer: int) -> float:
-        """Return the mean LM tokens of a row."""
         return float(self.tokens[racer].mean())
 
 

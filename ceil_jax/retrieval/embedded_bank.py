@@ -74,10 +74,9 @@ class EmbeddedBank:
         own = self._own_rows(queries)
         if self._compared.shared:
             return *self._drawn(queries, vectors, own, n), vectors
-        copies = max((len(rows) - 1 for rows in own if rows), default=0)  # the search leaves out one row
-        first = np.array([rows[0] if rows else -1 for rows in own], np.int32)
-        cosines, positions = top_k(vectors, self.items, n + copies, first)
-        if copies > 0:
+        most = max(map(len, own), default=0)
+        cosines, positions = top_k(vectors, self.items, n + most)
+        if most > 0:
             lost = np.array([np.isin(row, rows) for row, rows in zip(positions, own, strict=True)])
             cosines, positions = np.where(lost, np.float32(-np.inf), cosines), np.where(lost, -1, positions)
             cosines, positions = merge_top_k(cosines, positions, n)

@@ -93,7 +93,6 @@ class CommandBar:
             self._say(text)
 
     def close(self) -> None:
-        """Remove the bar."""
         self._bar.close()
 
 

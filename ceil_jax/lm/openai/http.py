@@ -41,7 +41,6 @@ class RequestBudget:
             self.requests += 1
 
     def add(self, tokens: int) -> None:
-        """Count the tokens that an answer says were read and written."""
         with self._lock:
             self.tokens += tokens
 
