@@ -135,7 +135,10 @@ def map_batches(
 
 
 def _even(total: int, most: int, workers: int) -> int:
-    """Size of a batch, at most `most`, that gives all workers about the same number of rows; few sizes are used."""
+    """Size of a batch, at most `most`, that gives all workers about the same number of rows.
+
+    It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are compiled.
+    """
     rounds = -(-total // (workers * most))
     share = -(-total // (workers * rounds))
     return min(most, 1 << (share - 1).bit_length() if share <= 64 else -(-share // 8) * 8)

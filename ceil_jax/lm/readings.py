@@ -313,5 +313,7 @@ class ReadLM(LanguageModel):
         for meter in self._meters:
             for key, reading in found.items():
                 meter.enter(key, reading.cost, key not in before)
+        if self._shard is None:
+            return [found[key].value for key in keys]
         # what other shards read is not here
         return [found[k].value if k in found else [0.0] * len(distinct[k].choices) or "" for k in keys]

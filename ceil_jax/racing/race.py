@@ -168,6 +168,9 @@ def checkpoints(rows: int) -> list[int]:
 
 
 def hold(race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]) -> None:
-    """Run a race to its end, while LM tokens are left; `ask` gives a round's scores, or {} to end the race."""
+    """Run a race to its end: `left` says how many LM tokens it may still take, `ask` gives a round's scores.
+
+    {} in place of scores ends the race.
+    """
     while (asked := race.next_round(left())) is not None and (scores := ask(asked)):
         race.tell(scores)
