@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ceil_jax.report.table import Table
 from ceil_jax.tasks import TASKS
+from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import TaskSpec
 
@@ -27,9 +28,9 @@ def listed(data_dir: Path | None = None) -> str:
 
 def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
     """Return a task's sizes, metrics, source and published numbers, and five prompts."""
-    whole, task = load_task(spec, data_dir), load_task(spec, data_dir, limit=5)
+    task = load_task(spec, data_dir)
     lines = [
-        f"{task.name}: {len(whole.train):,} examples in the bank, {len(whole.validation):,} queries",
+        f"{task.name}: {len(task.train):,} examples in the bank, {len(task.validation):,} queries",
         f"metric: {', '.join((task.metric, *task.more_metrics))}",
         f"hub: {spec.hub.repo} at {spec.hub.revision}" if spec.hub else "",
         f"paper: {', '.join(f'{method} {value}' for method, value in spec.paper.items())}"
@@ -37,8 +38,8 @@ def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
         else "",
         f"note: {spec.note}" if spec.note else "",
     ]
-    opening = task.template.example(whole.train[0]) + task.template.separator
-    for query in task.validation:
+    opening = task.template.example(task.train[0]) + task.template.separator
+    for query in draw(task.validation, 5, 0):
         lines.append(f"\n--- {query.id}, after one example; gold {query.output!r}")
         lines.append(f"    options: {' | '.join(query.choices)}" if query.choices else "")
         lines.append(opening + task.template.query(query))

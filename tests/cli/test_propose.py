@@ -18,14 +18,6 @@ LABELLED = [
 ANSWERED = [{"answer": f"year {i}", "question": f"in which year was it {i}"} for i in range(30)]
 
 
-def test_columns_by_hand():
-    rows = [{"no": i, "text": f"one two {i}", "label": "ab"[i % 2], "empty": None, "": i} for i in range(10)]
-    no, text, label = columns(rows)
-    assert (no.words, no.distinct, no.labels) == (0, 10, False)
-    assert (text.words, text.distinct, text.labels) == (3, 10, False)
-    assert (label.words, label.distinct, label.labels) == (1, 2, True)
-
-
 @pytest.mark.parametrize(
     ("rows", "input", "output", "flags"),
     [
@@ -33,7 +25,7 @@ def test_columns_by_hand():
         (LABELLED, (), "no", "--input review --output no"),
         (LABELLED, ("no", "review"), "", "--input no review --output verdict --metric accuracy"),
         (ANSWERED, (), "", "--input question --output answer"),
-        ([{"a": i, "b": i} for i in range(30)], (), "", ""),
+        ([{"a": i, "b": i, "": f"no {i}", "empty": None} for i in range(30)], (), "", ""),
     ],
 )
 def test_flags_by_hand(rows, input, output, flags):

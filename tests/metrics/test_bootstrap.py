@@ -38,11 +38,6 @@ def test_a_proportion_at_its_end_has_wilsons_interval(value):
     assert metric_interval(Sample(mixed, mean)) == bootstrap_interval(mixed)
 
 
-def test_it_is_reproducible():
-    values = np.arange(20.0)
-    assert bootstrap_interval(values) == bootstrap_interval(values)
-
-
 def test_draws_that_cells_share_give_each_what_it_has_alone(monkeypatch):
     rng = np.random.default_rng(7)
     cells = [over_seeds(rng.random((3, 40, 1)), mean) for _ in range(3)]
