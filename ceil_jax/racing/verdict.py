@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+import numpy as np
+
 from ceil_jax.metrics.bootstrap import (
     RESAMPLES,
     Interval,
     Sample,
     bootstrap_interval,
+    by_group,
     metric_interval,
     paired,
 )
@@ -66,20 +69,29 @@ class Verdict(NamedTuple):
         return any((d.better, d.worse) == (one, other) and d.certain for d in self.differences)
 
 
-def judge(finalists: Sequence[Finalist], tolerance: float = 0.02, *, resamples: int = RESAMPLES) -> Verdict:
+def judge(
+    finalists: Sequence[Finalist],
+    tolerance: float = 0.02,
+    groups: np.ndarray | None = None,
+    *,
+    resamples: int = RESAMPLES,
+) -> Verdict:
     """Compare finalists on rows that were not used to choose anything.
 
     Args:
         finalists: at least one, the winner of the race first; all on the same rows.
         tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may be and still be
             recommended. A certainly worse one never is.
+        groups: int [N], equal for rows that say the same, such as those with one program as their answer: they are
+            resampled and swapped together.
         resamples: bootstrap resamples of an interval.
     """
-    scores = tuple(metric_interval(one.sample, resamples=resamples) for one in finalists)
+    scores = tuple(metric_interval(one.sample, groups, resamples=resamples) for one in finalists)
+    grouped = [by_group(one.sample, groups) for one in finalists]
     pairs, p_values = [], []
     for one, other in combinations(range(len(finalists)), 2):
         better, worse = (one, other) if scores[one].mean >= scores[other].mean else (other, one)
-        samples = finalists[better].sample, finalists[worse].sample
+        samples = grouped[better], grouped[worse]
         pairs.append((better, worse, bootstrap_interval(*paired(*samples), resamples=resamples)))
         p_values.append(min(1.0, 2 * chance(*samples)))
     differences = tuple(PairedTest(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, mean, metric_interval, paired
+from ceil_jax.metrics.bootstrap import (
+    Sample,
+    bootstrap_interval,
+    by_group,
+    mean,
+    metric_interval,
+    paired,
+)
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.free import no_labels
 from ceil_jax.pipeline.methods import METHODS, scorable
@@ -17,6 +24,7 @@ from ceil_jax.racing.budget import Budget
 from ceil_jax.racing.race import Race, Round, hold
 from ceil_jax.racing.verdict import FEWEST_ROWS, Finalist, judge
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, plain, prepared, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Entrant, Field, OutOfTime
@@ -172,15 +180,16 @@ class Search:
             Finalist(one.candidate.label, tokens, found.sample)
             for one, tokens, found in zip(entered, lengths, answered, strict=True)
         ]
-        verdict = judge(finalists, tolerance=tolerance)
+        groups = programs(rows, self.task.train)
+        verdict = judge(finalists, tolerance, groups)
         alone = None
         if not no_labels(self.task):
             answers = {
                 row["id"]: row["prediction"] for row in field.run.get(field.base.predictions("classifier"))
             }
             sample = field.score([answers[row.id] for row in rows], rows).sample
-            recommended = finalists[verdict.recommended].sample
-            alone = Alone(metric_interval(sample), bootstrap_interval(*paired(sample, recommended)))
+            difference = paired(sample, finalists[verdict.recommended].sample)
+            alone = Alone(metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups)))
         return Outcome(
             task=self.task.name,
             metric=self.task.metric,

@@ -114,6 +114,16 @@ def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
     assert same[judge(same).recommended].name == "zero"
 
 
+def test_rows_of_one_program_are_no_more_evidence_than_one():
+    # 40 rows, of which 30 have one program: one finalist has these right, the other none of them
+    program = np.r_[np.zeros(30, int), np.arange(1, 11)]
+    finalists = [Finalist("one", 1, sample(program == 0)), Finalist("other", 1, sample(program == 11))]
+    [by_row], [by_program] = judge(finalists).differences, judge(finalists, groups=program).differences
+    assert by_row.certain and by_row.interval.low > 0.5
+    assert not by_program.certain and by_program.interval.low == 0
+    assert by_program.interval.mean == by_row.interval.mean == 0.75
+
+
 def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
