@@ -72,16 +72,18 @@ def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str |
 def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
     """Return flags that name a file's columns; "" where no two of them can be meant.
 
-    The output is a column of labels, the one with the fewest values, else the text with the fewest words; the input
-    is the text with the most words of the others. What `inputs` and `output` name already is not proposed again.
+    The output is the first column of labels, with the others named beside it, else the text with the fewest words;
+    the input is the text with the most words of the others. Columns that are named already are not proposed again.
     """
     left = [one for one in found if one.name not in (*inputs, output)]
     texts = sorted((one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words)
     if not inputs and texts:
         inputs = [texts.pop(0).name]
-    labels = [one for one in left if one.labels and one.name not in inputs]
-    labels.sort(key=lambda one: one.distinct)
+    labels = [one.name for one in left if one.labels and one.name not in inputs]
+    others = "" if output else "".join(f" (or --output {shlex.quote(name)})" for name in labels[1:])
     if not output and (labels or texts):
-        output = (labels or texts[::-1])[0].name
+        output = labels[0] if labels else texts[-1].name
+    if not (inputs and output):
+        return ""
     metric = ["--metric", "accuracy"] if any(one.name == output and one.labels for one in found) else []
-    return shlex.join(["--input", *inputs, "--output", output, *metric]) if inputs and output else ""
+    return shlex.join(["--input", *inputs, "--output", output, *metric]) + others

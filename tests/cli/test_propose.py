@@ -15,6 +15,7 @@ LABELLED = [
     }
     for i in range(40)
 ]
+TWO = [{"said": f"do it {i} times", "intent": f"intent {i % 5}", "sent by": "ab"[i % 2]} for i in range(40)]
 ANSWERED = [{"answer": f"year {i}", "question": f"in which year was it {i}"} for i in range(30)]
 
 
@@ -24,6 +25,8 @@ ANSWERED = [{"answer": f"year {i}", "question": f"in which year was it {i}"} for
         (LABELLED, (), "", "--input review --output verdict --metric accuracy"),
         (LABELLED, (), "no", "--input review --output no"),
         (LABELLED, ("no", "review"), "", "--input no review --output verdict --metric accuracy"),
+        (TWO, (), "", "--input said --output intent --metric accuracy (or --output 'sent by')"),
+        (TWO, (), "sent by", "--input said --output 'sent by' --metric accuracy"),
         (ANSWERED, (), "", "--input question --output answer"),
         ([{"a": i, "b": i, "": f"no {i}", "empty": None} for i in range(30)], (), "", ""),
     ],
