@@ -16,7 +16,8 @@ from harness.drawing import points
 from harness.grid import Cell, Entry
 
 from ceil_jax.pipeline.config import SCALES, RunConfig
-from ceil_jax.pipeline.methods import METHODS, applicable
+from ceil_jax.pipeline.methods import METHODS, applicable, label_of
+from ceil_jax.pipeline.records import settings_of
 from ceil_jax.tasks.load import load_task
 
 ROWS = (
@@ -31,15 +32,17 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     task = load_task(config.task, config.data_dir, limit=2)
     # with more candidates EPR reads as many LM tokens as CEIL: the row at an equal price
     usual = config.epr.candidates == SCALES["small"].epr.candidates
-    start = "" if config.epr.initial == "base" else f" from {config.epr.initial}"
-    start += "" if usual else f", {config.epr.candidates} candidates"
+    more = "" if usual else f", {config.epr.candidates} candidates"
     wanted = [
         name
         for name in ROWS
         if name in options.method or not (options.method or METHODS[name].learns_from_lm)
     ]
-    labels = {name: METHODS[name].label + (start if METHODS[name].learns_from_lm else "") for name in wanted}
-    return [Entry(labels[name], config.task, Cell(config, name)) for name in applicable(task, wanted)]
+    labels = {name: label_of(name, settings_of(config)) for name in wanted}
+    return [
+        Entry(labels[name] + more * METHODS[name].learns_from_lm, config.task, Cell(config, name))
+        for name in applicable(task, wanted)
+    ]
 
 
 EXPERIMENT = Experiment("free_rows", "Supervision without an LM", entries, points)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
@@ -153,6 +153,22 @@ def method_named(name: str) -> Method:
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     return METHODS[name]
+
+
+def label_of(name: str, config: Mapping[str, Any]) -> str:
+    """Return a row's name in tables: "CEIL from free" where its training began with a free method.
+
+    Args:
+        name: a row; one that is not known keeps its name.
+        config: settings by their names in RunConfig.
+    """
+    if name not in METHODS:
+        return name
+    method, start = METHODS[name], METHODS[name].encoder or ""
+    while isinstance(own := config.get(start), Mapping) and "initial" in own:
+        start = own["initial"]
+    built = start in TRAININGS and start != method.encoder
+    return f"{method.label} from {TRAININGS[start].title}" if built else method.label
 
 
 def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ CEIL = Training(
 
 register_method("tst", "dense", "TST", TST)
 register_method("tst_map", "dpp", "TST + MAP", TST, against=("tst",))
-register_method("epr", "dense", "EPR", EPR)
+register_method("epr", "dense", "EPR", EPR, against=("free", "topk"))
 register_method("epr_map", "dpp", "EPR + MAP", EPR, against=())
 register_method("ceil_topk", "dense", "CEIL top-k", CEIL, against=("epr",))
-register_method("ceil", "dpp", "CEIL", CEIL, against=("epr", "epr_map", "topk"))
+register_method("ceil", "dpp", "CEIL", CEIL, against=("epr", "epr_map", "free", "topk"))

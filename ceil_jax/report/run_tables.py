@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.methods import METHODS, label_of
 from ceil_jax.pipeline.records import Record
 from ceil_jax.report.certainty import Difference, certainty
 from ceil_jax.report.runs import COST_COLUMNS, Runs
@@ -142,7 +142,7 @@ def _labels(records: Sequence[Record]) -> list[str]:
     for record, own in zip(records, settings, strict=True):
         same = [other for r, other in zip(records, settings, strict=True) if r.method == record.method]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        label = METHODS[record.method].label if record.method in METHODS else record.method
+        label = label_of(record.method, record.config)
         label += f" ({record.kept})" if record.kept else ""
         labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
     return labels

@@ -12,6 +12,8 @@ from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline.encoders import AskedByBank, Guarded, Weights
 from ceil_jax.pipeline.evaluate import evaluate, remark
 from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.methods import label_of
+from ceil_jax.pipeline.records import settings_of
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.stage import closure
 from ceil_jax.tasks.example import Example, Task, Template
@@ -81,6 +83,15 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     # and what answers the task's own queries is the method with all that it has learnt
     assert run.get(graph.asked_by_bank("head")).query.cross_fitted is not None
     assert run.get(graph.encoders("head")).query.cross_fitted is None
+
+
+def test_a_row_says_which_free_method_its_training_began_with():
+    from_free = settings_of(replace(SMALL, epr=replace(SMALL.epr, initial="free")))
+    names = ("epr", "ceil", "free", "topk", "epr_adapter", "a plugin's")
+    assert [label_of(name, from_free) for name in names] == [
+        *("EPR from free", "CEIL from free", "free", "dense top-k", "EPR, adapter", "a plugin's")
+    ]
+    assert [label_of(name, settings_of(SMALL)) for name in ("epr", "ceil")] == ["EPR", "CEIL"]
 
 
 def test_the_guard_asks_each_encoder_the_queries_that_training_held_out():
