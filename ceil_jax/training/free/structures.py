@@ -29,6 +29,8 @@ class StructureHead:
     idf: Float[np.ndarray, " words"]
     weights: Float[np.ndarray, "words+f structures"]
     bias: Float[np.ndarray, " structures"]
+    penalty: float = PENALTIES[0]
+    """The L2 penalty that it was trained with."""
     cosine_weight: float = COSINE_WEIGHT
 
     def probabilities(self, rows: Observed) -> Float[np.ndarray, "n structures"]:
@@ -74,7 +76,7 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
 
     Args:
         rows: the bank.
-        like: a head whose structures are predicted; by default all that the bank has.
+        like: a head whose structures are predicted, with its penalty; by default all that the bank has.
 
     Raises:
         UserError: no example has a structure.
@@ -102,10 +104,11 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
             tf_idf.idf_.astype(np.float32),
             weights,
             bias,
+            penalty,
         )
 
-    penalty = PENALTIES[0]
-    if len(y) >= 10:
+    penalty = PENALTIES[0] if like is None else like.penalty
+    if like is None and len(y) >= 10:
         held_out = fold_numbers(len(y), 5) == 0
         inside, outside = np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
