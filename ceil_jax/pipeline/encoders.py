@@ -383,7 +383,7 @@ class Guarded(Stage[Encoders]):
 
     @property
     def what(self) -> str:
-        return f"judging {self.names[0].upper()}"
+        return f"judging {whose(self.encoders[0])} encoder"
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         samples = {name: run.get(one) for name, one in zip(self.names, self.answers, strict=True)}
@@ -395,17 +395,18 @@ class Guarded(Stage[Encoders]):
         higher = [name for name in values if values[name] > values[judged]]
         better = [name for name in higher if chance(samples[name], samples[judged]) < BY_CHANCE]
         used = max(better, key=values.__getitem__, default=judged)
-        said = ", ".join(f"{value:.1f} with {whose(name)} encoder" for name, value in values.items())
-        log.info("%d held-out training queries: %s; used: %s", count, said, whose(used))
+        owners = {name: whose(one) for name, one in zip(self.names, self.encoders, strict=True)}
+        said = ", ".join(f"{value:.1f} with {owners[name]} encoder" for name, value in values.items())
+        log.info("%d held-out training queries: %s; used: %s", count, said, owners[used])
         return {"used": used}
 
     def load(self, run: Run, folder: Path) -> Encoders:
         return run.get(self.encoders[self.names.index(run.summary(self)["used"])])
 
 
-def whose(source: str) -> str:
-    """Return whose encoder `base` or a training's is, in words."""
-    return "the untrained" if source == "base" else f"{source.upper()}'s"
+def whose(encoders: Stage[Encoders]) -> str:
+    """Return whose encoder it is, in words: that of a training, or the untrained one."""
+    return f"{encoders.training.title}'s" if isinstance(encoders, Weights) else "the untrained"
 
 
 @dataclass(frozen=True)

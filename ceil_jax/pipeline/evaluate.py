@@ -47,11 +47,11 @@ def remark(run: Run, graph: Graph, name: str) -> str:
     if isinstance(stage, Guarded):
         used = run.get(stage).source
         if used != method.encoder:
-            return f"the guard took {whose(used)} encoder"
+            return f"the guard took {whose(stage.encoders[stage.names.index(used)])} encoder"
         stage = stage.encoders[0]
     ending = run.summary(stage).get("ending") if stage else None
     if ending and ending["kept"] == "start":
-        return f"training kept {whose(graph.start(method.encoder or ''))} encoder"
+        return f"training kept {whose(graph.encoders(graph.start(method.encoder or '')))} encoder"
     return ""
 
 

@@ -156,9 +156,7 @@ class Graph:
         if not (self.config.guard and method.trains and not self.trained_by and self.holds_out(source)):
             return self.encoders(source)
         start, training = self.start(source), TRAININGS[source]
-        # what has learnt from all of the bank's outputs cannot be judged by the bank's queries
-        judged = [name for name in (source, start) if name != "base" and self.holds_out(name)]
-        names = (*judged, "base")
+        names = tuple(dict.fromkeys([source, start, "base"]))
         asked, retriever = self._bank_queries(self.learns(source)[1]), "dpp" if training.sets else "dense"
         answers = []
         for name in names:

@@ -67,7 +67,10 @@ def test_the_guard_leaves_alone_what_has_learnt_from_every_output():
     assert not of(Guarded, graph, "free")
     from_free = replace(SMALL, guard=True, epr=replace(SMALL.epr, initial="free"))
     [guard] = of(Guarded, open_run(from_free, TASK)[1], "epr")
-    assert guard.names == ("epr", "base")
+    assert guard.names == ("epr", "free", "base")
+    # the bank's queries ask a free method that has not learnt from their outputs
+    _, free, _ = guard.answers
+    assert isinstance(free.metric.predictions.chosen.encoders, AskedByBank)
 
 
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
