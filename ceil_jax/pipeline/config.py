@@ -150,15 +150,27 @@ SCALES: dict[str, RunConfig] = {
 }
 """The defaults of each size of experiment; flags override them."""
 
-APPLIED = SCALES | {"small": replace(SCALES["small"], guard=True)}
-"""The defaults of `ceil-jax compare` and `export`, which train encoders to be used. Experiments, whose subject is
-training itself, take what it gives."""
 
-DEMO = SCALES["demo"]
+def from_free(config: RunConfig) -> RunConfig:
+    """Return settings with which EPR, and CEIL after it, start from what the bank's outputs teach."""
+    return replace(config, epr=replace(config.epr, initial="free"))
+
+
+APPLIED = SCALES | {
+    "tiny": from_free(SCALES["tiny"]),
+    "demo": from_free(SCALES["demo"]),
+    "small": from_free(replace(SCALES["small"], guard=True)),
+}
+"""The defaults of `ceil-jax compare` and `export`, which train encoders to be used: each from the best start. In
+experiments, whose subject is training itself, EPR starts untrained, as in the papers, and no guard replaces it."""
+
+DEMO = APPLIED["demo"]
 """The settings of `ceil-jax demo`."""
 
-TUNE = RunConfig(
-    epr=EPRConfig(instances=240, candidates=16, epochs=5), ceil=CEILConfig(instances=240, subsets=12)
+TUNE = from_free(
+    RunConfig(
+        epr=EPRConfig(instances=240, candidates=16, epochs=5), ceil=CEILConfig(instances=240, subsets=12)
+    )
 )
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
 
