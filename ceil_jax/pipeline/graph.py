@@ -77,6 +77,7 @@ class Graph:
             )
         self.bank, self.queries = Examples(task.train), Examples(task.validation)
         self._asked: dict[bytes, TrainingQueries] = {}
+        self._settings: dict[str, Any] = {}
 
     # a row: its metric, its answers, its examples, and the encoders and λ that choose these
 
@@ -255,8 +256,10 @@ class Graph:
 
     def settings(self, source: str) -> Any:
         """Return the settings of a training: RunConfig's field of that name, or the training's own."""
-        own = getattr(self.config, source, TRAININGS[source].settings)
-        return own(self) if callable(own) else own
+        if source not in self._settings:
+            own = getattr(self.config, source, TRAININGS[source].settings)
+            self._settings[source] = own(self) if callable(own) else own
+        return self._settings[source]
 
     def start(self, source: str) -> str:
         """Return the name of the encoders that a training starts from.
