@@ -24,7 +24,6 @@ from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_jso
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import Overlap, overlap
-from ceil_jax.training.free.encoder import observe
 
 
 def ask(
@@ -163,8 +162,8 @@ class Classified(_Answers):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoder = cached(run, run.get(self.encoders).query)
-        labels = encoder.method.classify(observe(encoder.base, self.queries.examples, outputs=False))
-        return self.save(folder, _without_examples(self.queries, labels))
+        answers = encoder.classify(self.queries.examples)
+        return self.save(folder, _without_examples(self.queries, answers))
 
 
 def _without_examples(queries: Examples, answers: Sequence[str]) -> list[dict[str, Any]]:

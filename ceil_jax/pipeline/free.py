@@ -33,7 +33,7 @@ from ceil_jax.training.free.choice import (
     cross_fitted_queries,
     measured_by,
 )
-from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, marks, observe
+from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, are_pairs, marks, observe
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.rows import Cosine, FreeMethod, Observed
@@ -81,7 +81,8 @@ def _no_programs(task: Task) -> str:
 
 def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Observed:
     """The bank as free methods learn from it."""
-    return observe(encoder, bank, parser=settings.parser, output_vectors=not settings.labels)
+    more = {"parser": settings.parser, "output_vectors": not settings.labels}
+    return observe(encoder, bank, pairs=are_pairs(bank), **more)
 
 
 @dataclass(frozen=True)

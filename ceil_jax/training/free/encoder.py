@@ -32,10 +32,16 @@ PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 SETTINGS, ARRAYS = FREE_FILE, "free.npz"
 
 
+def are_pairs(bank: Sequence[Example]) -> bool:
+    """Return whether every input is made of two texts; inputs of more are taken as they are joined."""
+    return all(len(example.texts) == 2 for example in bank)
+
+
 def observe(
     encoder: TextEncoder,
     examples: Sequence[Example],
     *,
+    pairs: bool = False,
     parser: str = "",
     outputs: bool = True,
     output_vectors: bool = False,
@@ -45,22 +51,15 @@ def observe(
     Args:
         encoder: embeds their inputs, the texts that these join, and outputs.
         examples: queries, or examples of the bank.
+        pairs: whether the two texts of an input are seen apart (`are_pairs`).
         parser: a name in PARSERS, where outputs are programs.
         outputs: whether outputs may be seen; False for queries.
         output_vectors: whether to embed the outputs.
-
-    Raises:
-        UserError: some inputs are of one text and some of two, or of more.
     """
-    count = {len(example.texts) for example in examples}
-    if not count <= {1, 2} or len(count) > 1:
-        raise UserError(
-            f"free methods: inputs of {sorted(count)} texts; expected all of one text, or all of two"
-        )
     texts = [example.input for example in examples]
     answers = [example.output for example in examples] if outputs else []
     parts = None
-    if count == {2}:
+    if pairs:
         both = unit_rows(encoder.encode([text for example in examples for text in example.texts]))
         parts = both.reshape(len(examples), 2, -1)
     return Observed(
@@ -118,20 +117,15 @@ class FreeEncoder:
         return self.method.query(Observed([""], blank, parts)).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries, float32 [N, D'].
-
-        Raises:
-            UserError: the method compares the two texts of an input, which one text does not show.
-        """
-        if self.pairs and texts:
-            raise UserError(
-                f"{self.name} compares the two texts of an input: give queries as examples with `parts`, to "
-                "encode_queries"
-            )
+        """Return the vectors of queries, float32 [N, D']; a method that compares two texts refuses them."""
         return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
 
     def encode_queries(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries, float32 [N, D']; their outputs are not read."""
+        """Return the vectors of queries, float32 [N, D']; their outputs are not read.
+
+        Raises:
+            UserError: the method compares the two texts of an input, and a query has not two.
+        """
         return self._with_cosines(self._queries(examples), examples)
 
     def encode_examples(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
@@ -152,13 +146,26 @@ class FreeEncoder:
     def _queries(self, examples: Sequence[Example]) -> np.ndarray:
         if self.cross_fitted is not None:
             return np.stack([self.cross_fitted[example.id] for example in examples])
-        return self.method.query(observe(self.base, examples, outputs=False))
+        return self.method.query(self._observed(examples, outputs=False))
+
+    def classify(self, queries: Sequence[Example]) -> list[str]:
+        """Return the most probable label of each query, of a label head; no LM is asked."""
+        method: Any = self.method
+        return method.classify(self._observed(queries, outputs=False))
 
     def _examples(self, examples: Sequence[Example]) -> np.ndarray:
         needs_vectors = isinstance(self.method, Adapter) and not self.method.labels
         return self.method.examples(
-            observe(self.base, examples, parser=self.parser, output_vectors=needs_vectors)
+            self._observed(examples, parser=self.parser, output_vectors=needs_vectors)
         )
+
+    def _observed(self, examples: Sequence[Example], **what: Any) -> Observed:
+        if self.pairs and not are_pairs(examples):
+            raise UserError(
+                f"{self.name} compares the two texts of an input: give queries as examples with `parts`, to "
+                "encode_queries"
+            )
+        return observe(self.base, examples, pairs=self.pairs, **what)
 
     def _with_cosines(self, mapped: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
         """The vectors with those of `network` in place of the base encoder's, which stand last in every method."""

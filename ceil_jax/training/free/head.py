@@ -65,13 +65,17 @@ def fit_label_head(
     from sklearn.linear_model import LogisticRegression
 
     labels, y = np.unique(list(rows.outputs), return_inverse=True)
-    if len(labels) < 2:
+    x = features(rows)
+    if len(labels) < 2 and like is None:
         raise UserError(
             f"label head: all {len(y)} examples have the output {str(labels[0])!r}; expected two or more"
         )
-    x = features(rows)
 
     def fitted(places: np.ndarray, c: float) -> LabelHead:
+        if len(np.unique(y[places])) == 1:
+            return LabelHead(
+                (str(labels[y[places][0]]),), np.zeros((x.shape[1], 1), np.float32), np.zeros(1, np.float32)
+            )
         model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x[places], y[places])
         seen, weights, bias = tuple(map(str, labels[model.classes_])), model.coef_.T, model.intercept_
         if len(seen) == 2:  # scikit-learn has one row of weights for two classes

@@ -83,7 +83,7 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
     """
     from sklearn.preprocessing import MultiLabelBinarizer
 
-    if not any(rows.structures):
+    if like is None and not any(rows.structures):
         raise UserError(
             "structures: no output of the bank has a structure; this method is for outputs that parse"
         )
@@ -137,5 +137,7 @@ def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.nda
     model = MLPClassifier((), alpha=alpha, learning_rate_init=0.01, random_state=0, **solver)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(x, y)
-    return model.coefs_[0].astype(np.float32), model.intercepts_[0].astype(np.float32)
+        # scikit-learn would read a single column as one label a row
+        model.fit(x, y if y.shape[1] > 1 else np.pad(y, ((0, 0), (0, 1))))
+    count = y.shape[1]
+    return model.coefs_[0][:, :count].astype(np.float32), model.intercepts_[0][:count].astype(np.float32)

@@ -72,6 +72,14 @@ def test_a_training_that_lacks_a_label_or_a_structure_maps_queries_into_the_spac
         )  # what it has not seen it does not predict
 
 
+def test_a_bank_with_a_label_that_one_row_has_is_cross_fitted():
+    rows = planted(12, 0)
+    rows = rows._replace(outputs=["good"] * 11 + ["bad"], structures=[frozenset()] * 11 + [frozenset("f")])
+    for fit in (fit_label_head, fit_structure_head):
+        found = cross_fitted_queries(fit, fit(rows), rows)
+        assert np.isfinite(found).all() and found.shape == fit(rows).query(rows).shape
+
+
 def test_an_adapter_like_another_learns_the_side_of_queries_alone():
     rows = planted(60, 0)
     config = AdapterConfig(width=4, epochs=2, batch_size=16)

@@ -9,7 +9,7 @@ from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.free.encoder import FreeEncoder, marks, observe
+from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.objectives import tst
@@ -31,7 +31,7 @@ def adapter(rows):
 
 
 def fitted(bank, fit, **given):
-    rows = observe(BASE, bank, **given)
+    rows = observe(BASE, bank, pairs=are_pairs(bank), **given)
     return FreeEncoder(BASE, fit(rows), parser=given.get("parser", ""), pairs=rows.parts is not None)
 
 
@@ -92,3 +92,8 @@ def test_pairs_need_both_texts():
     assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
     with pytest.raises(UserError, match=r"give queries as examples with `parts`"):
         encoder.encode(["bright dull"])
+    # of three texts, or of one and of two, the joined text is seen
+    for parts in (("a", "b", "c"), ()):
+        joined = [replace(bank[0], id="other", parts=parts), *bank[1:]]
+        encoder = fitted(joined, lambda rows: fit_label_head(rows, grid=(1.0,)))
+        assert np.isfinite(encoder.encode_queries(joined[:2])).all()
