@@ -81,8 +81,10 @@ def _no_programs(task: Task) -> str:
 
 def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Observed:
     """The bank as free methods learn from it."""
-    more = {"parser": settings.parser, "output_vectors": not settings.labels}
-    return observe(encoder, bank, pairs=are_pairs(bank), **more)
+    output_vectors = not settings.labels
+    return observe(
+        encoder, bank, pairs=are_pairs(bank), parser=settings.parser, output_vectors=output_vectors
+    )
 
 
 @dataclass(frozen=True)
