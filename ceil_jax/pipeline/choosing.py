@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ceil_jax.pipeline.encoders import Encoders, vectors
+from ceil_jax.pipeline.encoders import Encoders, free_cached, vectors
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
@@ -47,7 +47,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         bank, queries = run.get(self.bank), run.get(self.queries)
-        encoders = None if self.encoders is None else run.get(self.encoders)
+        encoders = None if self.encoders is None else free_cached(run, run.get(self.encoders))
         given = run.value(self.trade_off)
         rewritten = dict(self._rewritten(run))
         found = build_retriever(

@@ -107,6 +107,16 @@ def encode_bank(encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray
     return encoder.encode([example.input for example in examples])
 
 
+def free_cached(run: Run, encoders: Encoders) -> Encoders:
+    """Return encoders whose free methods, if they are some, encode texts once; a retriever gets the vectors of all
+    others by `embed`."""
+
+    def own(encoder: TextEncoder) -> TextEncoder:
+        return cached(run, encoder) if isinstance(encoder, FreeEncoder) else encoder
+
+    return encoders._replace(query=own(encoders.query), context=own(encoders.context))
+
+
 @dataclass(frozen=True)
 class Encoded(Stage[np.ndarray]):
     """The vectors of retrieval texts, unit rows float32 [N, D], by the encoder of queries or of examples."""
