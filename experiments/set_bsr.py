@@ -69,7 +69,8 @@ class SetBSR:
         for _ in range(min(k, len(self.bank) - len(own))):
             total = np.maximum(covered[:, None], best).mean(axis=0)
             total[[*own, *(one.position for one in chosen)]] = -np.inf
-            place = int(total.argmax())
+            # where the query is covered, as by its own copy, the nearest of the others come next
+            place = int(np.lexsort((recall, total.round(6)))[-1])
             gain = float(total[place] - covered.mean())
             covered = np.maximum(covered, best[:, place])
             chosen.append(Retrieved(self.bank[place].id, place, float(recall[place]), gain))

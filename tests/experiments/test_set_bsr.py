@@ -34,3 +34,9 @@ def test_recall_and_gains_by_hand():
     assert (second.position, second.gain) == (1, pytest.approx(0.1))  # 0.8 → 1 for the second token
     [other, _] = retriever.cover(query, [0], 3)
     assert other.position in (1, 2)
+    # the second example covers all of it: what is left is taken by its own recall, not by its place
+    retriever.tokens, retriever.first = (
+        np.array([[0.6, 0.8], [1.0, 0], [0, 1.0], [0.8, 0.6]]),
+        np.array([0, 1, 3]),
+    )
+    assert [one.position for one in retriever.cover(np.array([[1.0, 0]]), [], 3)] == [1, 2, 0]
