@@ -4,13 +4,12 @@
     python experiments/free_rows.py --tasks geoquery.template --scale small --epr.initial free --method epr ceil
     python experiments/free_rows.py --tasks geoquery.template --scale small --epr.candidates 40 --method epr
 
-Rows that do not apply to a task are left out of it. With `--epr.initial free` EPR's candidates come from the free
-row's shortlists, and its encoder takes over that row's cosines; CEIL starts from EPR.
+Rows that do not apply to a task are left out of it; `--plugin set_bsr` adds Set-BSR. With `--epr.initial free` EPR's
+candidates come from the free row's shortlists, and its encoder takes over that row's cosines; CEIL starts from EPR.
 """
 
 import sys
 
-import set_bsr  # noqa: F401  registers its row
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
@@ -36,7 +35,8 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     wanted = [
         name
         for name in ROWS
-        if name in options.method or not (options.method or METHODS[name].learns_from_lm)
+        if name in METHODS
+        and (name in options.method or not (options.method or METHODS[name].learns_from_lm))
     ]
     labels = {name: label_of(name, settings_of(config)) for name in wanted}
     return [

@@ -1,5 +1,8 @@
 """Set-BSR: a retriever from outside covers the query's tokens."""
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 
@@ -7,20 +10,24 @@ from ceil_jax import Example, build_retriever
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.pipeline.methods import METHODS
 
-set_bsr = pytest.importorskip("set_bsr")
-
 INPUTS = ("red apple pie", "red apple pies", "blue sky", "old stone wall")
 BANK = [Example(str(i), text, "") for i, text in enumerate(INPUTS)]
 
 
-def test_chosen_examples_cover_the_query_together():
+@pytest.fixture
+def set_bsr(registrations_undone):
+    yield importlib.import_module("set_bsr")
+    del sys.modules["set_bsr"]
+
+
+def test_chosen_examples_cover_the_query_together(set_bsr):
     assert METHODS["set_bsr"].label == "Set-BSR"
     retriever = build_retriever("set_bsr", BANK, encoder=load_encoder("tiny"))
     [chosen] = retriever.retrieve([Example("q", "red apple pie and blue sky", "")], 2)
     assert {INPUTS[one.position] for one in chosen} == {"red apple pie", "blue sky"}
 
 
-def test_recall_and_gains_by_hand():
+def test_recall_and_gains_by_hand(set_bsr):
     retriever = object.__new__(set_bsr.SetBSR)
     retriever.bank = BANK[:3]
     # one example with two tokens, two with one
