@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -91,6 +91,7 @@ def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Obse
 class CrossFitted(Stage[np.ndarray]):
     """A free method's vectors of the bank's rows as queries, each without what that row's output has taught it."""
 
+    version: ClassVar[int] = 2
     weights: Weights
 
     @property

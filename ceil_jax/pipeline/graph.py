@@ -170,6 +170,8 @@ class Graph:
         """Return λ of MAP with some encoders: the one that they learnt sets with, or else the configured one."""
         if isinstance(encoders, Guarded):
             return GuardedTradeOff(encoders, tuple(map(self.map_trade_off, encoders.encoders)))
+        if isinstance(encoders, AskedByBank):
+            return self.map_trade_off(encoders.encoders)
         source = encoders.training.name if isinstance(encoders, Weights) else "base"
         if isinstance(encoders, Weights) and encoders.training.sets and encoders.trade_off is not None:
             return encoders.trade_off
@@ -215,11 +217,8 @@ class Graph:
         if training.scored is None:
             return Weights(training, None, None, bank, begins, settings, self.config.data_seed)
         training.check(self, settings)
-        asked, by_bank, given = (
-            self._learns_from(source),
-            self.asked_by_bank(start),
-            training.trade_off(settings),
-        )
+        given = training.trade_off(settings)
+        asked, by_bank = self._learns_from(source), self.asked_by_bank(start)
         return Weights(
             training,
             self.scored(source),

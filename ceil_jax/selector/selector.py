@@ -22,7 +22,7 @@ from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import CallSettings, Options, Settings
 from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune_selector
 from ceil_jax.selector.vector_store import StoreBank
-from ceil_jax.selector.vectors import Encodes, as_encoders, embed, embed_examples, unit_vectors
+from ceil_jax.selector.vectors import Encodes, as_encoders, embed_examples, embed_queries, unit_vectors
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.files import TableLike
 from ceil_jax.tasks.rows import Columns
@@ -269,7 +269,7 @@ class CeilSelector(Settings):
         call = CallSettings(**{**self.settings, **options})
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
-        vectors = embed(self.query_encoder, [query.input for query in asked], bank.dim)
+        vectors = embed_queries(self.query_encoder, asked, bank.dim)
         shortlists = bank.shortlists(asked, vectors, call)
         selections = [select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)]
         met = sum(selection.excluded > 0 for selection in selections)

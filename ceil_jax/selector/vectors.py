@@ -85,9 +85,21 @@ def embed_examples(
 ) -> np.ndarray:
     """Return the unit vector of each example, by `encode_examples`, or else of its text; the rest as `embed`."""
     texts = [context_text(example, context) for example in examples]
-    if not examples or not callable(getattr(encoder, "encode_examples", None)):
+    return _embed_whole(encoder, "encode_examples", examples, texts, dim)
+
+
+def embed_queries(encoder: Any, queries: Sequence[Example], dim: int | None) -> np.ndarray:
+    """Return the unit vector of each query, by `encode_queries`, or else of its input; the rest as `embed`."""
+    return _embed_whole(encoder, "encode_queries", queries, [query.input for query in queries], dim)
+
+
+def _embed_whole(
+    encoder: Any, method: str, examples: Sequence[Example], texts: Sequence[str], dim: int | None
+) -> np.ndarray:
+    encode = getattr(encoder, method, None)
+    if not examples or not callable(encode):
         return embed(encoder, texts, dim)
-    return unit_vectors(encoder.encode_examples(list(examples)), texts, dim, encoder)
+    return unit_vectors(encode(list(examples)), texts, dim, encoder)
 
 
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:

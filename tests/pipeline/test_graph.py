@@ -65,12 +65,19 @@ def test_ceil_is_held_out_what_epr_did_not_learn_from():
 def test_the_guard_leaves_alone_what_has_learnt_from_every_output():
     _, graph = open_run(replace(SMALL, guard=True), TASK)
     assert not of(Guarded, graph, "free")
-    from_free = replace(SMALL, guard=True, epr=replace(SMALL.epr, initial="free"))
+    ceil = replace(SMALL.ceil, trade_off=0.3)
+    from_free = replace(SMALL, guard=True, epr=replace(SMALL.epr, initial="free"), ceil=ceil)
     [guard] = of(Guarded, open_run(from_free, TASK)[1], "epr")
     assert guard.names == ("epr", "free", "base")
     # the bank's queries ask a free method that has not learnt from their outputs
     _, free, _ = guard.answers
     assert isinstance(free.metric.predictions.chosen.encoders, AskedByBank)
+    # each with the λ that it is used with
+    [guard] = of(Guarded, open_run(from_free, TASK)[1], "ceil")
+    graph = open_run(from_free, TASK).graph
+    for name, answers in zip(guard.names, guard.answers, strict=True):
+        used = graph.map_trade_off(graph.encoders(name))
+        assert answers.metric.predictions.chosen.trade_off == used
 
 
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):

@@ -162,8 +162,8 @@ class FreeEncoder:
     def _observed(self, examples: Sequence[Example], **what: Any) -> Observed:
         if self.pairs and not are_pairs(examples):
             raise UserError(
-                f"{self.name} compares the two texts of an input: give queries as examples with `parts`, to "
-                "encode_queries"
+                f"{self.name} compares the two texts of an input: give a query as "
+                "Example(id, text, '', parts=(first, second))"
             )
         return observe(self.base, examples, pairs=self.pairs, **what)
 

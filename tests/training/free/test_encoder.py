@@ -90,8 +90,12 @@ def test_pairs_need_both_texts():
     ]
     encoder = fitted(bank, lambda rows: fit_label_head(rows, grid=(1.0,)))
     assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
-    with pytest.raises(UserError, match=r"give queries as examples with `parts`"):
+    with pytest.raises(UserError, match=r"give a query as Example\(id, text, '', parts=\(first, second\)\)"):
         encoder.encode(["bright dull"])
+    # a selector passes the two texts of a query on
+    selector = CeilSelector.from_examples(bank, encoder=encoder)
+    asked = Example("q", "old and new", "", parts=("old", "new"))
+    assert len(selector.select(asked, k=2).picks) == 2
     # of three texts, or of one and of two, the joined text is seen
     for parts in (("a", "b", "c"), ()):
         joined = [replace(bank[0], id="other", parts=parts), *bank[1:]]
