@@ -21,7 +21,7 @@ from ceil_jax.tasks.load import load_task
 
 ROWS = (
     *("majority", "classifier", "topk", "dpp", "set_bsr"),
-    *("head", "structures", "cover", "adapter", "tst", "free", "free_map"),
+    *("head", "structures", "adapter", "tst", "free", "free_map"),
     *("epr", "epr_map", "ceil"),
 )
 

@@ -17,7 +17,6 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax import Example, Needs, Retrieved, register_retriever
-from ceil_jax.encoders.encoder import require_network
 from ceil_jax.encoders.tokenizers import LENGTHS, pad, padded_length
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given
@@ -52,7 +51,7 @@ class SetBSR:
     """Greedy choice of the examples whose tokens cover the query's."""
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        self.bank, self.encoder = bank, require_network(given.encoder)
+        self.bank, self.encoder = bank, given.encoder
         self.own_rows = OwnRows(bank, given.known_by)
         items = token_vectors(self.encoder, [example.input for example in bank])
         self.tokens, self.first = np.concatenate(items), np.cumsum([0, *map(len, items[:-1])])

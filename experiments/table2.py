@@ -10,7 +10,7 @@ The paper does not say which SimCSE. A plain hub folder is read with mean poolin
 is the first token, which a folder says in 1_Pooling/config.json.
 
 CEIL as in the paper, whose encoder of examples learns too, is a row of its own: --ceil.train-context both --method
-ceil. So are trained methods with --guard.
+ceil.
 """
 
 import sys
@@ -21,7 +21,7 @@ from harness.drawing import points
 from harness.grid import Cell, Entry
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, TRAININGS
+from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.tasks import TASKS
 
 PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
@@ -51,7 +51,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
 def _label(config: RunConfig, method: str) -> str:
     source = METHODS[method].encoder
     both = ", both encoders" if source == "ceil" and config.ceil.train_context == "both" else ""
-    return METHODS[method].label + both + (", guarded" if config.guard and source in TRAININGS else "")
+    return METHODS[method].label + both
 
 
 EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points)

@@ -3,7 +3,8 @@
     python experiments/table5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
 Rows: the untrained encoder (the paper's BERT) or EPR's weights. Columns: InfoNCE with the best-scored subset as the
-positive, or the pairwise margin loss. The two runs of a row share the LM's scores of subsets.
+positive, the pairwise margin loss, or (in no paper's table) DPO's logistic loss of pairs. The runs of a row share the
+LM's scores of subsets.
 """
 
 import sys
@@ -17,7 +18,7 @@ from harness.grid import Cell, Entry
 from ceil_jax.pipeline.config import RunConfig
 
 STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}
-LOSSES: dict[str, Literal["info_nce", "pairwise"]] = {"InfoNCE": "info_nce", "pairwise": "pairwise"}
+LOSSES = {"InfoNCE": "info_nce", "pairwise": "pairwise", "logistic": "logistic"}
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:

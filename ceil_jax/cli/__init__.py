@@ -2,7 +2,6 @@
 
 - `main`: the command `ceil-jax`, and what all commands share (`command`)
 - `commands`: its sub-commands
-- `doctor`: what is installed, detected and cached on this machine
 - `first`: what will fail, fails first: libraries, the hub and the models
 - `task_list`: the tasks with their sizes
 - `data_flags`: a named task, or a file of the user's own

@@ -27,26 +27,11 @@ _TUNE = TuneConfig()
 
 ROWS = (
     "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to "
-    "prepare: free free_map head head_map structures cover adapter tst tst_map; from the LM's scores: epr epr_map "
+    "prepare: free free_map head head_map structures adapter tst tst_map; from the LM's scores: epr epr_map "
     "ceil_topk ceil epr_adapter ceil_adapter; skill_base skill_consistency skill_distinct target_knn target_sketch, "
     "or a retriever that --plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
-
-
-def doctor_command(out: Path = Path("runs")) -> int:
-    """Show what is installed, detected and cached on this machine, and what to do next.
-
-    Writes nothing. Exits with 1 if something is broken.
-
-    Args:
-        out: The folder of runs to look into.
-    """
-    from ceil_jax.cli.doctor import examine, findings_text
-
-    findings = examine(out)
-    print(findings_text(findings))
-    return int(any(finding.broken for finding in findings))
 
 
 def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:

@@ -45,7 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
         names: dict[str, Callable[..., int | None]] = {
-            "doctor": commands.doctor_command,
             "demo": commands.demo_command,
             "tasks": commands.tasks_command,
             "compare": functools.partial(commands.compare_command, config=config),

@@ -5,7 +5,7 @@ Start with `stage`, then `graph`; the other modules hold one kind of stage each.
 - `stage`: `Stage`, its key, and `Run`, which gets a stage's value from memory, from disk or by computing it
 - `graph`: `Graph`, which stages the rows of a comparison need, from a configuration and a task
 - `views`: examples and their retrieval texts
-- `encoders`: untrained, trained and guarded encoders, and vectors
+- `encoders`: untrained and trained encoders, and vectors
 - `choosing`: chosen examples and candidate sets
 - `scoring`: the LM's scores of candidate sets, and λ
 - `answering`: predictions and metrics

@@ -50,10 +50,11 @@ def ask(
     return [text.strip() for text in lm.generate(prompts, prompting.max_new_tokens, stop)]
 
 
-class _Answers(Stage[list[dict[str, Any]]]):
+class Answers(Stage[list[dict[str, Any]]]):
     """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain), prediction, gold."""
 
     queries: Examples
+    bank: Examples
 
     def save(self, folder: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         write_json(folder / "rows.json", rows)
@@ -64,7 +65,7 @@ class _Answers(Stage[list[dict[str, Any]]]):
 
 
 @dataclass(frozen=True)
-class Predictions(_Answers):
+class Predictions(Answers):
     """The LM's answer to every query with the chosen examples.
 
     Tasks with choices take the most likely choice; others generate greedily up to the stop strings.
@@ -141,7 +142,7 @@ class Predictions(_Answers):
 
 
 @dataclass(frozen=True)
-class Majority(_Answers):
+class Majority(Answers):
     """The most common output of the bank as the answer to every query; of equally common ones, the bank's first."""
 
     queries: Examples
@@ -153,7 +154,7 @@ class Majority(_Answers):
 
 
 @dataclass(frozen=True)
-class Classified(_Answers):
+class Classified(Answers):
     """The most probable label of every query, by a classifier that the bank trained; no LM is asked."""
 
     queries: Examples
@@ -205,7 +206,7 @@ class Measurement(Stage[Measured]):
     version: ClassVar[int] = 2
     what = "measuring answers"
     kind = "metric"
-    predictions: Predictions | Majority | Any
+    predictions: Answers
     metric: str
     more: tuple[str, ...] = ()
 
@@ -233,14 +234,3 @@ def read_measured(folder: Path, summary: Mapping[str, Any], metric: str) -> Meas
     found = load_arrays(folder / "metric.npz")
     shared = Overlap(found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool))
     return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared, metric)
-
-
-@dataclass(frozen=True)
-class MetricSample(Stage[Sample]):
-    """The statistics of all queries that a metric is computed from, for comparisons."""
-
-    in_memory: ClassVar[bool] = True
-    metric: Measurement
-
-    def load(self, run: Run, folder: Path) -> Sample:
-        return run.get(self.metric).sample

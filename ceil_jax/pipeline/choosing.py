@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ceil_jax.pipeline.encoders import Encoders, free_cached, vectors
+from ceil_jax.pipeline.encoders import Encoders, cached
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
@@ -33,7 +33,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
     k: int
     encoders: Stage[Encoders] | None = None
     vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
-    """Needed so that they are on disk before: `compute` gets them again by the content of their texts."""
+    """Listed so that plans and costs have them: `compute` gets the same vectors by the content of their texts."""
     trade_off: float | Stage[float] | None = None
     shortlist: int | None = None
     seed: int | None = None
@@ -47,18 +47,17 @@ class Chosen(Stage[list[list[Retrieved]]]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         bank, queries = run.get(self.bank), run.get(self.queries)
-        encoders = None if self.encoders is None else free_cached(run, run.get(self.encoders))
+        encoders = self.encoders and run.get(self.encoders)
         given = run.value(self.trade_off)
         rewritten = dict(self._rewritten(run))
         found = build_retriever(
             self.retriever,
             bank,
-            encoder=encoders and encoders.context,
-            query_encoder=encoders and encoders.query,
+            encoder=encoders and cached(run, encoders.context),
+            query_encoder=encoders and cached(run, encoders.query),
             trade_off=0.0 if given is None else given,
             shortlist=self.shortlist or 1,
             seed=self.seed or 0,
-            embed=lambda encoder, texts: vectors(run, encoder, texts),
             rewrite=lambda examples: [rewritten[_question(one)] for one in examples],
             sketch=PARTS.get(self.language),
             known_by="id",  # the texts may be skills
@@ -135,13 +134,9 @@ class NearestSingles(StoredSets):
     nearest: Chosen
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        return self.save(folder, singles(shortlists(run.get(self.nearest))))
-
-
-def singles(shortlist: np.ndarray) -> CandidateSets:
-    """Return the examples of each shortlist, int32 [Q, n], as sets of one."""
-    count = np.arange(shortlist.shape[1], dtype=np.int32)[None, :, None]
-    return CandidateSets(shortlist, np.broadcast_to(count, (*shortlist.shape, 1)))
+        shortlist = shortlists(run.get(self.nearest))
+        places = np.arange(shortlist.shape[1], dtype=np.int32)[None, :, None]
+        return self.save(folder, CandidateSets(shortlist, np.broadcast_to(places, (*shortlist.shape, 1))))
 
 
 def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:

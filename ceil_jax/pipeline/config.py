@@ -55,9 +55,6 @@ class RunConfig:
     """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with. tuned: the one
     whose sets make the right answers of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on
     other queries, unless the bank has too few."""
-    guard: bool = False
-    """Answer the queries that training held out before a trained encoder is used. Where answers are better with the
-    encoder that training started from, or with the untrained one, by about a standard error, use that one."""
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
     Training scores whole sets."""
@@ -159,10 +156,10 @@ def from_free(config: RunConfig) -> RunConfig:
 APPLIED = SCALES | {
     "tiny": from_free(SCALES["tiny"]),
     "demo": from_free(SCALES["demo"]),
-    "small": from_free(replace(SCALES["small"], guard=True)),
+    "small": from_free(SCALES["small"]),
 }
 """The defaults of `ceil-jax compare` and `export`, which train encoders to be used: each from the best start. In
-experiments, whose subject is training itself, EPR starts untrained, as in the papers, and no guard replaces it."""
+experiments, whose subject is training itself, EPR starts untrained, as in the papers."""
 
 DEMO = APPLIED["demo"]
 """The settings of `ceil-jax demo`."""

@@ -1,4 +1,4 @@
-"""Encoders as stages: untrained, trained, and chosen by a guard; and the vectors that they give."""
+"""Encoders as stages: untrained and trained; and the vectors that they give."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
-from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.models import Pretrained
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
 from ceil_jax.pipeline.views import RetrievalTexts
-from ceil_jax.racing.paired import chance
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
 from ceil_jax.store.hashing import digest
@@ -35,8 +33,6 @@ class Encoders(NamedTuple):
 
     query: TextEncoder
     context: TextEncoder
-    source: str = "base"
-    """Whose they are: base (untrained), or the name of a training."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +75,24 @@ def vectors(run: Run, encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray:
 
 
 class CachedEncoder:
-    """An encoder that encodes texts once in a folder of runs."""
+    """An encoder that encodes texts once in a folder of runs; all else is the encoder's own."""
 
     def __init__(self, run: Run, encoder: TextEncoder) -> None:
         self._run, self._encoder = run, encoder
-        self.name, self.dim = encoder.name, encoder.dim
-        self.fingerprint = getattr(encoder, "fingerprint", encoder.name)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors of texts, float32 [N, D]."""
         return vectors(self._run, self._encoder, texts)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
 
 def cached(run: Run, encoder: TextEncoder) -> Any:
     """Return an encoder that encodes texts once: itself, or a free method over such vectors."""
     if isinstance(encoder, FreeEncoder):
-        return replace(
-            encoder, base=cached(run, encoder.base), network=encoder.network and cached(run, encoder.network)
-        )
+        network = encoder.network and cached(run, encoder.network)
+        return replace(encoder, base=cached(run, encoder.base), network=network)
     return CachedEncoder(run, encoder)
 
 
@@ -105,16 +101,6 @@ def encode_bank(encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray
     if isinstance(encoder, FreeEncoder):
         return encoder.encode_examples(examples)
     return encoder.encode([example.input for example in examples])
-
-
-def free_cached(run: Run, encoders: Encoders) -> Encoders:
-    """Return encoders whose free methods, if they are some, encode texts once; a retriever gets the vectors of all
-    others by `embed`."""
-
-    def own(encoder: TextEncoder) -> TextEncoder:
-        return cached(run, encoder) if isinstance(encoder, FreeEncoder) else encoder
-
-    return encoders._replace(query=own(encoders.query), context=own(encoders.context))
 
 
 @dataclass(frozen=True)
@@ -202,19 +188,15 @@ class Training:
     load: Callable[[Path, Encoders], Encoders] | None = None
     """(Folder, the starting encoders) → the trained ones; by default networks, as `save_networks` leaves them."""
     settings: Any = None
-    """A frozen dataclass, or a function (graph) → one; the default where RunConfig has no field of that name."""
+    """A frozen dataclass, or a function (graph) → one; used where RunConfig has no field of that name. Its `initial`
+    names the encoders that training starts from (untrained ones without it), its `trade_off` is λ of the kernel that
+    is trained; "tuned" takes the starting encoder's."""
     refusal: Callable[[Any], str] = lambda task: ""
     """Task → why it cannot be trained there; "" if it can."""
-    start: Callable[[Any], str] = lambda settings: getattr(settings, "initial", "base")
-    """Settings → the name of the encoders that training starts from."""
     check: Callable[[Any, Any], None] = lambda graph, settings: None
-    """(Graph, settings) → refuse settings that cannot be, before anything runs."""
+    """(Graph, settings) → refuse settings that cannot be, before the LM scores anything."""
     sets: bool = False
     """Whether it learns from sets, so that its encoders are judged by the sets that MAP chooses."""
-    trade_off: Callable[[Any], float | Literal["tuned"] | None] = lambda settings: getattr(
-        settings, "trade_off", None
-    )
-    """Settings → λ of the kernel that is trained; "tuned" takes the starting encoder's."""
     cross_fitted: Callable[[Any], Stage[np.ndarray]] | None = None
     """(Its `Weights`) → its vectors of the bank's rows as queries, each without what that row's output has taught:
     for a free method, which learns from all outputs."""
@@ -251,7 +233,7 @@ def network_of(encoder: TextEncoder) -> Encoder:
 
 
 def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
-    """Return trained networks; one that was trained from a free method's start gives that method its cosines."""
+    """Return trained networks; where training started from a free method, they replace the encoder inside it."""
     from ceil_jax.encoders.registry import load_encoder
 
     network = network_of(start.query)
@@ -288,7 +270,6 @@ class Weights(Stage[Encoders]):
     """bool [Q]: training queries that the starting encoder has learnt from."""
     asked: Stage[Encoders] | None = None
     """The starting encoders for the bank's queries, where they are others (`AskedByBank`)."""
-    instances: int = unkeyed(0)
 
     @property
     def kind(self) -> str:
@@ -328,10 +309,8 @@ class Weights(Stage[Encoders]):
     def load(self, run: Run, folder: Path) -> Encoders:
         start = run.get(self.start)
         if self.training.load is None:
-            found = load_networks(folder, start, self.training.title)
-        else:
-            found = self.training.load(folder, start)
-        return found._replace(source=self.training.name)
+            return load_networks(folder, start, self.training.title)
+        return self.training.load(folder, start)
 
     def estimate(self, run: Run) -> Work:
         from ceil_jax.training.ceil import SETS_A_STEP
@@ -344,8 +323,8 @@ class Weights(Stage[Encoders]):
         if self.training.sets:
             frozen = getattr(settings, "train_context", "frozen") in ("frozen", "released")
             texts = 1 if frozen else 1 + min(settings.shortlist, SETS_A_STEP * settings.size)
-        instances = self.instances - held_out_count(self.instances)
-        _, tokens, parameters = text_facts(self.start, self.queries, 0.75, training=True)
+        count, tokens, parameters = text_facts(self.start, self.queries, 0.75, training=True)
+        instances = count - held_out_count(count)
         return Work(
             trained=texts * instances * settings.epochs * tokens * parameters,
             steps=step_count(instances, settings.epochs, settings.batch_size),
@@ -369,65 +348,3 @@ class AskedByBank(Stage[Encoders]):
         by_id = dict(zip(ids, run.get(self.cross_fitted), strict=True))
         query: Any = replace(found.query, cross_fitted=by_id)
         return found._replace(query=query)
-
-
-BY_CHANCE = 1 / 6
-"""How often chance may give the difference that speaks against a trained encoder: about one standard error. With the
-hundred queries of a training that has 400, two standard errors would be ten points."""
-
-
-@dataclass(frozen=True)
-class Guarded(Stage[Encoders]):
-    """The trained encoders, or earlier ones where training queries that were held out are answered better with them.
-
-    Training ranks sets of examples that its starting encoder found. Which examples the trained encoder finds in the
-    whole bank, and how the LM answers with them, shows only when it is asked. One is better where chance gives such a
-    difference of the metric less often than BY_CHANCE (`racing.paired`); of two the better is taken.
-    """
-
-    encoders: tuple[Stage[Encoders], ...]
-    """The trained ones, the ones that training started from, the untrained ones."""
-    names: tuple[str, ...]
-    answers: tuple[Stage[Sample], ...]
-    """The metric of the held-out queries with each of them."""
-
-    @property
-    def what(self) -> str:
-        return f"judging {whose(self.encoders[0])} encoder"
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        samples = {name: run.get(one) for name, one in zip(self.names, self.answers, strict=True)}
-        count = len(next(iter(samples.values())).values)
-        values = {
-            name: 100 * float(one.statistic(one.values.sum(axis=0), count)) for name, one in samples.items()
-        }
-        judged = self.names[0]
-        higher = [name for name in values if values[name] > values[judged]]
-        better = [name for name in higher if chance(samples[name], samples[judged]) < BY_CHANCE]
-        used = max(better, key=values.__getitem__, default=judged)
-        owners = {name: whose(one) for name, one in zip(self.names, self.encoders, strict=True)}
-        said = ", ".join(f"{value:.1f} with {owners[name]} encoder" for name, value in values.items())
-        log.info("%d held-out training queries: %s; used: %s", count, said, owners[used])
-        return {"used": used}
-
-    def load(self, run: Run, folder: Path) -> Encoders:
-        return run.get(self.encoders[self.names.index(run.summary(self)["used"])])
-
-
-def whose(encoders: Stage[Encoders]) -> str:
-    """Return whose encoder it is, in words: that of a training, or the untrained one."""
-    return f"{encoders.training.title}'s" if isinstance(encoders, Weights) else "the untrained"
-
-
-@dataclass(frozen=True)
-class GuardedTradeOff(Stage[float]):
-    """λ of the encoders that the guard took."""
-
-    in_memory: ClassVar[bool] = True
-    guarded: Guarded
-    trade_offs: tuple[float | Stage[float], ...]
-    """λ of each of its encoders."""
-
-    def load(self, run: Run, folder: Path) -> float:
-        used = run.get(self.guarded).source
-        return run.value(self.trade_offs[self.guarded.names.index(used)])

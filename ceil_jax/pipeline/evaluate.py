@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ceil_jax.distributed.machine import device
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Measured, Measurement
-from ceil_jax.pipeline.encoders import Guarded, whose
 from ceil_jax.pipeline.graph import Graph
+from ceil_jax.pipeline.methods import TRAININGS
 from ceil_jax.pipeline.records import Record, record
 from ceil_jax.pipeline.stage import Run
 
@@ -42,16 +42,13 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
 
 def remark(run: Run, graph: Graph, name: str) -> str:
     """Return a remark on a method that does not use what training gave its encoders; else ""."""
-    method = graph.method(name)
-    stage = graph.used(method) if method.trains else None
-    if isinstance(stage, Guarded):
-        used = run.get(stage).source
-        if used != method.encoder:
-            return f"the guard took {whose(stage.encoders[stage.names.index(used)])} encoder"
-        stage = stage.encoders[0]
-    ending = run.summary(stage).get("ending") if stage else None
-    if ending and ending["kept"] == "start":
-        return f"training kept {whose(graph.encoders(graph.start(method.encoder or '')))} encoder"
+    source = graph.method(name).encoder or "base"
+    if source in TRAININGS:
+        ending = run.summary(graph.encoders(source)).get("ending")
+        if ending and ending["kept"] == "start":
+            start = graph.start(source)
+            whose = "the untrained" if start == "base" else f"{TRAININGS[start].title}'s"
+            return f"training kept {whose} encoder"
     return ""
 
 

@@ -55,10 +55,9 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
         raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.exports])
     if config.text != "input":
         raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
-    chosen, used = graph.chosen(name), graph.used(method)
-    assert used is not None
+    chosen, source = graph.chosen(name), method.encoder or "base"
+    used = graph.encoders(source)
     encoders = run.get(used)
-    trained = encoders.source != "base"
     return CeilSelector.from_examples(
         task.train,
         encoder=encoders.context,
@@ -68,12 +67,12 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
         near_duplicate=None,  # what was evaluated passes over nothing
         shortlist=config.shortlist,
         template=of_plain_queries(task),
-        context=config.context if trained else "input",
+        context=config.context if method.trains else "input",
         count_tokens=lambda texts: run.lm(graph.lm).count_tokens(texts),
         card=Card(
             title=f"{method.label} on {task.name}",
-            training_data=_training_data(graph, encoders.source),
-            language_model=config.lm if trained and TRAININGS[encoders.source].lm_tokens else "",
+            training_data=_training_data(graph, source),
+            language_model=config.lm if method.learns_from_lm else "",
             metrics=_measured(run, graph, name),
         ),
     )

@@ -224,7 +224,6 @@ EPR_ADAPTER = Training(
     train=partial(_train_on_scores, _singles),
     load=_load,
     settings=lambda graph: replace(graph.config.epr, initial="adapter"),
-    start=lambda settings: "adapter",
 )
 """EPR's objective on vectors, from the adapter that the bank's outputs trained."""
 
@@ -235,7 +234,6 @@ CEIL_ADAPTER = Training(
     train=partial(_train_on_scores, _sets),
     load=_load,
     settings=lambda graph: replace(graph.config.ceil, initial="epr_adapter"),
-    start=lambda settings: "epr_adapter",
     sets=True,
 )
 """CEIL's objective on vectors, from EPR's adapter."""
@@ -244,7 +242,6 @@ register_method("head", "dense", "label head", HEAD)
 register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))
 register_method("classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier")
 register_method("structures", "dense", "structures", STRUCTURES)
-register_method("cover", "cover", "structures, covered", STRUCTURES, against=("structures", "topk"))
 register_method("adapter", "dense", "adapter on outputs", ADAPTER)
 register_method("free", "dense", "free", FREE)
 register_method("free_map", "dpp", "free + MAP", FREE, against=("free", "classifier"))

@@ -15,15 +15,13 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.answering import Classified, Majority, Measurement, MetricSample, Predictions
+from ceil_jax.pipeline.answering import Answers, Classified, Majority, Measurement, Predictions
 from ceil_jax.pipeline.choosing import Chosen, MapSets
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.encoders import (
     AskedByBank,
     Encoded,
     Encoders,
-    Guarded,
-    GuardedTradeOff,
     Untrained,
     Weights,
 )
@@ -94,12 +92,9 @@ class Graph:
 
     def metric(self, name: str) -> Measurement:
         """Return the task's metrics of a method's answers."""
-        return self._measured(self.predictions(name))
+        return Measurement(self.predictions(name), self.task.metric, tuple(self.task.more_metrics))
 
-    def _measured(self, predictions: Stage[list[dict[str, Any]]]) -> Measurement:
-        return Measurement(predictions, self.task.metric, tuple(self.task.more_metrics))
-
-    def predictions(self, name: str, queries: Sequence[Example] | None = None) -> Stage[list[dict[str, Any]]]:
+    def predictions(self, name: str, queries: Sequence[Example] | None = None) -> Answers:
         """Return the answer to each query with a method's examples; by default to the task's queries."""
         method = self.method(name)
         asked = self.queries if queries is None else Examples(queries)
@@ -108,20 +103,18 @@ class Graph:
         if method.answers == "classifier":
             assert method.encoder is not None
             return Classified(asked, self.bank, self.encoders(method.encoder))
-        return self._answered(self._chosen(method, asked, self.used(method)), asked, method.label)
-
-    def _answered(self, chosen: Chosen, queries: Examples, label: str) -> Predictions:
-        shots = 0 if chosen.retriever == "zero" else self.config.shots
-        return Predictions(self.answering, queries, self.bank, chosen, tuple(self.task.stop), shots, label)
+        chosen, shots = self._chosen(method, asked), 0 if method.retriever == "zero" else self.config.shots
+        stop = tuple(self.task.stop)
+        return Predictions(self.answering, asked, self.bank, chosen, stop, shots, method.label)
 
     def chosen(self, name: str, queries: Sequence[Example] | None = None) -> Chosen:
         """Return the examples that a method chooses for queries; by default for the task's."""
-        method = self.method(name)
         asked = self.queries if queries is None else Examples(queries)
-        return self._chosen(method, asked, self.used(method))
+        return self._chosen(self.method(name), asked)
 
-    def _chosen(self, method: Method, queries: Examples, encoders: Stage[Encoders] | None) -> Chosen:
+    def _chosen(self, method: Method, queries: Examples) -> Chosen:
         needs, config = method.needs, self.config
+        encoders = None if method.encoder is None else self.encoders(method.encoder)
         bank: RetrievalTexts = Inputs(self.bank)
         asked: RetrievalTexts = Inputs(queries)
         vectors: tuple[Stage[np.ndarray], ...] = ()
@@ -132,8 +125,8 @@ class Graph:
         trade_off: float | Stage[float] | None = None
         if isinstance(needs.trade_off, float):
             trade_off = needs.trade_off
-        elif needs.trade_off == "tunable" and encoders is not None:
-            trade_off = self.map_trade_off(encoders)
+        elif needs.trade_off == "tunable" and method.encoder is not None:
+            trade_off = self.map_trade_off(method.encoder)
         orders = {"all": range(config.skills.orders), "one": [config.skills.order]}.get(needs.skills, ())
         return Chosen(
             method.retriever,
@@ -149,30 +142,10 @@ class Graph:
             self.task.language if needs.sketch else "",
         )
 
-    def used(self, method: Method) -> Stage[Encoders] | None:
-        """Return the encoders that a method uses, if any: its own, or with --guard perhaps those before them."""
-        source = method.encoder
-        if source is None:
-            return None
-        if not (self.config.guard and method.trains and not self.trained_by and self.holds_out(source)):
-            return self.encoders(source)
-        start, training = self.start(source), TRAININGS[source]
-        names = tuple(dict.fromkeys([source, start, "base"]))
-        asked, retriever = self._bank_queries(self.learns(source)[1]), "dpp" if training.sets else "dense"
-        answers = []
-        for name in names:
-            chosen = self._chosen(Method(retriever, name, name), asked, self.asked_by_bank(name))
-            answered = self._answered(chosen, asked, f"{name} to judge {training.title}")
-            answers.append(MetricSample(self._measured(answered)))
-        return Guarded(tuple(map(self.encoders, names)), names, tuple(answers))
-
-    def map_trade_off(self, encoders: Stage[Encoders]) -> float | Stage[float]:
-        """Return λ of MAP with some encoders: the one that they learnt sets with, or else the configured one."""
-        if isinstance(encoders, Guarded):
-            return GuardedTradeOff(encoders, tuple(map(self.map_trade_off, encoders.encoders)))
-        if isinstance(encoders, AskedByBank):
-            return self.map_trade_off(encoders.encoders)
-        source = encoders.training.name if isinstance(encoders, Weights) else "base"
+    def map_trade_off(self, source: str) -> float | Stage[float]:
+        """Return λ of a MAP row with the encoders of `base` or a training: the λ that these learnt sets with, else
+        the configured one."""
+        encoders = self.encoders(source)
         if isinstance(encoders, Weights) and encoders.training.sets and encoders.trade_off is not None:
             return encoders.trade_off
         return self.trade_off(self.config.trade_off, source)
@@ -217,7 +190,7 @@ class Graph:
         if training.scored is None:
             return Weights(training, None, None, bank, begins, settings, self.config.data_seed)
         training.check(self, settings)
-        given = training.trade_off(settings)
+        given = getattr(settings, "trade_off", None)
         asked, by_bank = self._learns_from(source), self.asked_by_bank(start)
         return Weights(
             training,
@@ -230,22 +203,21 @@ class Graph:
             None if given is None else self.trade_off(given, start),
             self._learnt_before(source),
             None if by_bank == begins else by_bank,
-            len(asked),
         )
 
     def asked_by_bank(self, source: str) -> Stage[Encoders]:
-        """Return the encoders of `base` or a training for queries of the bank: those of `encoders`, but for what a
-        free method among its starts has learnt from the query's own output."""
-        encoders = self.encoders(source)
-        for free in [] if self.trained_by else self._starts(source):
+        """Return the encoders of `base` or a training for queries of the bank: those of `encoders`, but that a free
+        method among its starts is cross-fitted, so that no query sees its own output."""
+        encoders, starts = self.encoders(source), [] if self.trained_by else self._starts(source)
+        for free in starts:
             if cross_fitted := TRAININGS[free].cross_fitted:
                 return AskedByBank(encoders, self.bank_texts(free), cross_fitted(self.encoders(free)))
         return encoders
 
     @cached_property
     def first(self) -> Graph:
-        """The graph with `data_seed` as its seed. Its encoders draw the candidate sets and set λ for all seeds, which
-        so share the LM's work."""
+        """The graph with `data_seed` as its seed, which draws candidate sets and sets λ for all seeds, so that these
+        share the LM's work."""
         if self.config.seed == self.config.data_seed:
             return self
         config = replace(self.config, seed=self.config.data_seed)
@@ -276,7 +248,7 @@ class Graph:
                 raise unknown_name(
                     "encoders", one, ("base", *TRAININGS), f"--{chain[-2]}.initial names them."
                 )
-            chain.append(TRAININGS[one].start(self.settings(one)))
+            chain.append(getattr(self.settings(one), "initial", "base"))
             if chain[-1] in chain[:-1]:
                 raise UserError(f"--{one}.initial {chain[-1]}: a training cannot start from itself")
         return chain[:-1]
@@ -330,11 +302,6 @@ class Graph:
         rows = TrainingQueries([self.task.train[i] for i in positions], positions)
         return self._asked.setdefault(positions.tobytes(), rows)
 
-    def holds_out(self, source: str) -> bool:
-        """Whether a training learns from scored queries of the bank and holds others out, rather than from all
-        outputs, with a choice by cross-validation of its own (`training.free.choice`)."""
-        return TRAININGS[source].scored is not None
-
     def _learns_from(self, source: str) -> TrainingQueries:
         """The training queries of a training."""
         return self.training_queries(getattr(self.settings(source), "instances", len(self.bank)))
@@ -348,7 +315,7 @@ class Graph:
     def _learnt_before(self, source: str) -> np.ndarray | None:
         """bool [Q]: the training queries that the encoders it starts from have learnt from; None for untrained."""
         start = self.start(source)
-        if start == "base" or not self.holds_out(start):
+        if start == "base" or TRAININGS[start].scored is None:
             return None
         positions = self._learns_from(source).positions
         return np.isin(positions, self.learns(start)[0])
@@ -454,7 +421,7 @@ def open_run(
 
     Example:
         >>> from ceil_jax import load_task
-        >>> task = load_task("scan.simple", limit=4, bank_limit=50)
+        >>> task = load_task("movie_reviews", limit=4, bank_limit=50)
         >>> run, graph = open_run(RunConfig(encoder="tiny", lm="tiny"), task)
         >>> graph.chosen("bm25").k
         8

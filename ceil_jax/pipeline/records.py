@@ -27,7 +27,7 @@ from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import KEY, finished, read_json, write_finished
+from ceil_jax.store.folder import KEY, finished, load_arrays, read_json, write_finished
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import Overlap
@@ -78,11 +78,11 @@ class Record:
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     kept: str = ""
-    """The outcome of training, such as "training kept EPR's encoder" or "the guard took EPR's encoder"; else ""."""
+    """The outcome of training, such as "training kept EPR's encoder"; else ""."""
 
     @property
     def preparing(self) -> Cost:
-        """Encoding, choosing, LM scoring, rewriting, training and the guard's answers: all before answering."""
+        """Encoding, choosing, LM scoring, rewriting and training: all before answering."""
         return self.cost - self.answering
 
     def rows(self) -> list[dict[str, Any]]:
@@ -91,14 +91,22 @@ class Record:
 
     def scores(self) -> np.ndarray:
         """float [N]: the metric of each query."""
-        return read_measured(self.root / self.metrics, {"value": 0, "more": {}}, self.metric).scores
+        return load_arrays(self.root / self.metrics / "metric.npz")["scores"]
 
 
-def record(run: Run, graph: Graph, method: str, metric: Measurement, **remarks: str | float | None) -> Record:
+def record(
+    run: Run,
+    graph: Graph,
+    method: str,
+    metric: Measurement,
+    *,
+    kept: str,
+    trade_off: float | None,
+    device: str,
+) -> Record:
     """Write the record of an evaluation and return it. An existing record is left unchanged.
 
-    Its last stage, the `metric`, has been computed. `remarks` are `kept`, `trade_off` and `device` of the record,
-    which are no part of its name.
+    Its last stage, the `metric`, has been computed. `kept`, `trade_off` and `device` are no part of its name.
     """
     root, task = run.root, graph.task
     queries = task.validation
@@ -119,6 +127,7 @@ def record(run: Run, graph: Graph, method: str, metric: Measurement, **remarks: 
     folder = root / f"run-{digest(key)}"
     answering = run.own_cost(metric.predictions) + run.own_cost(metric)
     costs = {"preparing": asdict(run.cost([metric]) - answering), "answering": asdict(answering)}
+    remarks = {"kept": kept, "trade_off": trade_off, "device": device}
     write_finished(folder, key, costs | {name: value for name, value in remarks.items() if value})
     found = _read(root, folder)
     assert found is not None, f"{folder.name} has just been written"

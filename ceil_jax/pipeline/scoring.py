@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,10 +84,11 @@ def reading(
 class Scores(Stage[dict[str, np.ndarray]]):
     """The LM's scores of candidate sets, float64 [Q, M] by name.
 
-    `log_prob` is the LM score, Σ log P of the gold output's tokens given set and query, in nats. On tasks with
+    `lm_scores` is the LM score, Σ log P of the gold output's tokens given set and query, in nats. On tasks with
     choices `choice` is log P of the gold choice less the log of all choices' summed probability.
     """
 
+    version: ClassVar[int] = 2
     prompting: Prompting
     queries: Examples
     bank: Examples
@@ -169,6 +170,7 @@ class FixedSets(Stage[CandidateSets]):
 class OutputScores(Stage[dict[str, np.ndarray]]):
     """TST's scores in place of an LM's: the cosine of a query's output with each candidate's."""
 
+    version: ClassVar[int] = 2
     what = "comparing outputs"
     kind = "outputsimilarity"
     encoder: Untrained
@@ -182,7 +184,7 @@ class OutputScores(Stage[dict[str, np.ndarray]]):
             unit_rows(vectors(run, encoder, [example.output for example in rows.examples]))
             for rows in (self.queries, self.bank)
         )
-        save_arrays(folder / "scores.npz", log_prob=output_similarity(asked, bank, sets.shortlist))
+        save_arrays(folder / "scores.npz", lm_scores=output_similarity(asked, bank, sets.shortlist))
         return {}
 
     def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:
@@ -195,13 +197,11 @@ class ScoredCandidates(Stage[ScoredSets]):
 
     in_memory: ClassVar[bool] = True
     kind = "scored"
-    positions: np.ndarray = field(repr=False)
-    """int32 [Q]: bank positions of the queries."""
     sets: Stage[CandidateSets]
     scores: Scores | OutputScores
 
     def load(self, run: Run, folder: Path) -> ScoredSets:
-        return ScoredSets(run.get(self.sets), run.get(self.scores)["log_prob"].astype(np.float32))
+        return ScoredSets(run.get(self.sets), run.get(self.scores)["lm_scores"].astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class TradeOff(Stage[float]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         found = run.get(self.scores)
-        chosen = best_trade_off(found.get("choice", found["log_prob"]))
+        chosen = best_trade_off(found.get("choice", found["lm_scores"]))
         log.info("%s: λ = %g of %s", self.label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
         return {"trade_off": chosen}
 

@@ -2,8 +2,8 @@
 
 A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is the stage's kind and a
 digest of its version, its settings that are not at their default, the keys of its needs, and the data that it holds;
-a field marked `unkeyed` is left out. So all keys are known before anything runs, but those of vectors, which
-stages get while they are computed.
+a field marked `unkeyed` is left out. So all keys are known before anything is computed, once the models are loaded
+whose names or weights are in them. Only texts' vectors, which stages get while they are computed, are known later.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Stage(Generic[T_co]):
     """
 
     version: ClassVar[int] = 1
-    """Raised when the same settings give another value."""
+    """Raised when the same settings give another value, or a default setting changes: keys leave out defaults."""
     in_memory: ClassVar[bool] = False
-    """Whether `load` alone makes the value, without files."""
+    """Whether `load` alone makes the value, without files; it gets what it needs."""
     shared: ClassVar[bool] = False
-    """Whether stages get it inside `compute` without declaring it as a need. Its cost is then counted once per row,
-    and is no part of the stage that happened to get it first."""
+    """Whether stages get it inside `compute` and do not declare it as a need. Its time is then no part of theirs, and
+    is counted once in every row that uses it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -102,7 +102,7 @@ class Stage(Generic[T_co]):
 
     @property
     def lms(self) -> list[LM]:
-        """The LMs that it reads prompts with."""
+        """The LMs that it reads prompts with: fields that are one or, as `Prompting` does, have one."""
         found = (getattr(value, "lm", value) for _, value in _fields(self) if not isinstance(value, Stage))
         return [one for one in found if isinstance(one, LM)]
 
@@ -234,12 +234,12 @@ class Run:
                 meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
                 found = stage.compute(self, folder)
             cost = sum((meter.cost for meter in meters), Cost())
-            # a stage costs what it would from nothing: what was read before (`cost`) took its time then, and what was
-            # read just now (`now`) is in the wall time already; shared stages have costs of their own
-            now = sum(meter.now.seconds for meter in meters) + sum(
-                taken for _, taken in self._shared.values()
+            # what it would take from nothing: the wall time without shared stages, in which the time of this run's
+            # reading is replaced by what all of its readings ever took
+            apart = sum(meter.now.seconds for meter in meters) + sum(
+                took for _, took in self._shared.values()
             )
-            seconds = time.perf_counter() - began + cost.seconds - now
+            seconds = time.perf_counter() - began - apart + cost.seconds
             shared, self._shared = {key: what for key, (what, _) in self._shared.items()}, outside
             finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens], "shared": shared})
 

@@ -11,12 +11,10 @@ from ceil_jax.encoders.encoder import require_network
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.choosing import NearestSingles, Sets, Singles
 from ceil_jax.pipeline.encoders import (
-    Encoders,
     Lesson,
     Training,
     Untrained,
     encode_bank,
-    load_networks,
     network_of,
     save_networks,
 )
@@ -29,8 +27,6 @@ from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.loop import Trained
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ceil_jax.pipeline.graph import Graph
 
 
@@ -49,7 +45,7 @@ def _singles(graph: Graph, settings: EPRConfig) -> Stage[CandidateSets]:
 def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
     scores = OutputScores(Untrained(graph.pretrained), queries, graph.bank, sets)
-    return ScoredCandidates(queries.positions, sets, scores)
+    return ScoredCandidates(sets, scores)
 
 
 def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
@@ -57,7 +53,7 @@ def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
     count = min(settings.candidates, len(graph.bank) - 1)
     scores = graph.scores(queries, sets, (count, 1), "EPR's candidates")
-    return ScoredCandidates(queries.positions, sets, scores)
+    return ScoredCandidates(sets, scores)
 
 
 def _train_epr(lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = None) -> Mapping[str, Any]:
@@ -95,7 +91,7 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
         graph.config.data_seed,
     )
     scores = graph.scores(queries, sets, (settings.subsets, settings.size), "CEIL's candidate sets")
-    return ScoredCandidates(queries.positions, sets, scores)
+    return ScoredCandidates(sets, scores)
 
 
 def _check_network(graph: Graph, _: Any) -> None:
@@ -118,9 +114,6 @@ def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
         )
 
 
-_EXAMPLES_KEEP = "examples_keep_start"
-
-
 def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
     from ceil_jax.training.ceil import train_ceil
 
@@ -136,15 +129,10 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
         lesson.trade_off,
         examples,
     )
-    save_networks(lesson, trained.params)
-    if lesson.settings.train_context == "released":
-        (lesson.folder / _EXAMPLES_KEEP).write_text("examples keep the starting encoder\n")
+    # in the released code examples keep the starting encoder
+    kept = {"context": examples.params} if lesson.settings.train_context == "released" else {}
+    save_networks(lesson, {**trained.params, **kept})
     return _report(trained)
-
-
-def _load_ceil(folder: Path, start: Encoders) -> Encoders:
-    found = load_networks(folder, start, "CEIL")
-    return found._replace(context=start.context) if (folder / _EXAMPLES_KEEP).exists() else found
 
 
 TST = Training(
@@ -152,7 +140,6 @@ TST = Training(
     title="TST",
     scored=_output_scores,
     train=_train_tst,
-    settings=EPRConfig(),
     check=_check_network,
     lm_tokens=False,
 )
@@ -163,7 +150,6 @@ EPR = Training(
     title="EPR",
     scored=single_scores,
     train=_train_epr,
-    settings=EPRConfig(),
     check=_check_network,
 )
 """EPR (Rubin et al., NAACL 2022): learns from the LM's scores of single examples."""
@@ -173,8 +159,6 @@ CEIL = Training(
     title="CEIL",
     scored=set_scores,
     train=_train_ceil,
-    load=_load_ceil,
-    settings=CEILConfig(),
     check=_check_ceil,
     sets=True,
 )

@@ -56,7 +56,7 @@ class EmbeddedBank:
         if self._compared.whole and hasattr(encoder, whole):
             return unit_rows(getattr(encoder, whole)(examples))
         texts = self._compared.texts(examples)
-        vectors = self._given.embed(encoder, [text for several in texts for text in several])
+        vectors = encoder.encode([text for several in texts for text in several])
         if self._compared.score is None:
             return unit_rows(vectors)
         return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])

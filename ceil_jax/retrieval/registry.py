@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
     from ceil_jax.tasks.example import Example
 
-Embed = Callable[[Any, Sequence[str]], "np.ndarray"]
-"""An encoder and texts to vectors, float32 [N, D]. A run passes one that keeps the vectors on disk."""
-
 Rewrite = Callable[[Sequence["Example"]], Sequence[Sequence[str]]]
 """N examples to the m skills of each one's input."""
 
@@ -95,7 +92,6 @@ class Given:
     """n, the number of nearest examples among which dpp and mmr choose."""
     seed: int = 0
     """Seeds random, and decides between equal sketches or skills."""
-    embed: Embed = lambda encoder, texts: encoder.encode(texts)
     rewrite: Rewrite | None = None
     """For skill_*."""
     sketch: Parts | None = None
@@ -106,11 +102,14 @@ class Given:
 
     def embed_items(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the bank's texts, float32 [N, D]."""
-        return self.embed(self.encoder, texts)
+        assert self.encoder is not None, "declared in Needs"
+        return self.encoder.encode(texts)
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of the queries' texts, float32 [Q, D]."""
-        return self.embed(self.query_encoder or self.encoder, texts)
+        encoder = self.query_encoder or self.encoder
+        assert encoder is not None, "declared in Needs"
+        return encoder.encode(texts)
 
 
 class Registered(NamedTuple):
@@ -124,7 +123,7 @@ class Registered(NamedTuple):
 
 _RETRIEVERS: Registry[Registered] = Registry("retriever", "register_retriever adds one.")
 
-_MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers", "ceil_jax.training.free.cover")
+_MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers")
 """Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is first used,
 because these rooms stand above `retrieval`."""
 

@@ -12,15 +12,12 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel
-from ceil_jax.racing.budget import LM_TOKENS
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import select_from
 from ceil_jax.selector.folder import download, load_selector, save_selector
 from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import CallSettings, Options, Settings
-from ceil_jax.selector.tuned import KS, TRADE_OFFS, Tuned, tune_selector
 from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import Encodes, as_encoders, embed_examples, embed_queries, unit_vectors
 from ceil_jax.tasks.example import Example, context_text
@@ -278,35 +275,3 @@ class CeilSelector(Settings):
             way = "their own examples are left out, now and later: own_answer=True would choose them"
             log.warning("%d of %d queries stand in the bank; %s", met, len(asked), way)
         return selections
-
-    def tune(
-        self,
-        rows: Iterable[ExampleLike] | None = None,
-        *,
-        lm: LanguageModel | str,
-        metric: str = "accuracy",
-        ks: Sequence[int] = KS,
-        trade_offs: Sequence[float] = TRADE_OFFS,
-        lm_tokens: int = LM_TOKENS,
-    ) -> Tuned:
-        """Choose k and λ by the LM's answers to labelled rows: `tuned.selector.select(query, k=tuned.k)`.
-
-        Settings race on half of the rows; the winner, the cheapest within noise of it, this selector with k = 8 and
-        no examples are compared on the other half. Recommended is the cheapest that is not certainly worse. An
-        example of a row's own question is never chosen for it. `ceil-jax tune` searches methods, and writes a page.
-
-        Args:
-            rows: labelled rows, at least 40; by default the bank's own.
-            lm: the language model, or a name that `load_lm` takes.
-            metric: a name in METRICS; with "accuracy" the LM chooses among the different outputs, else it writes up
-                to a line's end.
-            ks: numbers of examples, (2, 4, 8, 16) by default.
-            trade_offs: λ, (0.01, 0.03, 0.1, 0.3) by default.
-            lm_tokens: LM tokens to spend, about; 1,000,000 by default.
-
-        Raises:
-            UserError: too few rows or one output only; too small a budget; an LM that answers nothing rightly.
-        """
-        bank = self.examples
-        asked = bank if rows is None else as_examples(rows, self.columns)
-        return tune_selector(self, asked, bank, lm, metric, ks, trade_offs, lm_tokens)

@@ -39,7 +39,7 @@ def scored_sets(
 ) -> dict[str, Float[np.ndarray, "q m"]]:
     """Return the LM's scores of each query's candidate sets, float64 [Q, M] by name.
 
-    `log_prob` is Σ log P of the gold output's tokens given the set and the query, in nats. On tasks with choices
+    `lm_scores` is Σ log P of the gold output's tokens given the set and the query, in nats. On tasks with choices
     there is also `choice`: log P of the gold choice less the log of all choices' summed probability.
 
     Args:
@@ -55,8 +55,8 @@ def scored_sets(
         options = [[template.continuation(query, choice) for choice in query.choices] for query in asked]
         rows = lm.choice_log_likelihood(prompts, options, per_token=per_token)
         gold = np.array([row[q.choices.index(q.output)] for row, q in zip(rows, asked, strict=True)])
-        columns = {"log_prob": gold, "choice": gold - np.array([np.logaddexp.reduce(row) for row in rows])}
+        columns = {"lm_scores": gold, "choice": gold - np.array([np.logaddexp.reduce(row) for row in rows])}
     else:
         outputs = [template.continuation(query, query.output) for query in asked]
-        columns = {"log_prob": lm.log_likelihood(prompts, outputs)}
+        columns = {"lm_scores": lm.log_likelihood(prompts, outputs)}
     return {name: np.round(values, 6).reshape(len(queries), sets) for name, values in columns.items()}

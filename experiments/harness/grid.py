@@ -50,7 +50,10 @@ class Cell(NamedTuple):
         needed, source = set(), METHODS[self.method].encoder
         while source in TRAININGS:
             needed.add(source)
-            source = TRAININGS[source].start(getattr(config, source, TRAININGS[source].settings))
+            settings = getattr(config, source, TRAININGS[source].settings)
+            if callable(settings) and TRAININGS[source].scored:
+                return self  # they are made of other trainings' settings
+            source = getattr(settings, "initial", "base")
         sets = any(TRAININGS[name].sets for name in needed)
         if not needs.shortlist and needs.trade_off is None and not sets:
             # neither the method nor a training tunes λ or takes a shortlist

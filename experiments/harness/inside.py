@@ -41,8 +41,7 @@ def measure_latency(opened: Opened, method: str) -> Latency:
     run, graph = opened
     entry, config = graph.method(method), graph.config
     assert entry.exports
-    used = graph.used(entry)
-    assert used is not None
+    used = graph.encoders(entry.encoder or "base")
     encoders, items = run.get(used), run.get(Encoded(used, graph.bank_texts(entry.encoder), "context"))
     texts = [example.input for example in run.get(graph.texts(graph.queries))]
     vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))

@@ -99,9 +99,11 @@ def line_of(record: Published) -> dict[str, Any]:
 
 
 def _recipe(record: Published) -> dict[str, Any]:
-    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, and whether they were guarded; none
-    where nothing was trained."""
-    source = METHODS[record.method].encoder if record.method in METHODS else None
+    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, with the guard that runs before
+    2026-11-26 had; none where nothing was trained."""
+    if record.method not in METHODS:  # of a plugin, or gone: all that its line has
+        return {name: record.config[name] for name in (*TRAININGS, "guard") if name in record.config}
+    source = METHODS[record.method].encoder
     if source not in TRAININGS or record.trained_by:
         return {}
     start = record.config.get(source, {}).get("initial")

@@ -351,7 +351,7 @@ def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monk
     models = (
         ["--lm", "other/lm", "--encoder", "tiny"] if dry else ["--lm", "tiny", "--encoder", "other/encoder"]
     )
-    arguments = ["--task", "scan.simple", "--limit", "2", "--bank-limit", "40", "--out", str(tmp_path)]
+    arguments = ["--task", "movie_reviews", "--limit", "2", "--bank-limit", "40", "--out", str(tmp_path)]
     more = ["--method", "topk", "--lms", "third"]
     assert importlib.import_module("table2").EXPERIMENT.main([*arguments, *models, *more, *dry]) == 2
     assert [(one.lm, one.encoder) for one in looked_for] == [(models[1], models[3]), ("third", models[3])]
@@ -359,7 +359,7 @@ def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monk
     last = printed.err.strip().splitlines()[-1]
     if dry:
         assert last == "table2: no task can run"
-        assert "scan.simple cannot run: " in printed.out and "other/lm" in printed.out
+        assert "movie_reviews cannot run: " in printed.out and "other/lm" in printed.out
     else:
-        assert last.startswith("table2: no task has numbers: scan.simple: unknown encoder 'other/encoder'")
+        assert last.startswith("table2: no task has numbers: movie_reviews: unknown encoder 'other/encoder'")
         assert "all-MiniLM-L6-v2" in last

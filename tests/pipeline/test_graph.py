@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from films import SMALL, TASK, choose, film, films
+from films import SMALL, TASK, film, films
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.pipeline.encoders import AskedByBank, Guarded, Weights
-from ceil_jax.pipeline.evaluate import evaluate, remark
+from ceil_jax.pipeline.encoders import AskedByBank
+from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.methods import label_of
 from ceil_jax.pipeline.records import settings_of
@@ -62,24 +60,6 @@ def test_ceil_is_held_out_what_epr_did_not_learn_from():
     assert len(held_out) and not set(held_out) & set(graph.learns("epr")[0])
 
 
-def test_the_guard_leaves_alone_what_has_learnt_from_every_output():
-    _, graph = open_run(replace(SMALL, guard=True), TASK)
-    assert not of(Guarded, graph, "free")
-    ceil = replace(SMALL.ceil, trade_off=0.3)
-    from_free = replace(SMALL, guard=True, epr=replace(SMALL.epr, initial="free"), ceil=ceil)
-    [guard] = of(Guarded, open_run(from_free, TASK)[1], "epr")
-    assert guard.names == ("epr", "free", "base")
-    # the bank's queries ask a free method that has not learnt from their outputs
-    _, free, _ = guard.answers
-    assert isinstance(free.metric.predictions.chosen.encoders, AskedByBank)
-    # each with the λ that it is used with
-    [guard] = of(Guarded, open_run(from_free, TASK)[1], "ceil")
-    graph = open_run(from_free, TASK).graph
-    for name, answers in zip(guard.names, guard.answers, strict=True):
-        used = graph.map_trade_off(graph.encoders(name))
-        assert answers.metric.predictions.chosen.trade_off == used
-
-
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
     epr = replace(SMALL.epr, initial="free")
     run, graph = open_run(replace(SMALL, out=tmp_path, epr=epr), TASK)
@@ -104,55 +84,11 @@ def test_a_row_says_which_free_method_its_training_began_with():
     assert [label_of(name, settings_of(SMALL)) for name in ("epr", "ceil")] == ["EPR", "CEIL"]
 
 
-def test_the_guard_asks_each_encoder_the_queries_that_training_held_out():
-    _, graph = open_run(replace(SMALL, guard=True), TASK)
-    [guard] = of(Guarded, graph, "ceil")
-    assert guard.names == ("ceil", "epr", "base")
-    held_out = [TASK.train[i] for i in graph.learns("ceil")[1]]
-    for answers in guard.answers:
-        assert list(answers.metric.predictions.queries.examples) == held_out
-    assert graph.metric("topk").key == open_run(SMALL, TASK).graph.metric("topk").key
-    assert open_run(SMALL, TASK).graph.metric("ceil").key != graph.metric("ceil").key
-
-
-@pytest.mark.parametrize(
-    ("right", "used"),
-    [
-        ((20, 22, 20), "ceil"),  # 2 of 2: one time in four by chance
-        ((20, 23, 20), "epr"),  # 3 of 3: one time in eight
-        ((20, 35, 20), "epr"),
-        ((10, 20, 35), "base"),
-        ((35, 10, 10), "ceil"),
-    ],
-)
-def test_an_earlier_encoder_is_used_where_it_is_better_beyond_noise(tmp_path, monkeypatch, right, used):
-    run, graph = open_run(replace(SMALL, guard=True, out=tmp_path, trade_off=0.1), TASK)
-    [guard] = of(Guarded, graph, "ceil")
-    answers = {
-        stage.key: Sample((np.arange(50) < count).astype(float)[:, None], mean)
-        for stage, count in zip(guard.answers, right, strict=True)
-    }
-    values = answers | {stage.key: name for stage, name in zip(guard.encoders, guard.names, strict=True)}
-    monkeypatch.setattr(run, "get", lambda stage: values[stage.key])
-    assert guard.compute(run, tmp_path) == {"used": used}
-
-
-def test_what_falls_back_is_recorded_as_it_was_used(tmp_path, monkeypatch, moved_for_trained):
-    monkeypatch.setattr(Guarded, "compute", lambda self, run, folder: {"used": "base"})
-    ceil = replace(SMALL.ceil, trade_off=0.02)
-    run, graph = open_run(replace(SMALL, guard=True, trade_off=0.1, ceil=ceil, out=tmp_path), FEW)
-    record = evaluate(run, graph, "ceil").record
-    assert record.trade_off == evaluate(run, graph, "dpp").record.trade_off == 0.1
-    assert record.kept == remark(run, graph, "ceil_topk") == "the guard took the untrained encoder"
-    assert choose(run, graph, "ceil", FEW.validation) == choose(run, graph, "dpp", FEW.validation)
-
-
 def test_encoders_that_another_task_trained(tmp_path, moved_for_trained):
     config, other = replace(SMALL, out=tmp_path), replace(films(40, 6), name="others")
     trained = open_run(config, FEW).graph
-    run, graph = open_run(replace(config, guard=True), other, trained_by=trained)
+    run, graph = open_run(config, other, trained_by=trained)
     assert graph.encoders("ceil").key == trained.encoders("ceil").key
-    assert isinstance(graph.used(graph.method("ceil")), Weights), "no guard"
     assert evaluate(run, graph, "ceil").record.queries == 6
 
 

@@ -81,7 +81,7 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
         finish(run.folder(stage), {**run.summary(stage), "cost": cost})
     config = config or RunConfig(task=task.name, out=root)
     graph = SimpleNamespace(config=config, task=task, lm=SimpleNamespace(key="an LM"))
-    return record(run, graph, method, metrics, kept=kept)
+    return record(run, graph, method, metrics, kept=kept, trade_off=None, device="")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ COGS_ROW = {
     " AND crawl . agent ( x _ 4 , x _ 1 )",
     "distribution": "prim_to_inf_arg",
 }
-SCAN_ROW = {"commands": "jump left", "actions": "I_TURN_LEFT I_JUMP"}
+
 SQL_PROMPT = (
     "Database: cat [id, name]\nQuestion: How many cats?\nSQL: SELECT count(*) FROM cat WHERE name = 'a  b'"
 )
@@ -132,10 +132,6 @@ CASES |= dict.fromkeys(
         "",
     ),
 )
-CASES |= {
-    f"scan.{split}": (SCAN_ROW, "jump left", "jump left\tI_TURN_LEFT I_JUMP", "jump left\t", "")
-    for split in ("simple", "length", "addprim_jump", "addprim_turn_left")
-}
 
 
 def test_every_task_has_a_case():

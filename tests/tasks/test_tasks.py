@@ -1,4 +1,4 @@
-"""The entries, and the text that is made here: SCAN, movie reviews, COGS' compact form."""
+"""The entries, and the text that is made here: movie reviews, COGS' compact form."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from refusing import refused
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import TASKS, register_task
-from ceil_jax.tasks.families import scan, sentiment
+from ceil_jax.tasks.families import sentiment
 from ceil_jax.tasks.families.cogs import function_call
 from ceil_jax.tasks.families.parsing import numbered_steps
 from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line_sql, stored_schema
@@ -95,51 +95,6 @@ def test_movie_reviews():
     assert not sides[0] & sides[1]
     assert 0.09 < len(splits["validation"]) / 10_605 < 0.11
     assert all(-4 <= row["rating"] <= 4 for rows in splits.values() for row in rows)
-
-
-# --- SCAN
-
-
-def test_scan_has_the_published_commands():
-    pairs = dict(scan.commands())
-    assert len(pairs) == 20_910
-    assert pairs["jump"] == "I_JUMP"
-    assert pairs["turn opposite right"] == "I_TURN_RIGHT I_TURN_RIGHT"
-    assert pairs["walk around left"] == " ".join(["I_TURN_LEFT I_WALK"] * 4)
-    assert pairs["jump twice after run left"] == "I_TURN_LEFT I_RUN I_JUMP I_JUMP"
-    assert pairs["look opposite left thrice and turn right"] == (
-        " ".join(["I_TURN_LEFT I_TURN_LEFT I_LOOK"] * 3) + " I_TURN_RIGHT"
-    )
-    assert max(len(actions.split()) for actions in pairs.values()) == 48
-
-
-@pytest.mark.parametrize(
-    ("name", "train", "validation", "distinct"),
-    [
-        ("simple", 16_728, 4_182, 16_728),
-        ("length", 16_990, 3_920, 16_990),
-        ("addprim_jump", 14_670, 7_706, 13_204),
-        ("addprim_turn_left", 21_890, 1_208, 19_702),
-    ],
-)
-def test_scan_splits_have_the_published_sizes(name, train, validation, distinct):
-    splits = TASKS[f"scan.{name}"].embedded()
-    bank, queries = ({row["commands"] for row in splits[side]} for side in ("train", "validation"))
-    assert (len(splits["train"]), len(splits["validation"])) == (train, validation)
-    assert len(bank) == distinct and len(queries) == validation
-    assert not bank & queries and len(bank | queries) == 20_910
-
-
-def test_scan_length_split_cuts_at_22_actions():
-    splits = TASKS["scan.length"].embedded()
-    assert max(len(row["actions"].split()) for row in splits["train"]) == 22
-    assert min(len(row["actions"].split()) for row in splits["validation"]) == 24
-
-
-def test_scan_primitive_stands_alone_in_training():
-    splits = TASKS["scan.addprim_turn_left"].embedded()
-    assert {row["commands"] for row in splits["train"] if "turn left" in row["commands"]} == {"turn left"}
-    assert "turn left twice" in {row["commands"] for row in splits["validation"]}
 
 
 # --- COGS

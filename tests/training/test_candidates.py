@@ -130,7 +130,7 @@ def test_scores_are_the_log_likelihoods_of_the_prompts():
             text = "".join(f"{e.input} It is {e.output}\n" for e in shown) + f"{BANK[q].input} It is"
             options = lm.choice_log_likelihood([text], [[" bad", " good"]])[0]
             gold = options[WORDS.index(BANK[q].output)]
-            assert found["log_prob"][q, m] == pytest.approx(gold, abs=1e-5)
+            assert found["lm_scores"][q, m] == pytest.approx(gold, abs=1e-5)
             assert found["choice"][q, m] == pytest.approx(gold - np.log(np.exp(options).sum()), abs=1e-5)
 
 
@@ -148,16 +148,18 @@ def test_choices_of_different_lengths_are_scored_per_token():
     bank = [replace(example, output=choices[i % 2], choices=choices) for i, example in enumerate(BANK)]
     candidates = epr_candidates(bank[1:2], bank, 4)
     (_, total), (_, mean) = (score(bank[1:2], bank, candidates, per_token) for per_token in (False, True))
-    assert mean["log_prob"] == pytest.approx(total["log_prob"] / 5, abs=1e-5)
+    assert mean["lm_scores"] == pytest.approx(total["lm_scores"] / 5, abs=1e-5)
     # log P of the other choice, of one token, is what the sum's share leaves
-    other = np.log(np.exp(np.subtract(total["log_prob"], total["choice"])) - np.exp(total["log_prob"]))
-    assert mean["choice"] == pytest.approx(mean["log_prob"] - np.logaddexp(mean["log_prob"], other), abs=1e-3)
+    other = np.log(np.exp(np.subtract(total["lm_scores"], total["choice"])) - np.exp(total["lm_scores"]))
+    assert mean["choice"] == pytest.approx(
+        mean["lm_scores"] - np.logaddexp(mean["lm_scores"], other), abs=1e-3
+    )
 
 
 def test_free_answers_have_no_choice_column():
     candidates = epr_candidates(COMMANDS[:2], COMMANDS, 4)
     _, found = score(COMMANDS[:2], COMMANDS, candidates)
-    assert set(found) == {"log_prob"} and found["log_prob"].shape == (2, 4)
+    assert set(found) == {"lm_scores"} and found["lm_scores"].shape == (2, 4)
 
 
 def test_the_rank_of_the_top_k():

@@ -6,7 +6,6 @@
 - `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow, SMCalFlow-CS)
 - `sql`: a question over a database to SQL (Spider, Dr.Spider, KaggleDBQA)
 - `cogs`: a sentence to a logical form (COGS), written as a compact function call
-- `scan`: a command to a sequence of actions (SCAN), enumerated from its grammar
 
 A new task is one entry in the family that it is most like: docs/new_task.md.
 """

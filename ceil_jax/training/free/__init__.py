@@ -6,7 +6,6 @@ that relevance is a dot product and top-k, DPP-MAP, export and a live bank work 
 - `rows`: queries and examples as a method sees them; the protocol of a method; the untrained pair
 - `head`: the label head, and the classifier alone, for tasks with choices
 - `structures`: predicted structures, for outputs that parse
-- `cover`: sets that cover the predicted structures
 - `output_similarity`: how alike outputs are
 - `adapter`: a small network on each side
 - `objectives`: what an adapter learns from: outputs, or an LM's scores of single examples or of sets

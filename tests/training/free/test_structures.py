@@ -1,11 +1,10 @@
-"""Predicted structures and their cover, on programs whose names are words of the question."""
+"""Predicted structures, on programs whose names are words of the question."""
 
 import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.structures import bracketed
-from ceil_jax.training.free.cover import cover_shortlists
 from ceil_jax.training.free.rows import Observed
 from ceil_jax.training.free.structures import StructureHead, fit_structure_head
 
@@ -54,31 +53,6 @@ def test_words_predict_structures_in_a_new_combination():
     }
     assert {"answer", "count", "lake", "answer>count"} <= expected
     assert not {"longest", "river", "city"} & expected
-
-
-def chosen(trade_off, k=2, n=3):
-    items = by_hand().examples(
-        Observed(
-            [*"123"],
-            np.tile([1.0, 0.0], (3, 1)),
-            structures=[frozenset("a"), frozenset("a"), frozenset({"b", "x", "y"})],
-        )
-    )
-    query = by_hand().query(Observed(["q"], np.array([[1.0, 0.0]])))
-    shortlist = np.array([[0, 1, 2][:n] + [-1] * (3 - n)], np.int32)
-    return cover_shortlists(query, items, shortlist, k, trade_off, width=3)
-
-
-def test_cover_takes_what_is_not_covered_yet():
-    found = chosen(0.1)
-    # a covers 0.8 of 1.4, relevance 0.8 + 0.5; then b: 0.6 of 1.4, relevance 0.6 / √3 + 0.5
-    assert found.items.tolist() == [[0, 2]]
-    assert found.gains[0] == pytest.approx([0.8 / 1.4 + 0.13, 0.6 / 1.4 + 0.1 * (0.6 / np.sqrt(3) + 0.5)])
-
-
-def test_cover_follows_relevance_where_it_weighs_more_and_stops_where_nothing_is_left():
-    assert chosen(10.0).items.tolist() == [[0, 1]]
-    assert chosen(0.1, k=3, n=2).items.tolist() == [[0, 1, -1]]
 
 
 def test_outputs_without_structures_are_refused():
