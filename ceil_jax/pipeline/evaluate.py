@@ -10,7 +10,7 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Measured, Measurement
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import TRAININGS
-from ceil_jax.pipeline.records import Record, record
+from ceil_jax.pipeline.records import Record, Recorded, Texts, settings_of
 from ceil_jax.pipeline.stage import Run
 
 
@@ -28,16 +28,20 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
     metric = graph.metric(name)
     measured, rows = run.get(metric), run.get(metric.predictions)
     chosen = getattr(metric.predictions, "chosen", None)
-    recorded = record(
-        run,
-        graph,
+    recorded = Recorded(
+        graph.task.name,
         name,
+        metric.metric,
+        graph.lm.key,
+        settings_of(graph.config),
+        metric.predictions,
         metric,
+        Texts(graph.queries, graph.bank),
         kept=remark(run, graph, name),
         trade_off=chosen and run.summary(chosen).get("trade_off"),
         device=device(),
     )
-    return Evaluation(rows, measured, recorded)
+    return Evaluation(rows, measured, run.get(recorded))
 
 
 def remark(run: Run, graph: Graph, name: str) -> str:

@@ -1,7 +1,7 @@
 """Records: for every evaluation its task, method, settings, score and cost.
 
 Stages are named by what they depend on, so that runs share them, and a stage cannot say which run it belongs to. A
-record can. It is kept beside the stages:
+record, the last stage of an evaluation, can:
 
 ```
 run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions and metrics
@@ -13,7 +13,7 @@ texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.lm.openai.address import is_address, parse_address
-from ceil_jax.pipeline.answering import Measurement, read_measured
+from ceil_jax.pipeline.answering import Answers, Measurement, read_measured
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.stage import Run, Stage, unkeyed
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import KEY, finished, load_arrays, read_json, write_finished
-from ceil_jax.store.hashing import canonical, digest
-from ceil_jax.tasks.example import Example
+from ceil_jax.store.folder import KEY, finished, load_arrays, read_json, write_json
+from ceil_jax.store.hashing import canonical
 from ceil_jax.tasks.words import Overlap
 
 
@@ -94,44 +93,52 @@ class Record:
         return load_arrays(self.root / self.metrics / "metric.npz")["scores"]
 
 
-def record(
-    run: Run,
-    graph: Graph,
-    method: str,
-    metric: Measurement,
-    *,
-    kept: str,
-    trade_off: float | None,
-    device: str,
-) -> Record:
-    """Write the record of an evaluation and return it. An existing record is left unchanged.
+@dataclass(frozen=True)
+class Texts(Stage[None]):
+    """The texts of queries and bank, by id, for a reader of records."""
 
-    Its last stage, the `metric`, has been computed. `kept`, `trade_off` and `device` are no part of its name.
-    """
-    root, task = run.root, graph.task
-    queries = task.validation
-    about = {"queries": digest(list(queries)), "bank": digest(list(task.train))}
-    texts = root / f"texts-{digest(about)}"
-    sizes = {"queries": len(queries), "bank": len(task.train)}
-    write_finished(texts, about, sizes, texts={"queries": _texts(queries), "bank": _texts(task.train)})
-    key = {
-        "task": task.name,
-        "metric": task.metric,
-        "method": method,
-        "lm": graph.lm.key,
-        "config": settings_of(graph.config),
-        "predictions": metric.predictions.key,
-        "metrics": metric.key,
-        "texts": texts.name,
-    }
-    folder = root / f"run-{digest(key)}"
-    answering = run.own_cost(metric.predictions) + run.own_cost(metric)
-    costs = {"preparing": asdict(run.cost([metric]) - answering), "answering": asdict(answering)}
-    remarks = {"kept": kept, "trade_off": trade_off, "device": device}
-    write_finished(folder, key, costs | {name: value for name, value in remarks.items() if value})
-    found = _read(root, folder)
-    assert found is not None, f"{folder.name} has just been written"
-    return found
+    queries: Examples
+    bank: Examples
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        sides = {"queries": self.queries.examples, "bank": self.bank.examples}
+        texts = {side: {one.id: [one.input, one.output] for one in rows} for side, rows in sides.items()}
+        write_json(folder / "texts.json", texts)
+        return {side: len(rows) for side, rows in sides.items()}
+
+    def load(self, run: Run, folder: Path) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Recorded(Stage[Record]):
+    """The record of an evaluation; of several with one name, the first."""
+
+    kind = "run"
+    what = "recording"
+    task: str
+    method: str
+    metric: str
+    lm: str
+    config: Mapping[str, Any]
+    """As `settings_of` returns it."""
+    predictions: Answers
+    metrics: Measurement
+    texts: Texts
+    kept: str = unkeyed("")
+    trade_off: float | None = unkeyed(None)
+    device: str = unkeyed("")
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        answering = run.own_cost(self.predictions) + run.own_cost(self.metrics)
+        costs = {"preparing": asdict(run.cost([self.metrics]) - answering), "answering": asdict(answering)}
+        remarks = {"kept": self.kept, "trade_off": self.trade_off, "device": self.device}
+        return costs | {name: value for name, value in remarks.items() if value}
+
+    def load(self, run: Run, folder: Path) -> Record:
+        found = _read(run.root, folder)
+        assert found is not None, f"{folder.name} has just been written"
+        return found
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
@@ -144,10 +151,6 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
             if place.get(name) and is_address(place[name]):
                 place[name] = parse_address(place[name]).model or "the model of an endpoint"
     return settings
-
-
-def _texts(examples: Sequence[Example]) -> dict[str, list[str]]:
-    return {example.id: [example.input, example.output] for example in examples}
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:

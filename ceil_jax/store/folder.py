@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.store.hashing import canonical, digest, file_sha256
+from ceil_jax.store.hashing import digest, file_sha256
 from ceil_jax.store.locking import appearing, held
 
 log = logging.getLogger(__name__)
@@ -81,16 +81,6 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
     record["files"] = {name: file_sha256(folder / name) for name in kept}
     record["checksum"] = digest(list(record.values()))
     write(folder / DONE, (json.dumps(record, indent=1) + "\n").encode())
-
-
-def write_finished(folder: Path, key: Any, summary: Mapping[str, Any], **files: Any) -> None:
-    """Write a finished folder, with JSON values as NAME.json, unless it is there already."""
-    if finished(folder) is None:
-        with held(folder):
-            write(folder / KEY, canonical(key).encode())
-            for name, value in files.items():
-                write_json(folder / f"{name}.json", value)
-            finish(folder, summary)
 
 
 def write(file: Path, content: bytes) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.records import read_records, record
+from ceil_jax.pipeline.records import Recorded, Texts, read_records, settings_of
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report import page as page_module
@@ -80,8 +79,8 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):
         finish(run.folder(stage), {**run.summary(stage), "cost": cost})
     config = config or RunConfig(task=task.name, out=root)
-    graph = SimpleNamespace(config=config, task=task, lm=SimpleNamespace(key="an LM"))
-    return record(run, graph, method, metrics, kept=kept, trade_off=None, device="")
+    named = task.name, method, task.metric, "an LM", settings_of(config)
+    return run.get(Recorded(*named, answers, metrics, Texts(queries, bank), kept))
 
 
 @pytest.fixture
