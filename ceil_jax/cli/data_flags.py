@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ceil_jax.errors import UserError
@@ -71,7 +71,6 @@ def _named_task(config: RunConfig, own: OwnData) -> Task:
 
 def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     from ceil_jax.cli.propose import check_named
-    from ceil_jax.tasks.draws import draw
     from ceil_jax.tasks.load import load_file
 
     if config.task != RunConfig().task:
@@ -82,7 +81,7 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     delimiter = own.delimiter and _unescaped(own.delimiter)
     if own.input == NO_FILE.input or own.output == NO_FILE.output:
         check_named(own.data, own.input, own.output, delimiter)
-    task = load_file(
+    return load_file(
         own.data,
         input=own.input,
         output=own.output,
@@ -93,11 +92,8 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
         stop=[_unescaped(end) for end in own.stop],
         delimiter=delimiter,
         skip_bad_rows=own.skip_bad_rows,
-    )
-    return replace(
-        task,
-        train=draw(task.train, config.bank_limit, config.data_seed),
-        validation=draw(task.validation, config.limit, config.data_seed),
+        limit=config.limit,
+        bank_limit=config.bank_limit,
     )
 
 

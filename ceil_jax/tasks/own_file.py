@@ -38,6 +38,8 @@ def load_file(
     stop: Sequence[str] = ("\n",),
     delimiter: str | None = None,
     skip_bad_rows: bool = False,
+    limit: int | None = None,
+    bank_limit: int | None = None,
 ) -> Task:
     """Return a task made of a user's own table: a file (JSON, JSON lines, CSV, TSV, parquet) or a data frame.
 
@@ -62,6 +64,8 @@ def load_file(
         stop: strings that end a generated answer; a line's end by default.
         delimiter: what separates the values of a text file; by default a tab in .tsv, else a comma.
         skip_bad_rows: leave out rows that cannot be used, with a warning that lists them; refused by default.
+        limit: how many queries to keep at most; all by default.
+        bank_limit: how many examples of the bank to keep at most; all by default.
 
     Raises:
         UserError: fields cannot be read (the message names file, lines and field); an output is not among the
@@ -122,7 +126,9 @@ def load_file(
         stop=tuple(stop),
         available=len(queries),
     )
-    return separated(task, table.source)
+    task = separated(task, table.source)
+    kept = draw(task.train, bank_limit, seed)
+    return replace(task, train=kept, validation=draw(task.validation, limit, seed))
 
 
 def _shape(
