@@ -60,15 +60,6 @@ def greedy_map(S, log_quality, k, candidates=None):
     return chosen, gains
 
 
-def best_in_budget(S, log_quality, costs, budget, k):
-    """The greatest log det over all sets of at most k items that fit, the empty one included."""
-    return max(
-        log_det(S, items) + sum(log_quality[i] for i in items)
-        for items in subsets(len(S))
-        if len(items) <= k and sum(costs[i] for i in items) <= budget
-    )
-
-
 def pairwise_margin_loss(log_probs, lm_scores, reduction="pairs"):
     m = len(log_probs)
     spread = max(max(log_probs) - min(log_probs), 0.1)

@@ -30,8 +30,6 @@ def said(capsys, *arguments):
     [
         (["--task", "movie_review"], "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'"),
         (["--method", "ciel"], "ceil-jax: unknown method 'ciel'; did you mean 'ceil'"),
-        (["--method", "topk", "--encoder", "all-MiniLM-L6"], "did you mean 'all-MiniLM-L6-v2'"),
-        (["--lm", "SmolLM2-135M"], "did you mean 'SmolLM2-135M-Instruct'"),
         (
             ["--shots", "20"],
             "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19",

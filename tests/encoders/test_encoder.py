@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from ceil_jax.encoders.encoder import Encoder, check_same_shapes
+from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.hf_names import base_name, hugging_face_name, network_config, turned
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder, check_texts
@@ -158,14 +158,6 @@ def test_encode_of_nothing(tiny):
     assert tiny.encode([]).shape == (0, tiny.dim)
 
 
-def test_shared_words_make_texts_similar(tiny):
-    """The tiny encoder is of use in tests of retrieval: overlap shows in its cosines."""
-    query, near, far = tiny.encode(
-        ["the old bridge carries leaves", "the old bridge carries boats", "zebras yawn quietly in mud"]
-    )
-    assert query @ near > query @ far + 0.2
-
-
 @pytest.mark.parametrize("bad", ["a text", [b"bytes"], ["fine", None]])
 def test_what_is_not_a_list_of_strings_is_refused(tiny, bad):
     with pytest.raises(UserError, match="expected a"):
@@ -247,17 +239,6 @@ def test_an_edited_network_does_not_find_the_vectors_of_the_old_one():
 
     assert own().fingerprint == own().fingerprint
     assert len({one.fingerprint for one in (own(), own(scale=3.0), own(pool=jnp.max))}) == 3
-
-
-def test_the_check_of_shapes_names_both_sides():
-    here = {"a": np.zeros(2), "b": np.zeros((2, 3)), "c": np.zeros(1)}
-    there = {"b": np.zeros((3, 2)), "c": np.zeros(1), **{f"x{i}": np.zeros(1) for i in range(5)}}
-    with pytest.raises(UserError) as error:
-        check_same_shapes(here, there, "folder")
-    assert str(error.value) == (
-        "folder: a checkpoint of another architecture: missing a; unexpected x0, x1, x2 and 2 more; "
-        "shape of b (3, 2) where (2, 3) was expected"
-    )
 
 
 def test_batches_hold_every_text_once_in_few_shapes():

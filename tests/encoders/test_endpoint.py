@@ -24,12 +24,9 @@ def test_it_gives_vectors_and_has_no_network(remote):
         require_network(remote)
 
 
-@pytest.mark.parametrize(
-    ("texts", "said"), [("one text", "texts is one string"), (["a", None], r"texts\[1\] is None")]
-)
-def test_texts_are_a_list_of_strings(remote, texts, said):
-    with pytest.raises(UserError, match=said):
-        remote.encode(texts)
+def test_texts_are_a_list_of_strings(remote):
+    with pytest.raises(UserError, match=r"texts\[1\] is None"):
+        remote.encode(["a", None])
 
 
 def test_vectors_over_http(remote, address):

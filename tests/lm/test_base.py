@@ -21,14 +21,6 @@ class Known(LanguageModel):
         return [f"{prompt} {seed}" for prompt, seed in zip(prompts, seeds, strict=True)]
 
 
-def test_choices_are_flattened_and_grouped_again():
-    lm = Known({"a": (1.0, 1), "b": (2.0, 1), "c": (3.0, 1)})
-    found = lm.choice_log_likelihood(["x", "y"], [["a", "b"], ["c"]])
-    assert lm.asked == ([0, 0, 1], ["x", "x", "y"], ["a", "b", "c"])
-    assert lm.asked.distinct_prompts() == ["x", "y"]
-    assert [row.tolist() for row in found] == [[1, 2], [3]]
-
-
 @pytest.mark.parametrize("choices", [[["a"], []], [["a"], "ab"]])
 def test_each_prompt_needs_a_list_of_choices(choices):
     with pytest.raises(UserError, match="prompt 1 has choices"):

@@ -182,8 +182,3 @@ def test_an_order_that_loses_an_example_is_named(registrations_undone):
         UserError, match=r"order 'first' returned \[0\] for 4 examples; expected each of 0 to 3"
     ):
         prompts.build(QUERY, BANK, [0.1] * 4)
-
-
-def test_an_unknown_order_is_a_message():
-    with pytest.raises(UserError, match=r"unknown order of examples 'relevence'; did you mean 'relevance'"):
-        PromptBuilder(Lm(), TEMPLATE, 1, order="relevence")

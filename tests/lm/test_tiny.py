@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel, TinyLM, load_lm
+from ceil_jax.lm import TinyLM
 
 
 def base(token):
     """About 1/1000: what a token has without having been read."""
     return (1 + zlib.crc32(token.encode()) / 2**32) / 1500
-
-
-def test_is_a_language_model():
-    lm = load_lm("tiny")
-    assert isinstance(lm, LanguageModel)
-    assert (lm.name, lm.context_length, lm.tokens_read) == ("tiny", 4096, 0)
 
 
 def test_tokens_are_words_and_marks_with_the_space_before():
@@ -54,21 +48,6 @@ def test_a_missing_part_leaves_its_share_to_the_base():
     assert np.exp(nothing_followed) == pytest.approx(0.7 * base(" y"), rel=1e-12)
     [again] = TinyLM().log_likelihood(["x"], ["x "])  # "xx" is one token, then a space
     assert np.exp(again) == pytest.approx(base("xx") * 0.7 * base(" "), rel=1e-12)
-
-
-def test_an_example_with_the_answer_makes_it_likelier_and_the_recent_one_weighs_more():
-    lm = TinyLM()
-    query = "A film. It is"
-    plain, shown, older = (
-        lm.choice_log_likelihood([examples + query], [[" good", " bad"]])[0]
-        for examples in (
-            "Dull. It is fine\n",
-            "Fun. It is good\nDull. It is fine\n",
-            "Dull. It is bad\nFun. It is good\n",
-        )
-    )
-    assert shown[0] > plain[0] + 3
-    assert older[0] > older[1]
 
 
 def test_tokens_read_counts_a_prompt_once():

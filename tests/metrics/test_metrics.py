@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from refusing import refused
 
 from ceil_jax.metrics import METRICS, register_metric
 from ceil_jax.metrics.base import Metric
@@ -101,13 +100,9 @@ def test_a_metric_from_outside(monkeypatch):
     monkeypatch.setitem(METRICS, "contains", METRICS["accuracy"])
     register_metric("contains", lambda prediction, example: float(example.output in prediction), replace=True)
     assert METRICS["contains"].per_example(["a b", "c"], [example("b"), example("b")]).tolist() == [1, 0]
-    with refused(r"a metric 'contains' is registered already; .* replace=True"):
-        register_metric("contains", METRICS["contains"])
 
 
-def test_metrics_of_tasks_exist_and_unknown_ones_are_refused():
+def test_metrics_of_tasks_exist():
     for spec in TASKS.values():
         for name in (spec.metric, *spec.more_metrics):
             assert METRICS[name].name == name
-    with refused("unknown metric 'acuracy'; did you mean 'accuracy'"):
-        METRICS["acuracy"]

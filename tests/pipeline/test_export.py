@@ -10,6 +10,7 @@ from ceil_jax import CeilSelector, UserError
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.export import export_method, of_plain_queries, selector_of
 from ceil_jax.pipeline.graph import open_run
+from ceil_jax.selector.folder import check_target
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
 
@@ -93,6 +94,7 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_stay(tmp_path):
 def test_what_cannot_be_exported(tmp_path):
     run, graph = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)
     (tmp_path / "letters").mkdir()
+    check_target(tmp_path / "letters")
     (tmp_path / "letters" / "letter").write_text("dear")
     for folder in (tmp_path / "letters", tmp_path / "letters" / "letter"):
         with pytest.raises(UserError, match="is there already and is no selector; choose another folder"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from films import SMALL, TASK, choose
 
-from ceil_jax import CeilSelector, UserError
+from ceil_jax import CeilSelector
 from ceil_jax.pipeline.export import export_method
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.plan import plan
@@ -63,8 +63,3 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     assert searched(search, config, FEW) == ("topk", "relative")
     [candidate] = prepared(("topk", "relative"), search, 8)
     assert candidate.method == "relative" and candidate.prepared
-
-
-def test_a_name_is_given_once_and_forgotten_after_a_test(registered):
-    with pytest.raises(UserError, match="'relative' is registered already"):
-        exec(compile(PLUGIN, "my_method", "exec"), {"__name__": "my_method"})

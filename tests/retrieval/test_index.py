@@ -104,13 +104,6 @@ def test_real_numbers_and_a_memory_map(tmp_path):
     agrees(top_k(queries, mapped, K, item_block=128), reference.top_k(queries, items, K), K)
 
 
-def test_items_as_their_own_queries():
-    rng = np.random.default_rng(1)
-    items = rng.normal(size=(Q, D)).astype(np.float32)
-    _, indices = top_k(items, items, 3, exclude=np.arange(Q))
-    assert (indices != np.arange(Q)[:, None]).all()
-
-
 def test_more_asked_for_than_there_are():
     queries, items = whole_numbers(2, 3)
     exclude = np.array([0, -1, 1, 2, 5, -1, 0])

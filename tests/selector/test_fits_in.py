@@ -55,11 +55,6 @@ def test_a_csv_file(tmp_path):
     assert [example.input for example in selector.examples] == [row["ticket"] for row in TICKETS]
     assert (selector.examples[0].fields, selector.examples[1].fields) == ({}, {"town": "town1"})
     assert (selector.trade_off, len(selector.select({"ticket": QUERY}, k=3))) == (0.3, 3)
-    file.write_text("ticket,team\nfine,a\n,b\n")
-    with refused(r"tickets.csv, line 3, field 'ticket': expected a text that is not empty"):
-        CeilSelector.from_csv(file, **named)
-    with refused("no file"):
-        CeilSelector.from_csv(tmp_path / "none.csv", **named)
 
 
 def test_a_data_frame():

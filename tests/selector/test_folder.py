@@ -180,11 +180,6 @@ def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(kille
     for kill in (1, 5, pointer):  # a first save leaves nothing that is in the way of the next
         killer(new, tmp_path / f"first-{kill}", kill)
         check_target(tmp_path / f"first-{kill}")
-    (tmp_path / "letters").mkdir()
-    check_target(tmp_path / "letters")
-    (tmp_path / "letters" / "letter").write_text("dear")
-    with refused("is no selector"):
-        check_target(tmp_path / "letters")
 
 
 def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):

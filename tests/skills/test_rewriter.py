@@ -115,11 +115,6 @@ def test_copied_inputs_are_failures_and_copied_skills_stand():
     assert (found.copies, found.rewrites) == (1, 5)
 
 
-def test_demonstrations_that_leave_no_room():
-    with pytest.raises(UserError, match=r"16 demonstrations take .* writer reads 300 with 200 for the skill"):
-        rewritten(Writer(context_length=300), [], load_demonstrations("sql"))
-
-
 @pytest.mark.parametrize("name", DEMONSTRATIONS)
 def test_packaged_demonstrations(name):
     shown = load_demonstrations(name)

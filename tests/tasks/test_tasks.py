@@ -14,15 +14,10 @@ from ceil_jax.tasks import TASKS, register_task
 from ceil_jax.tasks.families import sentiment
 from ceil_jax.tasks.families.cogs import function_call
 from ceil_jax.tasks.families.parsing import numbered_steps
-from ceil_jax.tasks.families.sql import database_files, declared_schemas, one_line_sql, stored_schema
+from ceil_jax.tasks.families.sql import database_files, declared_schemas, stored_schema
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import PAPER_METHODS, FieldError, pair_task
 from ceil_jax.tasks.words import bert_words, first_of_each, question_key
-
-
-def test_unknown_name():
-    with refused("unknown task 'sst6'; did you mean 'sst5'"):
-        TASKS["sst6"]
 
 
 def test_a_task_from_outside(monkeypatch):
@@ -160,12 +155,6 @@ def test_every_form_of_cogs_comes_back(data_dir, split):
 
 def test_numbered_steps():
     assert numbered_steps("return a ;return  #1 b;") == "1#) return a 2#) return #1 b 3#)"
-    steps = numbered_steps("return flights ;return #1 from  denver")
-    assert steps == "1#) return flights 2#) return #1 from denver"
-
-
-def test_one_line_leaves_quoted_blanks():
-    assert one_line_sql(" SELECT *\n\tFROM t  WHERE a = 'x  y' ") == "SELECT * FROM t WHERE a = 'x  y'"
 
 
 @pytest.fixture

@@ -57,7 +57,6 @@ def test_the_packages_own_losses_are_registered_like_any_other():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("pairwize",), "unknown loss 'pairwize'; did you mean 'pairwise'"),
         (
             ("listnet", ("temprature=1",)),
             "unknown option of loss listnet 'temprature'; did you mean 'temperature'",

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from ceil_jax.errors import UserError
 from ceil_jax.training.losses import (
     SetScores,
     ceil_loss,
@@ -16,7 +15,6 @@ from ceil_jax.training.losses import (
     kendall_tau,
     logistic_pairwise_loss,
     pairwise_margin_loss,
-    register_loss,
 )
 
 M = 7
@@ -172,14 +170,6 @@ def test_the_logistic_loss_of_equal_scores_has_no_gradient():
     value, gradient = jax.value_and_grad(logistic_pairwise_loss)(*both(RNG.normal(size=M), [-1.0] * M))
     assert value == 0
     np.testing.assert_array_equal(gradient, np.zeros(M))
-
-
-def test_a_loss_whose_name_is_taken_is_refused(registrations_undone):
-    zero = lambda scores: jnp.zeros(())  # noqa: E731
-    with pytest.raises(UserError, match="a loss 'logistic' is registered already"):
-        register_loss("logistic", zero)
-    register_loss("logistic", zero, replace=True)
-    assert ceil_loss("logistic")(SetScores(*both([1.0, 2.0], [2.0, 1.0]), jnp.ones(2, bool))) == 0
 
 
 few = st.lists(st.integers(-3, 3).map(float), min_size=M, max_size=M)

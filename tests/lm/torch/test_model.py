@@ -16,6 +16,7 @@ PROMPTS = [
     "so so film",
     "",
     "a;",  # ";\n" is one token
+    "fi",  # so is "film"
     "It is good; It is bad; a long and winding film; It is",
     "é",
 ]
@@ -25,6 +26,7 @@ CHOICES = [
     [" is so so good", " x", ""],
     ["film", " film is good"],
     ["\n", "\nfilm", " x"],
+    ["lm", "lm is"],
     [" good", " bad"],
     ["é", "è is"],
 ]
