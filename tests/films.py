@@ -1,6 +1,7 @@
 """A task of sixty film reviews in two labels, and a run on it that takes seconds."""
 
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.models import Models
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training.config import CEILConfig, EPRConfig
 
@@ -34,6 +35,17 @@ def films(train, validation):
 
 
 TASK = films(60, 30)
+
+
+class One(Models):
+    """Models with an LM of the test's own."""
+
+    def __init__(self, lm):
+        super().__init__()
+        self.own = lm
+
+    def load_lm(self, *given):
+        return self.own
 
 
 def choose(run, graph, name, queries):

@@ -29,5 +29,9 @@ class Words:
         return np.array([sum(map(vector, text.split())) for text in texts], np.float32)
 
 
+def ids(selection):
+    return [example.id for example in selection]
+
+
 def words(texts):
     return [len(text.split()) for text in texts]

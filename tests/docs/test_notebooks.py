@@ -2,10 +2,12 @@
 
 import runpy
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from films import SMALL
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -97,27 +99,16 @@ def test_what_ceil_selects(notebook):
 @pytest.mark.packages
 def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_trained):
     from ceil_jax import load_task
-    from ceil_jax.pipeline.config import RunConfig
     from ceil_jax.pipeline.evaluate import evaluate
     from ceil_jax.pipeline.graph import open_run
-    from ceil_jax.training.config import CEILConfig, EPRConfig
 
-    config = RunConfig(
-        encoder="tiny",
-        lm="tiny",
-        limit=4,
-        bank_limit=120,
-        shots=3,
-        epr=EPRConfig(instances=16, candidates=4, positives=1, epochs=1, batch_size=8),
-        ceil=CEILConfig(instances=16, subsets=4, size=3, shortlist=20, epochs=1, batch_size=8),
-        out=tmp_path / "runs",
-    )
+    config = replace(SMALL, task="movie_reviews", limit=4, bank_limit=120, out=tmp_path / "runs")
     task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
     evaluate(*open_run(config, task), "ceil")
     before = sorted(path.name for path in config.out.iterdir())
 
     names = notebook("03_what_ceil_selects", figures=4)
-    assert names["config"] == RunConfig(**{**vars(config), "out": Path("runs")})
+    assert names["config"] == replace(config, out=Path("runs"))
     assert len(set(names["picks"].tolist())) == names["K"]
     # the encoders were read, not trained again
     kinds = ("epr-", "ceil-", "scores-")

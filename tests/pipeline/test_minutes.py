@@ -4,14 +4,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from films import SMALL, films
+from films import SMALL, One, films
 
 from ceil_jax.lm import readings
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import minutes as minutes_module
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.minutes import FEWEST_QUERIES, _cuts, fitted
-from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import Machine
 from ceil_jax.training.config import EPRConfig
 
@@ -126,15 +125,6 @@ class Slow(TinyLM):
         found = super().choice_log_likelihood(prompts, choices, per_token=per_token)
         self.clock[0] += (self.tokens_read - before) / self.speed
         return found
-
-
-class One(Models):
-    def __init__(self, lm):
-        super().__init__()
-        self.own = lm
-
-    def load_lm(self, lm):
-        return self.own
 
 
 @pytest.mark.parametrize("speed", [260, 1150, 4600])

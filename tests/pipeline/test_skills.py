@@ -5,17 +5,16 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from films import choose
+from films import SMALL, choose
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
-from ceil_jax.pipeline.config import RunConfig, SkillConfig
+from ceil_jax.pipeline.config import SkillConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.views import failures
 from ceil_jax.report.compare import compare
 from ceil_jax.tasks.example import Example, Task, Template
-from ceil_jax.training.config import CEILConfig, EPRConfig
 
 ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")
 ANSWER = ("SELECT count(*) FROM NOUN", "SELECT * FROM NOUN", "SELECT max(size) FROM NOUN")
@@ -28,9 +27,8 @@ SHOWN = [
 
 
 def question(split, i):
-    return Example(
-        f"{split}-{i}", ASK[i % 3].replace("NOUN", f"thing{i}"), ANSWER[i % 3].replace("NOUN", f"thing{i}")
-    )
+    texts = (text.replace("NOUN", f"thing{i}") for text in (ASK[i % 3], ANSWER[i % 3]))
+    return Example(f"{split}-{i}", *texts)
 
 
 TASK = Task(
@@ -42,6 +40,7 @@ TASK = Task(
     max_new_tokens=8,
     language="sql",
 )
+FAILED = "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a demonstration's skill"
 SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
 
 
@@ -49,16 +48,8 @@ SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
 def config(tmp_path):
     shown = tmp_path / "shown.json"
     shown.write_text(json.dumps(SHOWN))
-    return RunConfig(
-        encoder="tiny",
-        lm="tiny",
-        shots=2,
-        shortlist=12,
-        out=tmp_path / "runs",
-        skills=SkillConfig(demonstrations=str(shown), orders=2),
-        epr=EPRConfig(instances=8, candidates=4, positives=2, epochs=1, batch_size=4),
-        ceil=CEILConfig(instances=8, subsets=3, size=2, shortlist=6, epochs=1, batch_size=4),
-    )
+    skills = SkillConfig(demonstrations=str(shown), orders=2)
+    return replace(SMALL, shots=2, out=tmp_path / "runs", skills=skills)
 
 
 @pytest.fixture
@@ -95,11 +86,8 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
     tokens = {row.method: row.record.preparing.tokens for row in table.rows}
     assert tokens["topk"] == tokens["target_sketch"] == 0
     assert tokens["skill_consistency"] == tokens["skill_distinct"] > tokens["skill_base"] > 0
-    said = (
-        "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a demonstration's skill"
-    )
-    assert said in table.text()
-    assert said in failures(run, [graph.metric("skill_consistency")])
+    assert FAILED in table.text()
+    assert FAILED in failures(run, [graph.metric("skill_consistency")])
     assert failures(run, [graph.metric("topk")]) == ""
 
 
@@ -114,9 +102,8 @@ def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
     prompts = stage.prompts(run, TASK.validation, run.get(stage.chosen))
     for query, prompt in zip(TASK.validation, prompts, strict=True):
         assert prompt.text.endswith(f"{query.input}\t") and "counting rows" not in prompt.text
-    assert [row["gold"] for row in evaluate(run, graph, "topk").rows] == [
-        one.output for one in TASK.validation
-    ]
+    found = evaluate(run, graph, "topk").rows
+    assert [row["gold"] for row in found] == [one.output for one in TASK.validation]
     assert graph.encoders("epr") != open_run(config, TASK).graph.encoders("epr")
 
 

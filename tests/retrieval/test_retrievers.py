@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from selector_words import Words
 
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.bm25 import LexicalIndex
@@ -8,16 +9,6 @@ from ceil_jax.tasks.example import Example
 
 TEXTS = ["the cat sat", "a dog ran", "the cat ran", "birds fly high", "the cat sat", "fish swim"]
 BANK = [Example(f"train-{i}", text, "x") for i, text in enumerate(TEXTS)]
-
-
-class Words:
-    """An encoder of words: each text the sum of its words' fixed random vectors."""
-
-    def encode(self, texts):
-        def vector(word):
-            return np.random.default_rng(sum(map(ord, word))).normal(size=16)
-
-        return np.array([sum(vector(w) for w in text.split()) for text in texts], np.float32)
 
 
 def cosines(query):
@@ -33,10 +24,9 @@ def positions(retriever, query, k):
 @pytest.mark.parametrize("name", ["random", "bm25", "dense", "mmr", "dpp"])
 def test_never_itself_never_twice_and_k_of_them(name):
     retriever = build_retriever(name, BANK, encoder=Words())
-    for picks in retriever.retrieve(BANK, 3):
+    for query, picks in zip(BANK, retriever.retrieve(BANK, 3), strict=True):
         assert len({pick.position for pick in picks}) == 3
         assert all(BANK[pick.position].id == pick.id for pick in picks)
-    for query, picks in zip(BANK, retriever.retrieve(BANK, 3), strict=True):
         assert query.id not in {pick.id for pick in picks}
 
 

@@ -7,16 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from refusing import refused
-from selector_words import QUERY, ROWS, Words, words
+from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector
 from ceil_jax.retrieval.embedded_bank import unit_rows
 
 TICKETS = [{"ticket": row["input"], "team": row["output"], "town": row["town"]} for row in ROWS]
-
-
-def ids(selection):
-    return [example.id for example in selection]
 
 
 def test_rows_whose_fields_have_other_names():

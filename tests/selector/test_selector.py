@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from refusing import refused
-from selector_words import QUERY, ROWS, Words, words
+from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector, build_retriever
 from ceil_jax.encoders import registry
@@ -20,10 +20,6 @@ from ceil_jax.tasks.example import Example
 def make(rows=ROWS, **settings):
     settings = {"trade_off": 0.05, "near_duplicate": None, **settings}
     return CeilSelector.from_examples(rows, encoder=Words(), **settings)
-
-
-def ids(selection):
-    return [example.id for example in selection.examples]
 
 
 def greedy_order(selection):

@@ -2,7 +2,7 @@
 
 import pytest
 from refusing import refused
-from selector_words import QUERY, ROWS, Words, words
+from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector
 
@@ -36,10 +36,6 @@ def store():
         ]
     )
     return store
-
-
-def ids(selection):
-    return [example.id for example in selection]
 
 
 def test_the_same_examples_as_from_a_bank_of_ones_own(store):

@@ -27,111 +27,76 @@ COGS_ROW = {
 }
 
 SQL_PROMPT = (
-    "Database: cat [id, name]\nQuestion: How many cats?\nSQL: SELECT count(*) FROM cat WHERE name = 'a  b'"
+    "Database: cat [id, name]\nQuestion: How many cats?\nSQL:| SELECT count(*) FROM cat WHERE name = 'a  b'"
 )
 
-# task -> (row, retrieval text, the example in context, the query's text, its options)
+# task -> (row, retrieval text, the query's text | the rest of the example in context, its options)
 CASES = {
-    "sst5": (
-        {"text": "fine .", "label": 2},
-        "fine .",
-        "fine . It is OK",
-        "fine . It is",
-        "terrible bad OK good great",
-    ),
+    "sst5": ({"text": "fine .", "label": 2}, "fine .", "fine . It is| OK", "terrible bad OK good great"),
     "movie_reviews": (
         {"text": "fine.", "rating": 0.7},
         "fine.",
-        "fine. It is good",
-        "fine. It is",
+        "fine. It is| good",
         "terrible bad okay good great",
     ),
     "mrpc": (
         {"sentence1": "A ran.", "sentence2": "A jogged.", "label": 1},
         "A ran. A jogged.",
-        'A ran. Can we say "A jogged."? Yes',
-        'A ran. Can we say "A jogged."?',
+        'A ran. Can we say "A jogged."?| Yes',
         "No Yes",
     ),
     "mnli": (
         {"premise": "A ran.", "hypothesis": "A slept.", "label": 2},
         "A ran. A slept.",
-        'A ran. Can we say "A slept."? No',
-        'A ran. Can we say "A slept."?',
+        'A ran. Can we say "A slept."?| No',
         "Yes Maybe No",
     ),
     "qnli": (
         {"question": "Who ran?", "sentence": "A ran.", "label": 0},
         "A ran. Who ran?",
-        'A ran. Can we know "Who ran?"? Yes',
-        'A ran. Can we know "Who ran?"?',
+        'A ran. Can we know "Who ran?"?| Yes',
         "Yes No",
     ),
     "cmsqa": (
         {"question": "Where?", "choices": {"label": list("ABCDE"), "text": list("vwxyz")}, "answerKey": "B"},
         "Where?",
-        "Where? w",
-        "Where?",
+        "Where?| w",
         "v w x y z",
     ),
     "swag": (
-        {
-            "startphrase": "She",
-            "ending0": "a.",
-            "ending1": "b.",
-            "ending2": "c.",
-            "ending3": "d.",
-            "label": 3,
-        },
+        {"startphrase": "She", "label": 3} | {f"ending{i}": f"{'abcd'[i]}." for i in range(4)},
         "She",
-        "She d.",
-        "She",
+        "She| d.",
         "a. b. c. d.",
     ),
     "hellaswag": (
         {"ctx": "A man. he", "endings": ["a.", "b.", "c.", "d."], "label": "1"},
         "A man. he",
-        "A man. he b.",
-        "A man. he",
+        "A man. he| b.",
         "a. b. c. d.",
     ),
-    "webqs": ({"question": "who?", "answers": ["Ann Lee", "Bo"]}, "who?", "who? Ann Lee", "who?", ""),
-    "nl2bash": ({"nl": "list", "bash": "ls -l"}, "list", "list\tls -l", "list\t", ""),
+    "webqs": ({"question": "who?", "answers": ["Ann Lee", "Bo"]}, "who?", "who?| Ann Lee", ""),
+    "nl2bash": ({"nl": "list", "bash": "ls -l"}, "list", "list\t|ls -l", ""),
     "break": (
         {"question_text": "flights  from a ", "decomposition": "return flights ;return #1 from  a"},
         "flights from a",
-        "flights from a\t1#) return flights 2#) return #1 from a",
-        "flights from a\t",
+        "flights from a\t|1#) return flights 2#) return #1 from a",
         "",
     ),
-    "mtop": (
-        {"question": "call Al", "logical_form": "[IN:CREATE_CALL ]"},
-        "call Al",
-        "call Al\t[IN:CREATE_CALL ]",
-        "call Al\t",
-        "",
-    ),
-    "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t(Yield (Attendees))", "Who is coming?\t", ""),
+    "mtop": ({"question": "call Al", "logical_form": "[IN:CALL ]"}, "call Al", "call Al\t|[IN:CALL ]", ""),
+    "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t|(Yield (Attendees))", ""),
 }
 CASES |= dict.fromkeys(
     ("geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length"),
-    (QUESTION_FUNQL, "what is m0", "what is m0\tanswer(m0)", "what is m0\t", ""),
+    (QUESTION_FUNQL, "what is m0", "what is m0\t|answer(m0)", ""),
 )
 CASES |= {f"smcalflow_cs.{variant}": CASES["smcalflow"] for variant in ("0s", "0c", "8c", "16c", "32c")}
-CASES |= {
-    name: (SQL_ROW, "How many cats?", SQL_PROMPT, SQL_PROMPT.partition(" SELECT")[0], "")
-    for name in ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql", "kaggledbqa")
-}
 CASES |= dict.fromkeys(
-    ("cogs.ps", "cogs.pa"),
-    (
-        COGS_ROW,
-        "The boy wanted to crawl .",
-        "The boy wanted to crawl .\twant(agent=*boy,xcomp=crawl)",
-        "The boy wanted to crawl .\t",
-        "",
-    ),
+    ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql", "kaggledbqa"),
+    (SQL_ROW, "How many cats?", SQL_PROMPT, ""),
 )
+BOY = "The boy wanted to crawl ."
+CASES |= dict.fromkeys(("cogs.ps", "cogs.pa"), (COGS_ROW, BOY, f"{BOY}\t|want(agent=*boy,xcomp=crawl)", ""))
 
 
 def test_every_task_has_a_case():
@@ -140,14 +105,15 @@ def test_every_task_has_a_case():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_prompt(name):
-    row, retrieval_text, in_context, query, options = CASES[name]
+    row, retrieval_text, shown, options = CASES[name]
+    query, _, answer = shown.partition("|")
     spec = TASKS[name]
     example = spec.example("train-0", row)
     assert example.id == "train-0"
     assert example.input == retrieval_text
-    assert spec.template.example(example) == in_context
+    assert spec.template.example(example) == query + answer
     assert spec.template.query(example) == query
-    assert query + spec.template.continuation(example, example.output) == in_context
+    assert spec.template.continuation(example, example.output) == answer
     assert example.choices == tuple(options.split())
     assert spec.choices in ((), example.choices)
     assert not example.choices or example.output in example.choices
@@ -210,13 +176,7 @@ def test_a_role_may_go_by_another_name_beside_a_field_that_is_called_like_it():
     [
         # no other column has our names: the roles take them
         ("{text} {{is}} {label}", "text", "label", ["year"], ("{input} {{is}} {output}", "input", "output")),
-        (
-            "{input} {year} {output}",
-            "text",
-            "label",
-            ["year"],
-            ("{input} {year} {output}", "input", "output"),
-        ),
+        ("{input} {at} {output}", "text", "label", ["at"], ("{input} {at} {output}", "input", "output")),
         ("{output} -> {label}", "output", "label", [], ("{input} -> {output}", "input", "output")),
         ("{output} -> {input}", "output", "input", [], ("{input} -> {output}", "input", "output")),
         # another column has one of them, and keeps it

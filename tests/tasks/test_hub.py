@@ -18,15 +18,6 @@ HUB = {
         {"text": TEXT, "label": Value("int64"), "label_text": TEXT},
         [["a fine film", 3, "positive"], ["dull", 0, "very negative"]],
     ),
-    "mrpc": (
-        {
-            "sentence1": TEXT,
-            "sentence2": TEXT,
-            "label": ClassLabel(names=["not_equivalent", "equivalent"]),
-            "idx": Value("int32"),
-        },
-        [["A ran.", "A jogged.", 1, 0], ["B ran.", "B slept.", 0, 1]],
-    ),
     "mnli": (
         {
             "premise": TEXT,
@@ -47,14 +38,6 @@ HUB = {
         [
             ["0", "Where?", "place", {"label": list("ABCDE"), "text": list("vwxyz")}, "A"],
             ["1", "When?", "time", {"label": list("ABCDE"), "text": list("pqrst")}, "E"],
-        ],
-    ),
-    "hellaswag": (
-        {"ind": Value("int32"), "activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "ctx": TEXT}
-        | {"endings": List(TEXT), "source_id": TEXT, "split": TEXT, "split_type": TEXT, "label": TEXT},
-        [
-            [0, "act", "A man.", "he", "A man. he", ["a", "b", "c", "d"], "s", "val", "indomain", "3"],
-            [1, "act", "A dog.", "it", "A dog. it", ["e", "f", "g", "h"], "s", "val", "indomain", "0"],
         ],
     ),
     "webqs": (

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import SMALL, choose
+from films import SMALL, One, choose
 from refusing import refused
 
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.methods import scorable
-from ceil_jax.pipeline.models import Models
 from ceil_jax.retrieval.retrievers import BM25Retriever
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, searched
 from ceil_jax.tuning.config import TuneConfig
@@ -55,17 +54,6 @@ class Recording(TinyLM):
         self.calls -= 1
         self.asked += prompts
         return super().choice_log_likelihood(prompts, choices, per_token=per_token)
-
-
-class One(Models):
-    """Models with an LM of the test's own."""
-
-    def __init__(self, lm):
-        super().__init__()
-        self.own = lm
-
-    def load_lm(self, *given):
-        return self.own
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,15 @@ from dataclasses import replace
 import lm_models
 import numpy as np
 import pytest
-from films import films
+from films import SMALL, films
 from lm_server import QUICK, Server, listening
 
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
-from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.report.compare import compare
-from ceil_jax.training.config import CEILConfig, EPRConfig
 
 KEY = "sk-sesame-0123456789"
 PROMPTS = ["a good film is good. a bad film is", "bad; bad;\n", "so it is that", "x"]
@@ -235,16 +233,7 @@ def test_choices_in_any_order(server, lm):
     agrees(lm, TinyLM())
 
 
-TASK = films(40, 20)
-SMALL = RunConfig(
-    task="films",
-    encoder="tiny",
-    lm="tiny",
-    shots=3,
-    shortlist=10,
-    epr=EPRConfig(instances=12, candidates=4, positives=2, epochs=1, batch_size=6),
-    ceil=CEILConfig(instances=12, subsets=3, size=2, shortlist=8, epochs=1, batch_size=6),
-)
+TASK, BIG = films(40, 20), films(40, 96)
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +304,3 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     with whole.run.lm(whole.graph.lm).metered() as meter:
         assert len(evaluate(*whole, "random").rows) == 96
     assert meter.now.tokens < meter.cost.tokens
-
-
-BIG = films(40, 96)
