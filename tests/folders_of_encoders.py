@@ -37,24 +37,16 @@ def make_folder(folder, family="bert", pooling="mean", normalize=True, limit=20)
     )
     getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
     kinds = ["Transformer", "Pooling", "Normalize"][: 3 if normalize else 2]
+    paths = ["", "1_Pooling", "2_Normalize"]
     modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{kind}" if i else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
+        {"idx": i, "name": str(i), "path": paths[i], "type": f"sentence_transformers.models.{kind}"}
         for i, kind in enumerate(kinds)
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit}))
     (folder / "1_Pooling").mkdir()
-    config = {
-        "word_embedding_dimension": 16,
-        "pooling_mode_cls_token": False,
-        "pooling_mode_mean_tokens": False,
-    }
-    config[{"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}[pooling]] = True
+    modes = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}
+    config = {"word_embedding_dimension": 16, **modes}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
     return folder
 

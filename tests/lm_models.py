@@ -36,22 +36,15 @@ def tokenizer(*, bos: bool = False) -> PreTrainedTokenizerFast:
     if bos:
         start = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
         backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), start])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="</s>", **({"bos_token": "<s>"} if bos else {})
-    )
+    first = {"bos_token": "<s>"} if bos else {}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **first)
 
 
 def model(kind: str, context: int = 96, **settings):
     """Return a random model whose predictions are far from uniform."""
     torch.manual_seed(0)
-    size = len(tokenizer())
-    shared = {
-        "vocab_size": size,
-        "initializer_range": 0.3,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": None,
-    }
+    ids = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
+    shared = {"vocab_size": len(tokenizer()), "initializer_range": 0.3, **ids}
     if kind == "gpt2":
         config = GPT2Config(**shared, n_positions=context, n_embd=32, n_layer=2, n_head=4, **settings)
         return GPT2LMHeadModel(config).eval()

@@ -137,16 +137,7 @@ def test_every_room_has_a_contents_page():
 LOADS = {
     "ceil_jax": {"numpy", "jax", "torch", "transformers", "datasets", "flax", "matplotlib"},
     "dpp": {"transformers", "datasets", "torch", "flax", "optax", "orbax", "tokenizers", "pyarrow"},
-    "retrieval": {
-        "torch",
-        "transformers",
-        "datasets",
-        "flax",
-        "optax",
-        "orbax",
-        "bm25s",
-        "matplotlib",
-    },
+    "retrieval": {"torch", "transformers", "datasets", "flax", "optax", "orbax", "bm25s", "matplotlib"},
     "encoders": {"torch", "datasets", "orbax", "matplotlib"},
     "encoders.registry": {"openai"},
     "lm.registry": {"torch", "openai", "httpx2", "transformers"},

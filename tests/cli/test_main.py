@@ -30,10 +30,7 @@ def said(capsys, *arguments):
     [
         (["--task", "movie_review"], "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'"),
         (["--method", "ciel"], "ceil-jax: unknown method 'ciel'; did you mean 'ceil'"),
-        (
-            ["--shots", "20"],
-            "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19",
-        ),
+        (["--shots", "20"], "--shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19"),
         (["--method"], "ceil-jax: --method: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
         (["--metric", "lf_em", "--input", "text"], "ceil-jax: --input, --metric: only with --data FILE"),
@@ -174,11 +171,8 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
     (tmp_path / "geoquery").mkdir()
     assert main(["tasks", "--data-dir", str(tmp_path)]) == 0
     found = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
-    assert (
-        {"9,546", "yes"} & {*found["movie_reviews"]}
-        and "yes" in found["geoquery"]
-        and "yes" not in found["dr_spider.db"]
-    )
+    assert {"9,546", "yes"} & {*found["movie_reviews"]}
+    assert "yes" in found["geoquery"] and "yes" not in found["dr_spider.db"]
 
 
 @pytest.mark.packages

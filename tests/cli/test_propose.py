@@ -7,12 +7,9 @@ import pytest
 from ceil_jax.cli.main import main
 from ceil_jax.cli.propose import columns, propose
 
+MOODS = ("dull", "bright")
 LABELLED = [
-    {
-        "no": str(i),
-        "review": f"a {('dull', 'bright')[i % 2]} film number {i}",
-        "verdict": ("bad", "good")[i % 2],
-    }
+    {"no": str(i), "review": f"a {MOODS[i % 2]} film number {i}", "verdict": ("bad", "good")[i % 2]}
     for i in range(40)
 ]
 TWO = [{"said": f"do it {i} times", "intent": f"intent {i % 5}", "sent by": "ab"[i % 2]} for i in range(40)]

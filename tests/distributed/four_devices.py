@@ -146,13 +146,9 @@ def everything(monkeypatch, devices):
     scores = np.random.default_rng(0).normal(size=(14, 4)).astype(np.float32)
     singles = TrainingData(QUERIES, BANK, epr_candidates(QUERIES, BANK, 4), scores)
     sets = TrainingData(QUERIES, BANK, uniform_sets(QUERIES, nearest, 4, 3, seed=0), scores)
-    trainings = {
-        "epr": captured(
-            monkeypatch,
-            epr,
-            lambda: epr.train_epr(Path(), encoder, singles, EPRConfig(positives=2), 0),
-        )
-    }
+    config = EPRConfig(positives=2)
+    trained = captured(monkeypatch, epr, lambda: epr.train_epr(Path(), encoder, singles, config, 0))
+    trainings = {"epr": trained}
     for kind in ("frozen", "both"):
         config = CEILConfig(train_context=kind, batch_size=10, subsets=4, size=3, shortlist=8)
         trainings[kind] = captured(
@@ -198,9 +194,8 @@ def test_the_same_vectors_neighbours_and_sets(results):
 
 def test_a_device_encodes_only_its_share():
     encoder = words_encoder()
-    tokens = pad(
-        encoder.tokenizer([example.input for example in BANK[:16]], 32), 32, encoder.tokenizer.pad_id
-    )
+    texts = [example.input for example in BANK[:16]]
+    tokens = pad(encoder.tokenizer(texts, 32), 32, encoder.tokenizer.pad_id)
 
     def work(encode):
         return jax.jit(encode).lower(encoder.params, tokens).compile().cost_analysis()["flops"]

@@ -138,11 +138,7 @@ def programs(page):
 def store():
     """A LangChain embedding, texts and their labels."""
     embeddings = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(size=16)
-    return {
-        "embeddings": embeddings,
-        "texts": ["win a prize", "see you", "soon"],
-        "labels": ["spam", "ham", "ham"],
-    }
+    return {"embeddings": embeddings, "texts": ["a prize", "see you"], "labels": ["spam", "ham"]}
 
 
 def selector():

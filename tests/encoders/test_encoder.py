@@ -48,12 +48,8 @@ def ours(model, **options) -> Encoder:
     shapes = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0)))
     encoder = Encoder(shapes, HashingTokenizer(50), max_length=40)
     tensors = {base_name(name): tensor.numpy() for name, tensor in model.state_dict().items()}
-    return encoder.with_params(
-        {
-            name: jnp.asarray(turned(name, tensors[hugging_face_name(name, config.family)]))
-            for name in encoder.params
-        }
-    )
+    theirs = {name: tensors[hugging_face_name(name, config.family)] for name in encoder.params}
+    return encoder.with_params({name: jnp.asarray(turned(name, value)) for name, value in theirs.items()})
 
 
 def init_encoder(config, key, tokenizer=None) -> Encoder:
@@ -147,9 +143,8 @@ def test_encode_gives_unit_vectors_in_the_order_of_the_texts(tiny, texts):
     assert vectors.shape == (len(texts), tiny.dim) and vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     order = np.random.default_rng(2).permutation(len(texts))
-    np.testing.assert_allclose(
-        tiny.encode([texts[i] for i in order], batch_size=4), vectors[order], atol=1e-6
-    )
+    shuffled = tiny.encode([texts[i] for i in order], batch_size=4)
+    np.testing.assert_allclose(shuffled, vectors[order], atol=1e-6)
     assert np.abs(vectors - np.roll(vectors, 1, axis=0)).max(1).min() > 1e-3  # no two alike
 
 
@@ -170,9 +165,7 @@ def test_dropout_needs_a_key_and_follows_it(tiny):
     tokens = tokens_of(tiny, ["the old bridge", "a small duck"], 8)
     apply = jax.jit(tiny.apply)
     keys = jax.random.split(jax.random.key(0), 2)
-    still, first, second = (
-        np.asarray(apply(tiny.params, tokens, key=key)) for key in (None, keys[0], keys[1])
-    )
+    still, first, second = (np.asarray(apply(tiny.params, tokens, key=key)) for key in (None, *keys))
     np.testing.assert_allclose(still, tiny.encode(["the old bridge", "a small duck"]), atol=1e-6)
     assert np.abs(first - still).max() > 1e-2 and np.abs(first - second).max() > 1e-2
     np.testing.assert_array_equal(first, apply(tiny.params, tokens, key=keys[0]))
@@ -186,9 +179,8 @@ def test_dropout_keeps_the_mean():
 
 
 def test_gradients_are_finite_and_reach_only_the_words_read(tiny):
-    tokens = pad(
-        tiny.tokenizer(["the old bridge", "the duck"], 8), 8, 0, rows=3
-    )  # the last row is all padding
+    # the last row is all padding
+    tokens = pad(tiny.tokenizer(["the old bridge", "the duck"], 8), 8, 0, rows=3)
 
     def loss(params):
         vectors = tiny.apply(params, tokens, key=jax.random.key(1))
@@ -213,12 +205,10 @@ def test_with_params_leaves_the_encoder_as_it_was(tiny):
 def test_fingerprint_depends_on_what_changes_a_vector(tiny):
     config = TransformerConfig("bert", 100, width=8, layers=1, heads=2, hidden=8, positions=16)
     encoder = init_encoder(config, jax.random.key(0))
-    others = [
-        init_encoder(config, jax.random.key(1)),
-        init_encoder(config, jax.random.key(0), HashingTokenizer(99)),
-    ]
+    other = init_encoder(config, jax.random.key(1))
+    tokenizer = init_encoder(config, jax.random.key(0), HashingTokenizer(99))
     assert encoder.fingerprint == init_encoder(config, jax.random.key(0)).fingerprint
-    assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 3
+    assert len({one.fingerprint for one in (encoder, other, tokenizer)}) == 3
 
 
 class Own(nnx.Module):
@@ -233,9 +223,8 @@ class Own(nnx.Module):
 
 def test_an_edited_network_does_not_find_the_vectors_of_the_old_one():
     def own(scale=1.0, pool=jnp.sum):
-        return Encoder(
-            Own(jnp.full((1, 8), scale), pool), HashingTokenizer(99), max_length=16, factory="my_encoders:own"
-        )
+        network = Own(jnp.full((1, 8), scale), pool)
+        return Encoder(network, HashingTokenizer(99), max_length=16, factory="my_encoders:own")
 
     assert own().fingerprint == own().fingerprint
     assert len({one.fingerprint for one in (own(), own(scale=3.0), own(pool=jnp.max))}) == 3

@@ -9,6 +9,8 @@ from folders_of_encoders import make_folder, rewritten
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 
+POOLING = "1_Pooling/config.json"
+
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
@@ -36,17 +38,13 @@ def refusal(folder) -> str:
         ("modules.json", ["Transformer"], "is damaged, or no encoder's"),
         ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "module 'Dense' is not built"),
         ("modules.json", [{"type": "x.Transformer", "path": ""}], "no Pooling module"),
-        ("1_Pooling/config.json", {}, "pooling none; expected mean or cls"),
+        (POOLING, {}, "pooling none; expected mean or cls"),
         (
-            "1_Pooling/config.json",
+            POOLING,
             {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True},
             "pooling mean_tokens, max_tokens; expected",
         ),
-        (
-            "1_Pooling/config.json",
-            {"pooling_mode": "mean", "include_prompt": False},
-            "include_prompt is false",
-        ),
+        (POOLING, {"pooling_mode": "mean", "include_prompt": False}, "include_prompt is false"),
         ("sentence_bert_config.json", {"max_seq_length": "20"}, "is damaged, or no encoder's"),
         ("config_sentence_transformers.json", {"prompts": ["a"]}, "is damaged, or no encoder's"),
         ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": []}}, "cannot read the tokenizer"),

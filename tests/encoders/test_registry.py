@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 from folders_of_encoders import changed, make_folder, rewritten
+from refusing import refused
 from safetensors.numpy import load_file, save_file
 
 from ceil_jax.encoders import registry
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder, register_encoder
-from ceil_jax.errors import UserError
 from ceil_jax.tasks.assets import fetch
 
 TEXTS = ["The old bridge , a slow river .", "ducks", "", "leaves " * 30, "under the bridge unknown"]
@@ -46,11 +46,8 @@ def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(tmp_path, fa
     expected = trained.encode(TEXTS)
     assert np.abs(expected - vectors).max() > 1e-3
     trained.save_pretrained(tmp_path / "out")
-    np.testing.assert_allclose(
-        vectors_of_sentence_transformers(tmp_path / "out", TEXTS),
-        expected,
-        atol=1e-5 if not normalize else 1e-6,
-    )
+    saved = vectors_of_sentence_transformers(tmp_path / "out", TEXTS)
+    np.testing.assert_allclose(saved, expected, atol=1e-5 if not normalize else 1e-6)
     again = load_encoder(tmp_path / "out")
     assert again.fingerprint == trained.fingerprint and again.max_length == 20
     for name, value in trained.params.items():
@@ -61,14 +58,11 @@ def test_a_checkpoint_with_a_head_old_names_and_its_own_folder(bert, tmp_path):
     """As older tools wrote them: `bert.` before every name, LayerNorm.gamma, pretraining heads, shards."""
 
     def older(tensors):
-        renamed = {
-            "bert."
-            + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-                "LayerNorm.bias", "LayerNorm.beta"
-            ): tensor
-            for name, tensor in tensors.items()
-        }
-        return renamed | {"cls.predictions.bias": np.zeros(16, np.float32)}
+        renamed = {"cls.predictions.bias": np.zeros(16, np.float32)}
+        for name, tensor in tensors.items():
+            name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+            renamed["bert." + name.replace("LayerNorm.bias", "LayerNorm.beta")] = tensor
+        return renamed
 
     inner = rewritten(bert, tmp_path / "unpacked" / "model", older)
     tensors = load_file(inner / "model.safetensors")
@@ -90,13 +84,10 @@ def test_prompt_and_lower_case_are_the_checkpoints(bert, tmp_path):
     )
     encoder, plain = load_encoder(folder), load_encoder(bert)
     np.testing.assert_allclose(encoder.encode(["a river"]), plain.encode(["ducks , a river"]), atol=1e-6)
-    np.testing.assert_allclose(
-        encoder.encode(TEXTS), vectors_of_sentence_transformers(folder, TEXTS), atol=1e-5
-    )
+    found = encoder.encode(TEXTS)
+    np.testing.assert_allclose(found, vectors_of_sentence_transformers(folder, TEXTS), atol=1e-5)
     encoder.save_pretrained(tmp_path / "again")
-    np.testing.assert_allclose(
-        load_encoder(tmp_path / "again").encode(TEXTS), encoder.encode(TEXTS), atol=1e-6
-    )
+    np.testing.assert_allclose(load_encoder(tmp_path / "again").encode(TEXTS), found, atol=1e-6)
 
 
 def test_a_plain_hugging_face_folder_is_mean_pooled(bert, tmp_path):
@@ -111,7 +102,7 @@ def test_a_plain_hugging_face_folder_is_mean_pooled(bert, tmp_path):
 def test_weights_in_pickles_are_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"only pytorch_model.bin; convert it"):
+    with refused(r"only pytorch_model.bin; convert it"):
         load_encoder(folder)
 
 
@@ -140,10 +131,10 @@ def other():
 
 @pytest.fixture
 def own_module(tmp_path, monkeypatch):
-    (tmp_path / "own_encoder_of_a_user.py").write_text(OWN)
+    (tmp_path / "a_users_encoder.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    yield "own_encoder_of_a_user"
-    sys.modules.pop("own_encoder_of_a_user", None)
+    yield "a_users_encoder"
+    sys.modules.pop("a_users_encoder", None)
 
 
 def test_a_users_own_encoder_by_name_and_then_by_folder(own_module, tmp_path):
@@ -155,9 +146,7 @@ def test_a_users_own_encoder_by_name_and_then_by_folder(own_module, tmp_path):
     np.testing.assert_array_equal(again.encode(["duck"]), encoder.encode(["duck"]) + 1)
 
     sys.modules[own_module].WIDTH = 6
-    with pytest.raises(
-        UserError, match=r"another architecture: shape of words.embedding \(32, 4\) where \(32, 6\)"
-    ):
+    with refused(r"another architecture: shape of words.embedding \(32, 4\) where \(32, 6\)"):
         load_encoder(tmp_path / "saved")
 
 
@@ -168,7 +157,7 @@ def test_a_folder_imports_nothing(own_module, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_download", lambda name: tmp_path / "deep")
     # nor one folder deeper, where archives are unpacked, nor what came from the hub
     for name in (tmp_path / "deep" / "saved", tmp_path / "deep", "somebody/something"):
-        with pytest.raises(UserError, match=f"is made by '{own_module}:build', which nobody has named here"):
+        with refused(f"is made by '{own_module}:build', which nobody has named here"):
             load_encoder(name)
 
 
@@ -196,38 +185,28 @@ def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
         ("nobody/no-such-encoder", "unknown encoder 'nobody/no-such-encoder'.*no hub id that can be fetched"),
         ("./no/such/folder", "./no/such/folder is not a folder"),
         ("no_such_module:build", "No module named 'no_such_module'; expected module:function"),
-        (
-            "own_encoder_of_a_user:bild",
-            "unknown function in own_encoder_of_a_user 'bild'; did you mean 'build'",
-        ),
+        ("a_users_encoder:bild", "unknown function in a_users_encoder 'bild'; did you mean 'build'"),
         ("json:loads", "json:loads: missing a required argument: 's'"),
-        ("own_encoder_of_a_user:other", "returned str; expected Encoder"),
-        ("own_encoder_of_a_user:First", "First is <class .*; expected a function that returns the encoder"),
+        ("a_users_encoder:other", "returned str; expected Encoder"),
+        ("a_users_encoder:First", "First is <class .*; expected a function that returns the encoder"),
     ],
 )
 def test_unknown_names(own_module, name, said):
-    with pytest.raises(UserError, match=said):
+    with refused(said):
         load_encoder(name)
 
 
 def test_what_cannot_be_saved(bert, tmp_path):
     tiny = load_encoder("tiny")
     nameless = Encoder(tiny.module, tiny.tokenizer, max_length=8)
-    with pytest.raises(UserError, match="'Transformer' cannot be saved: nothing says how to build"):
+    with refused("'Transformer' cannot be saved: nothing says how to build"):
         nameless.save_pretrained(tmp_path)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"cannot write .*file"):
+    with refused(r"cannot write .*file"):
         load_encoder(bert).save_pretrained(tmp_path / "file")
 
 
-SUBJECTS = [
-    "the ferry",
-    "my neighbour's goat",
-    "an unsigned letter",
-    "the night shift",
-    "Zoë's café",
-    "nobody",
-]
+SUBJECTS = ["the ferry", "my neighbour's goat", "an unsigned letter", "Zoë's café", "nobody"]
 VERBS = ["arrived late", "was praised by critics", "cost £12.50 (plus tax)", "collapsed without warning"]
 PLACES = ["in Lisbon", "behind the old mill", "during the third act", "at 07:45 on a Monday"]
 

@@ -98,7 +98,6 @@ def test_equal_work_is_one_stage(runs):
     assert same("ceil", tst=longer) and not same("tst", tst=longer)
     from_tst = replace(config, ceil=replace(config.ceil, initial="tst"))
     assert stage(replace(from_tst, tst=longer), "ceil") != stage(from_tst, "ceil")
-    # settings of voting change nothing without it
 
 
 def test_every_run_behind_a_table_is_recorded(runs):
@@ -206,9 +205,8 @@ def test_means_and_paired_differences_over_seeds():
 
 
 def test_a_table_in_markdown_and_csv():
-    table = ExperimentTable(
-        "Films", [measured_as("epr", [1, 0, 0, 0]), measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])]
-    )
+    both = [measured_as("epr", [1, 0, 0, 0]), measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])]
+    table = ExperimentTable("Films", both)
     text = table.markdown()
     assert "| ceil | 62.5 ± 17.7 (paper 12.5) |" in text and "mean" not in text
     assert "| films | ceil | films | ceil | tiny | 4 | 0 1 | accuracy | 62.5 | 17.7 |" in text
@@ -264,10 +262,8 @@ def flags(config):
     given = {"lm": "tiny", "encoder": "tiny", "limit": None, "bank-limit": None, "seeds": 0}
     given |= {name: getattr(config, name) for name in ("shots", "shortlist", "out")}
     for part in ("tst", "epr", "ceil"):
-        settings = vars(getattr(config, part))
-        given |= {
-            f"{part}.{name.replace('_', '-')}": value for name, value in settings.items() if value != ()
-        }
+        settings = {name.replace("_", "-"): value for name, value in vars(getattr(config, part)).items()}
+        given |= {f"{part}.{name}": value for name, value in settings.items() if value != ()}
     return [str(word) for name, value in given.items() for word in (f"--{name}", value)]
 
 
@@ -348,13 +344,12 @@ def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monk
     looked_for = []
     monkeypatch.setattr("harness.command.check_first", looked_for.append)
     monkeypatch.setattr(Encoder, "encode", lambda *a, **k: pytest.fail("encoded"))
-    models = (
-        ["--lm", "other/lm", "--encoder", "tiny"] if dry else ["--lm", "tiny", "--encoder", "other/encoder"]
-    )
+    lm, encoder = ("other/lm", "tiny") if dry else ("tiny", "other/encoder")
+    models = ["--lm", lm, "--encoder", encoder]
     arguments = ["--task", "movie_reviews", "--limit", "2", "--bank-limit", "40", "--out", str(tmp_path)]
     more = ["--method", "topk", "--lms", "third"]
     assert importlib.import_module("table2").EXPERIMENT.main([*arguments, *models, *more, *dry]) == 2
-    assert [(one.lm, one.encoder) for one in looked_for] == [(models[1], models[3]), ("third", models[3])]
+    assert [(one.lm, one.encoder) for one in looked_for] == [(lm, encoder), ("third", encoder)]
     printed = capsys.readouterr()
     last = printed.err.strip().splitlines()[-1]
     if dry:

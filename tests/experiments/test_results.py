@@ -70,10 +70,7 @@ def kept(file, lines):
 
 def test_a_place_has_one_line_for_each_run_the_latest(tmp_path):
     file = tmp_path / "results.jsonl"
-    first, other = (
-        record_of(line("CEIL", "n = 50", [1], config="a")),
-        record_of(line("CEIL", "n = 100", [1], config="a")),
-    )
+    first, other = (record_of(line("CEIL", column, [1], config="a")) for column in ("n = 50", "n = 100"))
     keep(file, [first, other])
     keep(file, [replace(first, value=3.0), replace(first, experiment="table6")])
     assert read_results(file) == [replace(first, value=3.0), other, replace(first, experiment="table6")]
@@ -116,10 +113,8 @@ def test_statistics_are_kept_without_loss(values, tmp_path):
     assert ('"statistics": "011"' in file.read_text()) == (len(values) == 3)
 
 
-WRONG = [
-    *({"statistics": "12x"}, {"statistics": "101"}, {"trained_by": 7}),
-    {"overlap": {"question_in_bank": "1"}},
-]
+TORN = {"question_in_bank": "1"}
+WRONG = ({"statistics": "12x"}, {"statistics": "101"}, {"trained_by": 7}, {"overlap": TORN})
 
 
 @pytest.mark.parametrize(
@@ -140,10 +135,8 @@ def test_values_means_differences_and_costs(file):
     assert "# table2 (small-lm, 8 examples a prompt, encoder an-encoder)" in text
     assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
     assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
-    epr, ceil = (
-        over_seeds(np.array([one["statistics"] for one in LINES[seeds]]), mean)
-        for seeds in (slice(2), slice(2, 4))
-    )
+    scores = np.array([one["statistics"] for one in LINES[:4]])
+    epr, ceil = over_seeds(scores[:2], mean), over_seeds(scores[2:], mean)
     differences = bootstrap_interval(*paired(ceil, epr)).percent()
     less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
@@ -196,9 +189,7 @@ def test_the_command(file, tmp_path, capsys):
 
 def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
     places = [(task, k) for task in ("films", "shows") for k in (1, 2)]
-    lines = [
-        line("CEIL", f"K = {k}", [1, 0], 0, task=task, shots=k, config=f"{task} {k}") for task, k in places
-    ]
+    lines = [line("CEIL", f"K = {k}", [1, 0], 0, task=t, shots=k, config=f"{t} {k}") for t, k in places]
     text = published(read_results(kept(tmp_path / "results.jsonl", lines)))
     assert text.count("\n# ") == 1 and text.startswith("# table2 on films (small-lm, encoder an-encoder)")
     assert "|  | K = 1 | K = 2 |" in text and "mean" not in text and "Queries: 2." in text
@@ -207,10 +198,8 @@ def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
 def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
     shared = {"question_in_bank": "1100", "output_in_bank": "1111", "question": [0, 0, 1, 2]}
     runs = {"EPR": [1, 1, 0, 0], "CEIL": [1, 1, 1, 0]}
-    file = kept(
-        tmp_path / "results.jsonl",
-        [line(row, "films", values, 0, overlap=shared) for row, values in runs.items()],
-    )
+    lines = [line(row, "films", values, 0, overlap=shared) for row, values in runs.items()]
+    file = kept(tmp_path / "results.jsonl", lines)
     text = published(read_results(file), minus=["EPR"])
     assert "## films: question in the bank (2)" in text and "output in the bank" not in text
     assert "| CEIL | 100.0 (20.7 to 100.0) | +0.0 (+0.0 to +0.0) |" in text

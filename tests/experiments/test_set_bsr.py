@@ -31,10 +31,8 @@ def test_recall_and_gains_by_hand(set_bsr):
     retriever = object.__new__(set_bsr.SetBSR)
     retriever.bank = BANK[:3]
     # one example with two tokens, two with one
-    retriever.tokens, retriever.first = (
-        np.array([[1.0, 0], [0.6, 0.8], [0, 1.0], [1.0, 0]]),
-        np.array([0, 2, 3]),
-    )
+    retriever.tokens = np.array([[1.0, 0], [0.6, 0.8], [0, 1.0], [1.0, 0]])
+    retriever.first = np.array([0, 2, 3])
     query = np.array([[1.0, 0], [0, 1.0]])
     first, second = retriever.cover(query, [], 2)
     assert (first.position, first.relevance) == (0, pytest.approx(0.9))  # (1 + 0.8) / 2
@@ -42,8 +40,6 @@ def test_recall_and_gains_by_hand(set_bsr):
     [other, _] = retriever.cover(query, [0], 3)
     assert other.position in (1, 2)
     # the second example covers all of it: what is left is taken by its own recall, not by its place
-    retriever.tokens, retriever.first = (
-        np.array([[0.6, 0.8], [1.0, 0], [0, 1.0], [0.8, 0.6]]),
-        np.array([0, 1, 3]),
-    )
+    retriever.tokens = np.array([[0.6, 0.8], [1.0, 0], [0, 1.0], [0.8, 0.6]])
+    retriever.first = np.array([0, 1, 3])
     assert [one.position for one in retriever.cover(np.array([[1.0, 0]]), [], 3)] == [1, 2, 0]

@@ -106,9 +106,7 @@ class Counts:
 
 def test_the_nearest_gold_skills(registrations_undone):
     register()
-    bank = [
-        Example(f"train-{i}", "", f"SELECT {columns} FROM t") for i, columns in enumerate(["a", "count(*)"])
-    ]
+    bank = [Example(f"train-{i}", "", f"SELECT {one} FROM t") for i, one in enumerate(["a", "count(*)"])]
     retriever = build_retriever("target_skill", bank, encoder=Counts(), sketch=PARTS["sql"])
     [found] = retriever.retrieve([Example("q", "how many", "SELECT count(b) FROM u")], 2)
     assert [(pick.id, pick.relevance) for pick in found] == [("train-1", 1), ("train-0", 0.5)]

@@ -17,15 +17,7 @@ TINY = ["--lm", "tiny", "--encoder", "tiny", "--pool", "60", "--bank-limit", "80
 def options(tmp_path, monkeypatch):
     task = Task("films", FILMS[:80], FILMS[80:], Template("{input} It is {output}"), "accuracy")
     monkeypatch.setattr(tune_tasks, "load_task", lambda name, *_, **__: replace(task, name=name))
-    return [
-        *TINY,
-        "--tasks",
-        "films",
-        "--out",
-        str(tmp_path / "runs"),
-        "--record",
-        str(tmp_path / "r.jsonl"),
-    ]
+    return [*TINY, *f"--tasks films --out {tmp_path}/runs --record {tmp_path}/r.jsonl".split()]
 
 
 def test_its_tasks_exist():

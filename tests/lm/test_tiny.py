@@ -19,19 +19,19 @@ def test_tokens_are_words_and_marks_with_the_space_before():
     assert TinyLM().count_tokens(["A b.  c\n\nd", ""]).tolist() == [8, 0]
 
 
+AFTER_B = 0.6 * 1 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a")
+"""P of " a" after " b a b"."""
+
+
 # " b a b": weights 1 + i/3 = 4/3, 5/3, 6/3, together 5; after " b" has stood " a" alone (i = 2)
 @pytest.mark.parametrize(
     ("continuation", "probability"),
     [
-        (" a", 0.6 * 1 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a")),
+        (" a", AFTER_B),
         (" b", 0.6 * 0 + 0.3 * (4 / 3 + 6 / 3) / 5 + 0.1 * base(" b")),
         (" c", 0.1 * base(" c")),
         # then after " b a b a": weights 5/4, 6/4, 7/4, 8/4, together 6.5; after " a" has stood " b" (i = 3)
-        (
-            " a b",
-            (0.6 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a"))
-            * (0.6 + 0.3 * (5 / 4 + 7 / 4) / 6.5 + 0.1 * base(" b")),
-        ),
+        (" a b", AFTER_B * (0.6 + 0.3 * (5 / 4 + 7 / 4) / 6.5 + 0.1 * base(" b"))),
         ("", 1.0),
     ],
 )
@@ -85,11 +85,7 @@ def test_a_prompt_too_long_names_itself():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"stop": "\n"}, "must be a list"),
-        ({"stop": [""]}, "non-empty"),
-        ({"temperature": -1.0}, "temperature"),
-    ],
+    [({"stop": "\n"}, "must be a list"), ({"stop": [""]}, "non-empty"), ({"temperature": -1}, "temperature")],
 )
 def test_sampling_arguments_are_checked(arguments, message):
     with pytest.raises(UserError, match=message):

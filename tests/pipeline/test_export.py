@@ -41,12 +41,8 @@ def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
 def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
     run, graph = opened
     selector, text = selector_of(run, graph, "ceil"), FEW.validation[0].input
-    prints = {
-        selector.encoder.fingerprint,
-        selector.query_encoder.fingerprint,
-        graph.pretrained.get().fingerprint,
-    }
-    assert len(prints) == 3
+    encoders = (selector.encoder, selector.query_encoder, graph.pretrained.get())
+    assert len({encoder.fingerprint for encoder in encoders}) == 3
     [added] = selector.add([{"input": text, "output": "good", "new": "yes"}])
     [pick] = selector.select("another film", k=1, filter={"new": "yes"}).picks
     assert pick.example.id == added
@@ -82,9 +78,8 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_stay(tmp_path):
     file = tmp_path / "films.csv"
     rows = [f"{example.input},{example.output},en" for example in TASK.train]
     file.write_text("\n".join(["text,label,language", *rows]))
-    task = load_file(
-        file, input="text", output="label", template="{text} It is {output}", choices=("bad", "good")
-    )
+    named = {"input": "text", "output": "label", "template": "{text} It is {output}"}
+    task = load_file(file, **named, choices=("bad", "good"))
     opened = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
     export_method(*opened, "dpp", tmp_path / "selector")
     chosen = CeilSelector.from_pretrained(tmp_path / "selector").select("a new film", k=1)

@@ -17,11 +17,8 @@ from ceil_jax.tuning.candidates import prepared, searched
 from ceil_jax.tuning.config import TuneConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-[PLUGIN] = [
-    code
-    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
-    if "register_method(" in code
-]
+CODE = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+[PLUGIN] = [code for code in CODE if "register_method(" in code]
 FEW = replace(TASK, validation=TASK.validation[:4])
 
 
@@ -55,9 +52,8 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     assert "relative EPR: 60 queries × 10 examples" in selector.card.training_data
     for query, picks in zip(FEW.validation, choose(run, graph, "relative", FEW.validation), strict=True):
-        assert [pick.example.id for pick in selector.select(query, k=3).picks] == [one.id for one in picks][
-            ::-1
-        ]
+        chosen = [example.id for example in selector.select(query, k=3)]
+        assert chosen == [pick.id for pick in reversed(picks)]
 
     search = TuneConfig(methods=("topk", "relative"))
     assert searched(search, config, FEW) == ("topk", "relative")

@@ -16,12 +16,8 @@ from ceil_jax.training.config import EPRConfig
 
 TASK = films(60, 200)
 ROWS = ("majority", "random", "epr", "epr_map", "ceil")
-CONFIG = replace(
-    SMALL,
-    epr=replace(SMALL.epr, instances=400),
-    ceil=replace(SMALL.ceil, instances=60),
-    tst=EPRConfig(instances=300),
-)
+EPR, CEIL = replace(SMALL.epr, instances=400), replace(SMALL.ceil, instances=60)
+CONFIG = replace(SMALL, epr=EPR, ceil=CEIL, tst=EPRConfig(instances=300))
 
 
 def summary(cut):
@@ -41,17 +37,14 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     assert [one[2] for one in found[6:9]] == ["epr"] * 3
     # without a training no share is tried; queries last, and never below 150
     assert found[9:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
-    assert all(
-        config.tst.instances == 300 for config, _, _ in _cuts(open_run(CONFIG, TASK), ROWS)
-    )  # no LM taught it
+    # no LM taught TST
+    assert all(config.tst.instances == 300 for config, _, _ in _cuts(open_run(CONFIG, TASK), ROWS))
 
 
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
-    found = [
-        (rows, queries)
-        for _, rows, queries in _cuts(open_run(CONFIG, TASK), ("random", "free", "epr", "free_map"))
-    ]
-    assert found[2][0] == ("random", "free", "epr", "free_map")
+    asked = ("random", "free", "epr", "free_map")
+    found = [(rows, queries) for _, rows, queries in _cuts(open_run(CONFIG, TASK), asked)]
+    assert found[2][0] == asked
     both = ("random", "free", "free_map")
     assert found[3:] == [*((both, n) for n in (200, 180, 162, 150)), (both[:2], 150), (both[:1], 150)]
 
@@ -97,9 +90,8 @@ def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
 def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
     found = fitted(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
     assert found.methods == ROWS[:2] and len(found.opened.graph.queries) == 150
-    assert found.said.endswith(
-        "for all of it. That is more than --minutes 1: fewer queries would show nothing"
-    )
+    said = "for all of it. That is more than --minutes 1: fewer queries would show nothing"
+    assert found.said.endswith(said)
 
 
 def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):

@@ -38,6 +38,5 @@ def test_an_interval_without_a_width_is_not_certain():
 def test_a_sentence_names_four_and_counts_the_others():
     many = [difference(f"m{i}", "topk", float(i), 0.5, 2.0 * i) for i in range(1, 8)]
     said = certainty(many, 600)
-    assert said.startswith("Certain (95 %): m7 − topk +7.0") and said.endswith(
-        "m4 − topk +4.0 (+0.5 to +8.0), and 3 more."
-    )
+    assert said.startswith("Certain (95 %): m7 − topk +7.0")
+    assert said.endswith("m4 − topk +4.0 (+0.5 to +8.0), and 3 more.")

@@ -22,9 +22,8 @@ def way(request, monkeypatch):
 def whole_numbers(seed, n=N):
     """Small integers: dot products are exact, and many are equal."""
     rng = np.random.default_rng(seed)
-    return rng.integers(-2, 3, size=(Q, D)).astype(np.float32), rng.integers(-2, 3, size=(n, D)).astype(
-        np.float32
-    )
+    queries, items = (rng.integers(-2, 3, size=(rows, D)) for rows in (Q, n))
+    return queries.astype(np.float32), items.astype(np.float32)
 
 
 def agrees(found, expected, k):

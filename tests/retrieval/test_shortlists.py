@@ -7,10 +7,7 @@ import pytest
 from ceil_jax.dpp.greedy import greedy_map_from_features
 from ceil_jax.dpp.kernel import relevance
 from ceil_jax.retrieval import shortlists as shortlists_module
-from ceil_jax.retrieval.shortlists import (
-    greedy_map_shortlists,
-    mmr_shortlists,
-)
+from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 
 N, D, K = 12, 16, 6
 
@@ -20,12 +17,15 @@ def unit_rows(seed, count):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def drawn(queries, bank):
+    rows = [np.random.default_rng(i).permutation(bank)[:N] for i in range(queries)]
+    return np.stack(rows).astype(np.int32)
+
+
 @pytest.mark.parametrize("queries", [1, 7])
 def test_shortlists(queries):
     bank, asked = unit_rows(11, 40), unit_rows(12, queries)
-    shortlists = np.stack([np.random.default_rng(i).permutation(40)[:N] for i in range(queries)]).astype(
-        np.int32
-    )
+    shortlists = drawn(queries, 40)
     shortlists[0, 3:] = -1
     ours = greedy_map_shortlists(asked, bank, shortlists, K, 0.1)
     for i, shortlist in enumerate(shortlists):
@@ -42,7 +42,7 @@ def test_shortlists(queries):
 def test_of_a_bank_only_shortlisted_rows_travel(choose, monkeypatch, tmp_path):
     """The choice is the same to the last bit as from the whole bank."""
     bank, asked = unit_rows(13, 2000), unit_rows(14, 4)
-    shortlists = np.stack([np.random.default_rng(i).permutation(2000)[:N] for i in range(4)]).astype(np.int32)
+    shortlists = drawn(4, 2000)
     shortlists[0, 3:], shortlists[1], shortlists[2, 0] = -1, -1, 1999
     np.save(tmp_path / "bank.npy", bank)
     map_batches, sent, whole = shortlists_module.map_batches, [], []

@@ -84,12 +84,8 @@ def test_encoders_of_any_kind():
         embed_query=embed_one,
         model="small",
     )
-    for encoder in (
-        Words().encode,
-        lambda texts: [embed_one(text) for text in texts],
-        SimpleNamespace(encode=Words().encode),
-        langchain,
-    ):
+    encode = Words().encode
+    for encoder in (encode, langchain.embed_documents, SimpleNamespace(encode=encode), langchain):
         selector = CeilSelector.from_examples(ROWS, encoder=encoder)
         assert ids(selector.select(QUERY, k=5)) == expected
     assert selector.encoder.name == "small"
@@ -115,17 +111,16 @@ def test_a_selection_is_a_list_of_examples_that_shows_itself():
         assert again == chosen and again.prompt == chosen.prompt
 
 
+def one_vector(texts):
+    return [[1, 0, 0]] * len(texts)
+
+
 def test_an_explanation_says_what_was_added():
     """Three unit vectors whose cosines are known: b repeats a; c is new, and less relevant than b."""
     vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8]])
     rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abc"]
-    selector = CeilSelector.from_examples(
-        rows,
-        encoder=lambda texts: [[1, 0, 0]] * len(texts),
-        vectors=vectors,
-        trade_off=0.2,
-        near_duplicate=None,
-    )
+    settings = {"vectors": vectors, "trade_off": 0.2, "near_duplicate": None}
+    selector = CeilSelector.from_examples(rows, encoder=one_vector, **settings)
     # relevance 1, 0.98, 0.8; what a does not cover: 1 − ((1 + cos) / 2)², that is 0.0396 and 0.36
     assert str(selector.select("q", k=2).explain()).splitlines() == [
         "2 examples for 'q', λ = 0.2, stopped: k",
@@ -140,9 +135,8 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
     rows = [{"id": f"{i}", "input": f"invoice {i}", "output": "x"} for i in range(5)]
 
     def make(**settings):
-        return CeilSelector.from_examples(
-            rows, encoder=lambda texts: [[1, 0, 0]] * len(texts), vectors=vectors, trade_off=0.001, **settings
-        )
+        settings = {"vectors": vectors, "trade_off": 0.001, **settings}
+        return CeilSelector.from_examples(rows, encoder=one_vector, **settings)
 
     assert ids(make().select("q", k=3)) == ["4", "3", "0"]
     assert ids(make(near_duplicate=None).select("q", k=3)) == ["2", "1", "0"]
@@ -172,12 +166,8 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
     selector = CeilSelector.from_examples(ROWS, encoder=narrow, count_tokens=words)
     vectors = selector.bank.snapshot.vectors
     assert (vectors @ vectors.T).min() > 0.95
-    for options in (
-        {"k": 8},
-        {"token_budget": 48},
-        {"k": 8, "token_budget": 100},
-        {"k": 8, "balance": "label"},
-    ):
+    eight = {"k": 8}
+    for options in (eight, {"token_budget": 48}, eight | {"token_budget": 100}, eight | {"balance": "label"}):
         chosen = selector.select(QUERY, **options)
         assert len(chosen) == 8
         # every other example repeats the first, so that the choice is that without a limit

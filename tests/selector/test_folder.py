@@ -52,12 +52,8 @@ def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
     assert added == ["pair", "bank-0"]
     assert again.add([{"input": "more", "output": "dark"}]) == ["bank-1"]
     # one version is left, and nothing of the save itself
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        ".lock",
-        "README.md",
-        "content-2",
-        "selector.json",
-    ]
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left == {".lock", "README.md", "content-2", "selector.json"}
 
 
 def test_two_encoders_and_an_empty_bank(tiny, tmp_path):

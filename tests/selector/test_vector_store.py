@@ -29,12 +29,9 @@ class WordEmbeddings(Embeddings):
 @pytest.fixture
 def store():
     store = InMemoryVectorStore(WordEmbeddings())
-    store.add_documents(
-        [
-            Document(row["input"], id=row["id"], metadata={"label": row["output"], "town": row["town"]})
-            for row in ROWS
-        ]
-    )
+    for row in ROWS:
+        metadata = {"label": row["output"], "town": row["town"]}
+        store.add_documents([Document(row["input"], id=row["id"], metadata=metadata)])
     return store
 
 
@@ -89,9 +86,8 @@ def test_documents_are_embedded_once(store):
     live = CeilSelector.from_vector_store(store, output_key="label", shortlist=15)
     before = store.embeddings.embedded
     live.select(QUERY, k=3)
-    assert store.embeddings.embedded - before == len(
-        {row["input"] for row in ROWS[:]} & set(live.bank._vectors)
-    )
+    kept = {row["input"] for row in ROWS} & set(live.bank._vectors)
+    assert store.embeddings.embedded - before == len(kept)
     again = store.embeddings.embedded
     live.select(QUERY, k=5)
     assert store.embeddings.embedded == again

@@ -135,8 +135,8 @@ def test_structural_similarity_of_cogs_by_hand():
     forms = [
         "eat(agent=Emma,theme=cake)",
         "cry(agent=Emma)",
-        "give(agent=dog,theme=*cake,recipient=Emma)",
-        "Liam",
+        "give(agent=dog,theme=*cake,recipient=Al)",
+        "Al",
     ]
     bank = [Example(f"train-{i}", f"sentence {i}", form) for i, form in enumerate(forms)]
     query = Example("q", "another", "eat(agent=*boy,theme=cake(nmod.on=table))")

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from refusing import refused
 
-from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.skills.rewriter import (
     DEMONSTRATIONS,
@@ -15,11 +15,8 @@ from ceil_jax.skills.rewriter import (
 )
 from ceil_jax.tasks.example import Example
 
-SHOWN = [
-    Demonstration("a red car", "colour"),
-    Demonstration("two cars", "number"),
-    Demonstration("my car", "owner"),
-]
+PAIRS = {"a red car": "colour", "two cars": "number", "my car": "owner"}
+SHOWN = [Demonstration(*pair) for pair in PAIRS.items()]
 
 
 class Writer(TinyLM):
@@ -40,9 +37,8 @@ class Writer(TinyLM):
 
 def examples(texts, schemas=()):
     fields = [{"schema": schema} for schema in schemas] or [{}] * len(texts)
-    return [
-        Example(str(i), text, "", fields=own) for i, (text, own) in enumerate(zip(texts, fields, strict=True))
-    ]
+    pairs = zip(texts, fields, strict=True)
+    return [Example(str(i), text, "", fields=own) for i, (text, own) in enumerate(pairs)]
 
 
 def rewritten(lm, texts, shown=SHOWN, schemas=()):
@@ -78,9 +74,7 @@ def test_orders_are_shuffles_that_the_seed_decides():
     assert len({tuple(sorted(opening.split("\n\n"))) for opening in (*first, *other)}) == 1
     few = openings(SHOWN, 6, 2)
     assert len(set(few)) == 6 and openings(SHOWN, 2, 2) == few[:2]
-    with pytest.raises(
-        UserError, match=r"2 demonstrations have 2 orders: give more .* --skills.orders than 3"
-    ):
+    with refused(r"2 demonstrations have 2 orders: give more .* --skills.orders than 3"):
         openings(SHOWN[:2], 3)
 
 
@@ -91,11 +85,8 @@ def test_equal_inputs_are_asked_once():
 
 
 def test_failed_rewrites_leave_the_input_and_are_counted():
-    answers = {
-        "nothing": "  ",
-        "endless": " again" * MAX_NEW_TOKENS,
-        "nearly endless": " again" * (MAX_NEW_TOKENS - 11),
-    }
+    answers = {"nothing": "  ", "endless": " so" * MAX_NEW_TOKENS}
+    answers["nearly endless"] = " so" * (MAX_NEW_TOKENS - 11)
     lm = Writer(answers)
     room = lm.context_length - MAX_NEW_TOKENS - 1
     # "a hat": two words
@@ -145,10 +136,10 @@ GOOD = '{"input": "a red car", "skill": "colour"}'
 )
 def test_bad_demonstration_files(tmp_path, content, message):
     (tmp_path / "bad.json").write_text(content)
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         load_demonstrations(tmp_path / "bad.json")
 
 
 def test_a_name_that_is_neither_packaged_nor_a_file():
-    with pytest.raises(UserError, match="unknown demonstrations 'sqll'; did you mean 'sql'"):
+    with refused("unknown demonstrations 'sqll'; did you mean 'sql'"):
         load_demonstrations("sqll")

@@ -6,15 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from ceil_jax.store.folder import (
-    finish,
-    finished,
-    load_arrays,
-    read_json,
-    save_arrays,
-    write,
-    write_json,
-)
+from ceil_jax.store.folder import finish, finished, load_arrays, read_json, save_arrays, write, write_json
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.locking import appearing
 from ceil_jax.tasks.example import Example

@@ -68,8 +68,6 @@ def test_without_a_terminal_a_bar_is_a_line_a_minute(clock, caplog, capsys, monk
     with caplog.at_level(logging.INFO), bar(200, "reading prompts") as shown:
         for clock[0] in range(0, 180, 2):
             shown.update()
-    assert caplog.messages == [
-        "reading prompts, 16%",
-        "reading prompts, 30%",
-    ]  # after 60 and 120 s: 31, 61 of 200
+    # after 60 and 120 s: 31, 61 of 200
+    assert caplog.messages == ["reading prompts, 16%", "reading prompts, 30%"]
     assert capsys.readouterr().err == ""

@@ -68,13 +68,7 @@ def test_class_labels_of_parquet_have_their_names(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "separator", "delimiter"),
-    [
-        ("A.CSV", ",", None),
-        ("a.tsv", "\t", None),
-        ("a.csv", ";", ";"),
-        ("a.txt", "|", "|"),
-        ("a.CSV.gz", ",", None),
-    ],
+    [("A.CSV", ",", None), ("a.tsv", "\t", None), ("a.txt", "|", "|"), ("a.CSV.gz", ",", None)],
 )
 def test_separated_values(tmp_path, name, separator, delimiter):
     content = "".join(f'"text{separator} ""{i}""",l{i}\n'.replace(",l", f"{separator}l") for i in range(9))
@@ -94,19 +88,14 @@ def test_separated_values(tmp_path, name, separator, delimiter):
     [
         (
             "a.csv",
-            "text;label\na;b\n",
+            "a;label\na;b\n",
             {},
-            "the header is one column, 'text;label'; if ';' separates values, say so",
+            "the header is one column, 'a;label'; if ';' separates values, say so",
         ),
         ("a.csv", "text\tlabel\na\tb\n", {}, r"--delimiter '\\t'"),
         ("a.txt", "text|label\na|b\n", {}, "say what separates its values, as in --delimiter ';'"),
         ("a.csv", "text,label\na,b\n", {"delimiter": ";;"}, "delimiter ';;': expected one character"),
-        (
-            "a.csv",
-            "text, label \na,b\n",
-            {},
-            "no column 'label'; it has 'text', ' label '; --input, --output",
-        ),
+        ("a.csv", "text, b \na,b\n", {}, "no column 'label'; it has 'text', ' b '; --input, --output"),
         (
             "a.csv",
             "text,label\na,b\n",
@@ -163,20 +152,11 @@ def test_answers_of_several_lines_have_an_end_of_their_own(tmp_path):
 
 
 def test_a_data_frame_is_a_table(caplog):
-    frame = pd.DataFrame(
-        {
-            "text": [f"t{i}" for i in range(9)],
-            "label": [i / 2 for i in range(9)],
-            "d": [[1]] * 9,
-            "v": [np.ones(3)] * 9,
-        }
-    )
+    columns = {"text": [f"t{i}" for i in range(9)], "label": [i / 2 for i in range(9)]}
+    frame = pd.DataFrame({**columns, "d": [[1]] * 9, "v": [np.ones(3)] * 9})
     task = load_file(frame, input="text", output="label", validation=frame[:2].assign(text=["u", "v"]))
-    assert ([row.output for row in task.train[:2]], len(task.validation), task.name) == (
-        ["0.0", "0.5"],
-        2,
-        "data frame",
-    )
+    assert [row.output for row in task.train[:2]] == ["0.0", "0.5"]
+    assert (len(task.validation), task.name) == (2, "data frame")
     assert "columns 'd' (9 rows), 'v' (9 rows)" in caplog.text
 
 

@@ -34,14 +34,8 @@ def test_a_task_from_outside(monkeypatch):
 
 def test_averages_of_the_papers_columns():
     """Table 2's last column is the mean of its twelve tasks; random's row is the check on all of them."""
-    averages = {
-        "random": 30.68,
-        "BM25": 45.84,
-        "Contriever": 45.73,
-        "SimCSE": 45.19,
-        "EPR": 53.37,
-        "CEIL": 56.76,
-    }
+    averages = {"random": 30.68, "BM25": 45.84, "Contriever": 45.73}
+    averages |= {"SimCSE": 45.19, "EPR": 53.37, "CEIL": 56.76}
     columns = [spec.paper for spec in TASKS.values() if spec.paper]
     assert len(columns) == 12
     assert all(tuple(column) == PAPER_METHODS for column in columns)

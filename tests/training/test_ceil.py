@@ -29,10 +29,8 @@ def test_set_log_probs_are_log_dets_of_the_conditional_kernel_and_empty_places_d
 def test_gradients_with_empty_places_are_finite():
     queries = jnp.asarray(RNG.normal(size=(1, 6)), jnp.float32)
     examples = jnp.asarray(RNG.normal(size=(1, 4, 6)), jnp.float32)
-    valid, subsets = (
-        jnp.array([[True, True, False, False]]),
-        jnp.array([[[0, 1], [0, -1], [-1, -1]]], jnp.int32),
-    )
+    valid = jnp.array([[True, True, False, False]])
+    subsets = jnp.array([[[0, 1], [0, -1], [-1, -1]]], jnp.int32)
 
     def total(queries, examples):
         return set_log_probs(queries, examples, subsets, None, TRADE_OFF, valid).sum()

@@ -24,10 +24,8 @@ def test_vectors_in_training_are_those_that_retrieval_compares():
     queries, rows = BANK[:5], np.arange(5)
     fixed = free.fixed(queries, BANK)
     apply = beside_fixed(BASE.apply, fixed.weight)
-    for texts, part, encode in (
-        (queries, fixed.queries, used.encode_queries),
-        (BANK, fixed.bank, used.encode_examples),
-    ):
+    sides = (queries, fixed.queries, used.encode_queries), (BANK, fixed.bank, used.encode_examples)
+    for texts, part, encode in sides:
         table = TokenTable(BASE, [one.input for one in texts], part)
         trained = np.asarray(apply(network.params, table[rows]))
         assert trained == pytest.approx(unit_rows(encode(texts[:5])), abs=1e-4)
@@ -38,7 +36,6 @@ def test_a_bank_that_asks_itself_takes_the_cross_fitted_vectors_by_id():
     free = FreeEncoder(BASE, fit_label_head(observe(BASE, BANK)))
     other = {one.id: vector for one, vector in zip(BANK, free.encode_queries(BANK)[::-1], strict=True)}
     asked = replace(free, cross_fitted=other)
-    assert asked.encode_queries(BANK[:2]) == pytest.approx(free.encode_queries(BANK)[:-3:-1])
-    assert asked.fixed(BANK[:2], BANK).queries == pytest.approx(
-        free.encode_queries(BANK)[:-3:-1, : -BASE.dim]
-    )
+    last = free.encode_queries(BANK)[:-3:-1]
+    assert asked.encode_queries(BANK[:2]) == pytest.approx(last)
+    assert asked.fixed(BANK[:2], BANK).queries == pytest.approx(last[:, : -BASE.dim])

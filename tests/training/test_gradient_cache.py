@@ -7,15 +7,7 @@ import pytest
 
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 
-TEXTS = [
-    "dull",
-    "a film",
-    "a long and quiet film about the sea",
-    "bright",
-    "a bright film",
-    "the sea",
-    "word " * 40,
-]
+TEXTS = ["dull", "a film", "a long and quiet film at sea", "bright", "a bright film", "sea", "word " * 40]
 ASKED = np.array([[0, 3, 1, 2], [2, 4, 0, 5], [5, 6, 2, 1]])
 
 
@@ -37,10 +29,8 @@ def loss(params, vectors, batch, key):
 @pytest.fixture
 def case():
     keys = jax.random.split(jax.random.key(0), 3)
-    context = {
-        "table": jax.random.normal(keys[0], (64, 16)),
-        "layer": jax.random.normal(keys[1], (16, 5)) / 4,
-    }
+    table, layer = jax.random.normal(keys[0], (64, 16)), jax.random.normal(keys[1], (16, 5)) / 4
+    context = {"table": table, "layer": layer}
     params = {"query": jax.tree.map(jnp.copy, context), "context": context}
     return params, np.asarray(jax.random.normal(keys[2], (3, 16)))
 

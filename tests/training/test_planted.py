@@ -72,9 +72,8 @@ def planted(size, count):
         draws = [[np.sort(rng.permutation(SHORTLIST)[:size]) for _ in range(count)] for _ in QUERIES]
         subsets = np.array(draws, np.int32)
     chosen = np.take_along_axis(shortlist[:, None], subsets, axis=2)
-    scores = same_topic(chosen, np.arange(len(QUERIES))).mean(axis=2) + 0.05 * rng.normal(
-        size=chosen.shape[:2]
-    )
+    shares = same_topic(chosen, np.arange(len(QUERIES))).mean(axis=2)
+    scores = shares + 0.05 * rng.normal(size=chosen.shape[:2])
     return Planted(CandidateSets(shortlist, subsets), scores.astype(np.float32))
 
 
@@ -111,19 +110,11 @@ def trained_epr(folder):
 
 
 def trained_ceil(folder, kind, loss="pairwise", options=()):
-    config = CEILConfig(
-        train_context=kind,
-        loss=loss,
-        loss_options=options,
-        trade_off=TRADE_OFF,
-        epochs=24,
-        batch_size=16,
-        learning_rate=2e-2,
-    )
+    learns = {"train_context": kind, "loss": loss, "loss_options": options, "trade_off": TRADE_OFF}
+    config = CEILConfig(**learns, epochs=24, batch_size=16, learning_rate=2e-2)
     vectors = ENCODER.encode([one.input for one in BANK])
-    params = ceil.train_ceil(
-        folder, ENCODER, vectors, SETS_OF_THREE.data(np.arange(TRAINING)), config, 0, TRADE_OFF
-    ).params
+    data = SETS_OF_THREE.data(np.arange(TRAINING))
+    params = ceil.train_ceil(folder, ENCODER, vectors, data, config, 0, TRADE_OFF).params
     return params["query"], params.get("context", params["query"])
 
 

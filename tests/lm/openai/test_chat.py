@@ -13,9 +13,9 @@ from ceil_jax.lm.openai.chat import chat_text
 
 PROMPT = "A dull film. It is bad\n\nA warm film. It is"
 HARMONY = (
-    "<|channel|>analysis<|message|>It is warm.<|end|>"
-    "<|start|>assistant<|channel|>final<|message|>good<|return|>"
+    "<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>good<|return|>"
 )
+GOOD = {"type": "text", "text": "good"}
 
 
 def test_the_example_in_the_documentation():
@@ -39,14 +39,8 @@ def message(content, **fields):
         ("<reasoning>It is warm.</reasoning>\ngood", "good"),
         (HARMONY, "good"),
         ("<think>\nIt is warm, and", ""),
-        ([{"type": "reasoning", "text": "It is warm."}, {"type": "text", "text": "good"}], "good"),
-        (
-            [
-                {"type": "thinking", "thinking": [{"type": "text", "text": "x"}]},
-                {"type": "text", "text": "good"},
-            ],
-            "good",
-        ),
+        ([{"type": "reasoning", "text": "It is warm."}, GOOD], "good"),
+        ([{"type": "thinking", "thinking": [{"type": "text", "text": "x"}]}, GOOD], "good"),
     ],
     ids=str,
 )

@@ -39,10 +39,8 @@ def agrees(lm, local):
     np.testing.assert_allclose(
         lm.log_likelihood(PROMPTS, continuations), local.log_likelihood(PROMPTS, continuations), atol=1e-5
     )
-    pairs = zip(
-        lm.choice_log_likelihood(PROMPTS, CHOICES), local.choice_log_likelihood(PROMPTS, CHOICES), strict=True
-    )
-    for found, expected in pairs:
+    scores = [one.choice_log_likelihood(PROMPTS, CHOICES) for one in (lm, local)]
+    for found, expected in zip(*scores, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
     for per_token in (False, True):
         found = lm.choose(PROMPTS, CHOICES, per_token=per_token)
@@ -264,10 +262,8 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     remote = open_run(over_http(address, tmp_path / "remote"), TASK)
     found = compare(*remote, methods)
     expected = compare(*open_run(replace(SMALL, out=tmp_path / "local"), TASK), methods)
-    assert [(r.method, r.value, r.interval) for r in found.rows] == [
-        (r.method, r.value, r.interval) for r in expected.rows
-    ]
     for ours, theirs in zip(found.rows, expected.rows, strict=True):
+        assert (ours.method, ours.value, ours.interval) == (theirs.method, theirs.value, theirs.interval)
         assert ours.record.rows() == theirs.record.rows()
 
     from ceil_jax.report.write import write_report
@@ -297,9 +293,8 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     _, address = locked
     # 5 requests of the probe, 32 for the first 64 queries' two options each, 4 at a time, and 8 more
     config = replace(over_http(address, tmp_path, max_requests=45, batch=4, concurrency=1), encoder="tiny")
-    assert "the budget of requests is spent (45 of 45 requests" in refused(
-        evaluate, *open_run(config, BIG), "random"
-    )
+    said = refused(evaluate, *open_run(config, BIG), "random")
+    assert "the budget of requests is spent (45 of 45 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     with whole.run.lm(whole.graph.lm).metered() as meter:
         assert len(evaluate(*whole, "random").rows) == 96

@@ -11,10 +11,8 @@ from selector_words import QUERY, ROWS, Words
 from ceil_jax import CeilSelector
 from ceil_jax.selector.adapters.dspy import CeilFewShot
 
-TRAINSET = [
-    dspy.Example(place=row["input"], light=row["output"], town=row["town"]).with_inputs("place")
-    for row in ROWS
-]
+FIELDS = ({"place": row["input"], "light": row["output"], "town": row["town"]} for row in ROWS)
+TRAINSET = [dspy.Example(**fields).with_inputs("place") for fields in FIELDS]
 
 
 def bank(**settings):

@@ -15,10 +15,7 @@ from selector_words import QUERY, ROWS, Words, words
 from ceil_jax import CeilSelector
 from ceil_jax.selector.adapters.langchain import CeilExampleSelector
 
-BRACES = [
-    {"input": "print a set", "output": "{1, 2}"},
-    {"input": "an f-string of {name}", "output": "f'{name}'"},
-]
+BRACES = [{"input": "print a set", "output": "{1, 2}"}, {"input": "print {name}", "output": "f'{name}'"}]
 
 
 def selector(rows=ROWS, **settings):
@@ -69,19 +66,10 @@ def test_the_chat_template_has_a_turn_for_each_example():
 
 def test_other_keys_metadata_and_options():
     bank = selector(count_tokens=words)
-    chooser = CeilExampleSelector(
-        bank,
-        input_key="text",
-        output_key="label",
-        token_budget=12,
-        trade_off=0.5,
-        filter={"town": "town1"},
-        balance="label",
-    )
+    options = {"token_budget": 12, "trade_off": 0.5, "filter": {"town": "town1"}, "balance": "label"}
+    chooser = CeilExampleSelector(bank, input_key="text", output_key="label", **options)
     rows = chooser.select_examples({"text": QUERY, "other": 1})
-    expected = bank.select(
-        QUERY, token_budget=12, trade_off=0.5, filter={"town": "town1"}, balance="label"
-    ).examples
+    expected = bank.select(QUERY, **options).examples
     assert [row["text"] for row in rows] == [example.input for example in expected]
     assert {row["label"] for row in rows} == {"dark", "light"}
     assert {row["town"] for row in rows} == {"town1"}

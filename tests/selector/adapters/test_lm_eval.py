@@ -40,9 +40,8 @@ def task(train=DOCS, test=ASKED, **config):
 
 
 def bank(**settings):
-    return CeilSelector.from_examples(
-        [{**row, "input": f"{row['input']} is"} for row in ROWS], encoder=Words(), **settings
-    )
+    rows = [{**row, "input": f"{row['input']} is"} for row in ROWS]
+    return CeilSelector.from_examples(rows, encoder=Words(), **settings)
 
 
 class Recorder(LM):
@@ -110,9 +109,8 @@ def test_no_prompt_holds_the_answer_to_its_question(caplog, copies):
     """A test split alone is its own few-shot split; a question may stand in it twice, under other indices."""
     words = ["one", "two", "three", "four", "five", "six"]
     docs = [{"idx": i, "q": f"question {w}?", "a": f"answer-{w}", "topic": "t"} for i, w in enumerate(words)]
-    splits = {
-        "test": Dataset.from_list([*docs, *({**doc, "idx": doc["idx"] + 100} for doc in docs * copies)])
-    }
+    again = [{**doc, "idx": doc["idx"] + 100} for doc in docs * copies]
+    splits = {"test": Dataset.from_list([*docs, *again])}
     for split in ({}, {"fewshot_split": "test"}):
         few_shot = ConfigurableTask(
             config={

@@ -43,15 +43,8 @@ def test_output_similarities_by_hand():
 
 
 def test_maps_by_hand():
-    adapter = Adapter(
-        LABELS,
-        np.array([[3.0], [0]]),
-        np.zeros(1),
-        np.array([[0.0], [0], [2], [-2], [0]]),
-        np.zeros(1),
-        0.25,
-        1,
-    )
+    query_map, example_map = np.array([[3.0], [0]]), np.array([[0.0], [0], [2], [-2], [0]])
+    adapter = Adapter(LABELS, query_map, np.zeros(1), example_map, np.zeros(1), 0.25, 1)
     query = adapter.query(Observed(["q"], np.array([[0.6, 0.8]])))
     examples = adapter.examples(Observed([*"ab"], np.array([[0.6, 0.8]] * 2), outputs=["bad", "good"]))
     assert (query @ examples.T)[0] == pytest.approx([1 + 0.25, -1 + 0.25])

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from planted_rows import planted
 
-from ceil_jax.training.free.choice import (
-    agreement,
-    best_free,
-    cross_fitted_queries,
-    measured_by,
-    nearest,
-)
+from ceil_jax.training.free.choice import agreement, best_free, cross_fitted_queries, measured_by, nearest
 from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.objectives import tst
@@ -21,10 +15,7 @@ from ceil_jax.training.free.structures import fit_structure_head
 
 
 def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
-    fits = {
-        "cosine": lambda rows: Cosine(),
-        "label head": lambda rows: fit_label_head(rows, grid=(1.0, 30.0)),
-    }
+    fits = {"cosine": lambda rows: Cosine(), "label head": partial(fit_label_head, grid=(1.0, 30.0))}
     assert best_free(agreement(fits, planted(300, 0), "label", k=4)) == "label head"
     # the label has no direction of its own
     assert best_free(agreement(fits, planted(300, 0, label_at=0), "label", k=4)) == "cosine"
@@ -67,9 +58,8 @@ def test_a_training_that_lacks_a_label_or_a_structure_maps_queries_into_the_spac
         less = fit(without, like=method)
         odd = method.examples(rows)[-1]
         assert less.query(rows).shape == method.query(rows).shape
-        assert (
-            np.abs(less.query(rows)[:, :3] @ odd[:3]).max() < 0.05
-        )  # what it has not seen it does not predict
+        # what it has not seen it does not predict
+        assert np.abs(less.query(rows)[:, :3] @ odd[:3]).max() < 0.05
 
 
 def test_a_bank_with_a_label_that_one_row_has_is_cross_fitted():

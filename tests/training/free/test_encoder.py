@@ -16,10 +16,9 @@ from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.structures import fit_structure_head
 
 WORDS = ("bright", "dull", "long", "short", "old", "new")
+RATED = ("good", "bad")
 BANK = [
-    Example(
-        str(i), f"a {WORDS[i % 6]} film {WORDS[i % 5]}", f"rate({('good', 'bad')[i % 2]}({WORDS[i % 6]}))"
-    )
+    Example(str(i), f"a {WORDS[i % 6]} film {WORDS[i % 5]}", f"rate({RATED[i % 2]}({WORDS[i % 6]}))")
     for i in range(24)
 ]
 BASE = load_encoder("tiny")
@@ -52,10 +51,8 @@ def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
     assert loaded.encode(texts) == pytest.approx(encoder.encode(texts), abs=1e-6)
     assert loaded.encode_examples(BANK[:2]) == pytest.approx(encoder.encode_examples(BANK[:2]), abs=1e-6)
     assert loaded.encode(texts).shape == (2, encoder.dim)
-    assert (loaded.fingerprint, loaded.name) == (
-        encoder.fingerprint,
-        encoder.name.replace("tiny", loaded.base.name),
-    )
+    assert loaded.fingerprint == encoder.fingerprint
+    assert loaded.name == encoder.name.replace("tiny", loaded.base.name)
     assert not list(tmp_path.rglob("*.pkl"))
 
 

@@ -27,13 +27,8 @@ HEAD = fit_structure_head(BANK)
 
 def by_hand():
     """P(a) = 0.8 and P(b) = 0.6 for every query; no words."""
-    return StructureHead(
-        ("a", "b"),
-        ("word",),
-        np.ones(1, np.float32),
-        np.zeros((3, 2), np.float32),
-        np.log([4, 1.5]).astype(np.float32),
-    )
+    weights, bias = np.zeros((3, 2), np.float32), np.log([4, 1.5]).astype(np.float32)
+    return StructureHead(("a", "b"), ("word",), np.ones(1, np.float32), weights, bias)
 
 
 def test_relevance_is_the_cosine_of_structures_and_half_that_of_inputs():
@@ -48,9 +43,8 @@ def test_relevance_is_the_cosine_of_structures_and_half_that_of_inputs():
 
 def test_words_predict_structures_in_a_new_combination():
     query = questions([("count", "lake")], noise=1)
-    expected = {
-        name for name, p in zip(HEAD.structures, HEAD.probabilities(query)[0], strict=True) if p > 0.5
-    }
+    pairs = zip(HEAD.structures, HEAD.probabilities(query)[0], strict=True)
+    expected = {name for name, probability in pairs if probability > 0.5}
     assert {"answer", "count", "lake", "answer>count"} <= expected
     assert not {"longest", "river", "city"} & expected
 
