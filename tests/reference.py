@@ -17,9 +17,8 @@ def similarity(features):
 
 
 def relevance(query, items):
-    r = np.array(
-        [(1 + cosine(np.asarray(query, np.float64), np.asarray(item, np.float64))) / 2 for item in items]
-    )
+    query, items = np.asarray(query, np.float64), np.asarray(items, np.float64)
+    r = np.array([(1 + cosine(query, item)) / 2 for item in items])
     return r - r.max()
 
 
@@ -74,9 +73,8 @@ def pairwise_margin_loss(log_probs, lm_scores, reduction="pairs"):
     every = [hinge for hinges in by_gap.values() for hinge in hinges]
     if not every:
         return 0.0
-    return float(
-        np.mean(every) if reduction == "pairs" else sum(np.mean(hinges) for hinges in by_gap.values())
-    )
+    means = [np.mean(hinges) for hinges in by_gap.values()]
+    return float(np.mean(every) if reduction == "pairs" else sum(means))
 
 
 def info_nce_loss(scores, positive):

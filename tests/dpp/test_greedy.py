@@ -122,9 +122,8 @@ def test_invalid_items_are_never_chosen():
     candidates = [1, 2, 5, 7, 8, 9, 11]
     valid = np.isin(np.arange(N), candidates)
     features[0], r[3] = np.nan, 100
-    expected, _ = reference.greedy_map(
-        reference.similarity(np.nan_to_num(features, nan=1)), r / 0.1, 9, candidates
-    )
+    S = reference.similarity(np.nan_to_num(features, nan=1))
+    expected, _ = reference.greedy_map(S, r / 0.1, 9, candidates)
     ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), 9, 0.1, jnp.asarray(valid))
     assert sound(ours, 9, N).tolist() == expected
     kernel = similarity_from_features(jnp.asarray(np.nan_to_num(features, nan=1)))
@@ -141,9 +140,8 @@ def test_items_that_are_not_finite_do_not_reach_the_others():
 
 def test_a_kernel_that_underflowed_gives_what_is_left():
     features, r = problem(8)
-    kernel = conditional_kernel(
-        jnp.asarray(r - r.max()), similarity_from_features(jnp.asarray(features)), 0.001
-    )
+    S = similarity_from_features(jnp.asarray(features))
+    kernel = conditional_kernel(jnp.asarray(r - r.max()), S, 0.001)
     alive = np.flatnonzero(np.diagonal(kernel) > 0)
     assert 0 < len(alive) < N
     assert set(sound(greedy_map(kernel, N), N, N).tolist()) == set(alive.tolist())

@@ -72,9 +72,8 @@ def test_lifted_twice():
     features, r = problems()
     pairs = jax.tree.map(lambda leaf: leaf[:10].reshape(5, 2, *leaf.shape[1:]), (features, r))
     one = lambda f, r: greedy_map_from_features(f, r, K, LAMBDA).items  # noqa: E731
-    np.testing.assert_array_equal(
-        jax.vmap(jax.vmap(one))(*pairs).reshape(10, K), jax.vmap(one)(features, r)[:10]
-    )
+    twice = jax.vmap(jax.vmap(one))(*pairs).reshape(10, K)
+    np.testing.assert_array_equal(twice, jax.vmap(one)(features, r)[:10])
 
 
 def test_derivatives_alone_and_lifted_either_way(x64):
@@ -88,8 +87,7 @@ def test_derivatives_alone_and_lifted_either_way(x64):
 
     expected = jnp.stack([jax.grad(by_kernel)(features[i], r[i]) for i in range(3)])
     np.testing.assert_allclose(jax.grad(log_det)(features[0], r[0]), expected[0], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(
-        jax.vmap(jax.grad(log_det))(features[:3], r[:3]), expected, rtol=1e-6, atol=1e-9
-    )
+    lifted = jax.vmap(jax.grad(log_det))(features[:3], r[:3])
+    np.testing.assert_allclose(lifted, expected, rtol=1e-6, atol=1e-9)
     total = jax.grad(lambda f: jax.vmap(log_det)(f, r[:3]).sum())(features[:3])
     np.testing.assert_allclose(total, expected, rtol=1e-6, atol=1e-9)

@@ -153,9 +153,8 @@ def gains():
 
 
 def test_the_figure_is_of_the_recorded_runs():
-    assert evidence.drawing(gains()) == evidence.FILE.read_text("utf-8"), (
-        "run `python experiments/evidence.py`"
-    )
+    drawn = evidence.FILE.read_text("utf-8")
+    assert evidence.drawing(gains()) == drawn, "run `python experiments/evidence.py`"
 
 
 def test_the_readme_says_what_the_figure_shows():

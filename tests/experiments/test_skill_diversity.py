@@ -52,9 +52,8 @@ def test_a_skill_is_taken_once_while_others_are_left(ask):
     assert all(len({pick.id[:-2] for pick in row}) == 3 for row in rows)
     # which of the five that count is drawn for each query
     assert len({row[0].id for row in rows}) > 2
-    assert [pick.relevance for pick in rows[0]] == pytest.approx(
-        [(1 + PLACES[pick.id[:-2]][0]) / 2 for pick in rows[0]]
-    )
+    expected = [(1 + PLACES[pick.id[:-2]][0]) / 2 for pick in rows[0]]
+    assert [pick.relevance for pick in rows[0]] == pytest.approx(expected)
 
 
 def test_the_nearest_fill_what_is_left(ask):

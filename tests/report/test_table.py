@@ -1,6 +1,6 @@
 """One table in four renderings."""
 
-from html.parser import HTMLParser
+from html_parts import Parts
 
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import Number, Span, Table, signed
@@ -34,25 +34,8 @@ def test_text_is_aligned():
     )  # fmt: skip
 
 
-class Cells(HTMLParser):
-    """The text of every cell, and the elements there are."""
-
-    def __init__(self):
-        super().__init__()
-        self.cells, self.elements = [], set()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.add(tag)
-        if tag in ("td", "th"):
-            self.cells.append("")
-
-    def handle_data(self, data):
-        self.cells[-1] += data
-
-
 def test_html_shows_the_same_cells_and_nothing_else():
-    parsed = Cells()
-    parsed.feed(TABLE.html())
+    parsed = Parts(TABLE.html())
     # a page has the minus sign where a terminal has the hyphen
     said = [cell.replace("(-", "(−") for line in TABLE.lines() for cell in line]
     assert parsed.cells == said

@@ -2,10 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass
-from html.parser import HTMLParser
+from dataclasses import dataclass, replace
 
 import pytest
+from html_parts import Parts
 
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
@@ -169,29 +169,14 @@ def test_the_browser_has_every_query_with_its_examples(runs, tmp_path):
     ]
 
 
-class Tags(HTMLParser):
-    """The names of all elements and attributes."""
-
-    def __init__(self):
-        super().__init__()
-        self.names, self.attributes = set(), set()
-
-    def handle_starttag(self, tag, attributes):
-        self.names.add(tag)
-        self.attributes |= {name for name, _ in attributes}
-
-
 def test_nothing_in_an_example_can_act(runs, tmp_path):
-    evil = Task(
-        "<svg onload=run()>", *(list(e) for e in (TASK.train, TASK.validation)), TASK.template, "exact_match"
-    )
+    evil = replace(TASK, name="<svg onload=run()>")
     keep(runs, "bm25", HOSTILE, task=evil)
     page = write_page([runs], tmp_path / "page.html").read_text()
     # our data and our script, which the policy names by its hash
     assert page.count("<script") == page.count("</script") == 2
-    parsed = Tags()
-    parsed.feed(page)
-    assert parsed.names >= {"table", "img", "script"} and "b" not in parsed.names
+    parsed = Parts(page)
+    assert parsed.elements >= {"table", "img", "script"} and "b" not in parsed.elements
     assert not {name for name in parsed.attributes if name.startswith("on")}
     assert "<!--" not in page
     assert "script-src 'sha256-" in page and "default-src 'none'" in page
@@ -209,7 +194,7 @@ def test_a_large_run_is_cut_and_said(runs, tmp_path, monkeypatch):
 
 
 def test_long_texts_are_cut(tmp_path):
-    long = Task("long", TASK.train, [Example("q", "x" * 5000, "good")], TASK.template, "exact_match")
+    long = replace(TASK, validation=[Example("q", "x" * 5000, "good")])
     keep(tmp_path / "runs", "bm25", ["good"], task=long)
     [table] = data(write_page([tmp_path], tmp_path / "page.html").read_text())
     assert table["texts"][0][1] == "x" * 1500 + "… (5,000 characters in all)"
@@ -251,7 +236,7 @@ def test_a_run_whose_answers_are_damaged_is_left_out(runs, tmp_path, damage):
 
 
 def test_several_folders_make_one_page(runs, tmp_path):
-    other = Task("other", TASK.train, TASK.validation, TASK.template, "exact_match")
+    other = replace(TASK, name="other")
     keep(tmp_path / "more", "random", ["bad"] * 4, task=other)
     titles = [table["title"] for table in data(write_page([tmp_path], tmp_path / "page.html").read_text())]
     assert titles == ["other, an LM", "sst5, an LM"]
