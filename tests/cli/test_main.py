@@ -30,7 +30,10 @@ def said(capsys, *arguments):
     [
         (["--task", "movie_review"], "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'"),
         (["--method", "ciel"], "ceil-jax: unknown method 'ciel'; did you mean 'ceil'"),
-        (["--shots", "20"], "--shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19"),
+        (
+            ["--shots", "20"],
+            "ceil-jax: --shots 20: the bank of movie_reviews has 20 examples; ask for 0 to 19",
+        ),
         (["--method"], "ceil-jax: --method: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
         (["--metric", "lf_em", "--input", "text"], "ceil-jax: --input, --metric: only with --data FILE"),

@@ -32,7 +32,10 @@ def make(rows):
         ([Example(HALF, "a", "b")], "row 1, field 'id': expected text without half a character"),
         ([Example(7, "a", "b")], "row 1, field 'id': expected a text, found 7"),
         ([Example("", "a", " ")], "row 1, field 'output': expected a text that is not empty"),
-        ([Example("", "a", "b", fields={"x": HALF})], "field 'x': expected text without half a character"),
+        (
+            [Example("", "a", "b", fields={"x": HALF})],
+            "row 1, field 'x': expected text without half a character",
+        ),
         ([Example("", "a", "b", fields={"x": 1.5})], "row 1, field 'x': expected a text, found 1.5"),
     ],
 )
