@@ -135,11 +135,11 @@ class Graph:
             config.shots,
             encoders,
             vectors,
-            trade_off,
-            config.shortlist if needs.shortlist else None,
-            config.data_seed,
-            tuple(self.skills(rows, orders) for rows in (self.bank, queries)) if orders else (),
-            self.task.language if needs.sketch else "",
+            trade_off=trade_off,
+            shortlist=config.shortlist if needs.shortlist else None,
+            seed=config.data_seed,
+            skills=tuple(self.skills(rows, orders) for rows in (self.bank, queries)) if orders else (),
+            language=self.task.language if needs.sketch else "",
         )
 
     def map_trade_off(self, source: str) -> float | Stage[float]:
@@ -164,7 +164,7 @@ class Graph:
             asked,
             self.bank,
         )
-        # neighbouring values of λ often choose the same set: five gave 2.0 to 3.0 different ones on five tasks
+        # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five tasks
         scores = self.scores(asked, sets, (len(TRADE_OFFS), shots), f"λ of {source}", differing=0.47)
         return TradeOff(scores, source)
 
@@ -199,10 +199,10 @@ class Graph:
             bank,
             begins,
             _without_instances(settings),
-            self.config.seed,
-            None if given is None else self.trade_off(given, start),
-            self._learnt_before(source),
-            None if by_bank == begins else by_bank,
+            seed=self.config.seed,
+            trade_off=None if given is None else self.trade_off(given, start),
+            seen=self._learnt_before(source),
+            asked=None if by_bank == begins else by_bank,
         )
 
     def asked_by_bank(self, source: str) -> Stage[Encoders]:

@@ -33,7 +33,7 @@ class Method(NamedTuple):
     answers: Literal["lm", "majority", "classifier"] = "lm"
     """Who answers: the LM; the most common output of the bank; or a classifier that the bank's outputs trained."""
     against: tuple[str, ...] = ()
-    """The rows that tables subtract from this one."""
+    """The rows that a table compares this one with: this one − that one."""
 
     @property
     def needs(self) -> Needs:
@@ -112,7 +112,7 @@ def register_method(
 
 
 def load_own() -> None:
-    """Register the package's own trained methods; by name, because their module stands above this one."""
+    """Register the package's own trained methods; imported by name, because their modules import this one."""
     for module in ("trainings", "free"):
         importlib.import_module(f"ceil_jax.pipeline.{module}")
 

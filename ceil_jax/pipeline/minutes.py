@@ -22,7 +22,8 @@ LEAST_TRAINING = 40
 """Training queries below which a training is left out."""
 
 _WARM, _PROBE = 8, 32
-"""Queries answered before the LM's speed is measured, and those with which it is: the table's own prompts."""
+"""Queries answered before the LM's speed is measured, and those with which it is: with random examples where the
+table has such a row, else with none."""
 
 _SHARE = 0.9
 """The share of the minutes that is planned: loading models and the page take the rest."""
@@ -133,13 +134,13 @@ def _measured(opened: Opened, methods: Sequence[str]) -> Machine:
     """This machine, with the speed at which its LM answers the first prompts of a row, in the plan's own units."""
     run, graph = opened
     name = "random" if "random" in methods else "zero"
-    for count in (_WARM, _PROBE):
-        probe = graph.predictions(name, graph.queries.examples[:count])
-        for need in probe.needs:
-            run.get(need)
-        work = run.estimate(probe)
-        with run.lm(graph.lm).metered("measuring the LM's speed") as meter:
-            run.get(probe)
+    run.get(graph.predictions(name, graph.queries.examples[:_WARM]))
+    probe = graph.predictions(name, graph.queries.examples[:_PROBE])
+    for need in probe.needs:
+        run.get(need)
+    work = run.estimate(probe)
+    with run.lm(graph.lm).metered("measuring the LM's speed") as meter:
+        run.get(probe)
     machine = this_machine()
     if not work.read or not meter.now.seconds:
         return machine

@@ -75,9 +75,9 @@ def reading(
     if not requests:
         return Work()
     reader, counting = run.lm(lm), run.models.counting(lm)
-    left = times * reader.missing(requests) / len({one.key(reader.name) for one in requests})
+    unread = reader.missing(requests) / len({one.key(reader.name) for one in requests})
     read, written = counting.count(requests, answers)
-    return Work(read * left, written * left, parameters=counting.parameters)
+    return Work(times * unread * read, times * unread * written, parameters=counting.parameters)
 
 
 @dataclass(frozen=True)
