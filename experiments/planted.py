@@ -206,11 +206,12 @@ def run(options: Options, task: Task) -> dict[str, Any]:
                 train_epr(Path(folder), encoder, singles, EPRConfig(), options.seed).params["query"]
             )
     vectors = unit_rows(encoder.encode(texts, progress=True))
-    cosines, nearest = top_k(vectors[positions], vectors, options.shortlist, positions)
-    shortlist = np.asarray(nearest, np.int32)
+    cosines, nearest = top_k(vectors[positions], vectors, options.shortlist + 1)
+    others = np.argsort(nearest == positions[:, None], axis=1, kind="stable")[:, : options.shortlist]
+    cosines, shortlist = (np.take_along_axis(found, others, 1) for found in (cosines, nearest))
     similar = output_similarity(outputs[positions], outputs, shortlist)
     first, rest = slice(options.queries), slice(options.queries, None)
-    judged = judged_sets(options, queries[rest], shortlist[rest], vectors, np.asarray(cosines)[rest])
+    judged = judged_sets(options, queries[rest], shortlist[rest], vectors, cosines[rest])
     how = options.noise, options.seed, options.planted
     with_noise, clean = planted_scores(similar[rest], judged["uniform"], *how)
     near, _ = planted_scores(similar[rest], judged["near_map"], 0, *how[1:])
@@ -246,7 +247,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     config = config_of(options)
     shape = options.sets, options.size
     if options.sampler == "k_dpp":
-        relevances = similarity(np.asarray(cosines)[first])
+        relevances = similarity(cosines[first])
         candidates = k_dpp_sets(
             shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed
         )

@@ -95,14 +95,10 @@ def epr_contrastive_loss(queries, positives, negatives, positive_ids, negative_i
     return float(np.mean(losses))
 
 
-def top_k(queries, items, k, exclude=None):
+def top_k(queries, items, k):
     """[(score, index)] of each query, best first, lower index first among equals."""
     rows = []
-    for i, query in enumerate(np.asarray(queries, np.float64)):
-        scored = [
-            (float(query @ item), j)
-            for j, item in enumerate(np.asarray(items, np.float64))
-            if exclude is None or exclude[i] != j
-        ]
+    for query in np.asarray(queries, np.float64):
+        scored = [(float(query @ item), j) for j, item in enumerate(np.asarray(items, np.float64))]
         rows.append(sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:k])
     return rows

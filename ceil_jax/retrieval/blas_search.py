@@ -16,20 +16,19 @@ BLAS_SCORES = 6 * 2**20
 """Scores of one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system each time. Few
 queries are multiplied with many rows, because each product wakes the threads of the BLAS."""
 
+ROWS_COPIED = 32_768
+"""Rows of another type than float32 that are converted at a time."""
+
 
 def top_k_by_blas(
-    queries: Float[np.ndarray, "q d"],
-    items: Float[np.ndarray, "n d"],
-    k: int,
-    exclude: Int[np.ndarray, " q"],
-    item_block: int,
+    queries: Float[np.ndarray, "q d"], items: Float[np.ndarray, "n d"], k: int
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """`index.top_k`; `item_block` rows are converted to float32 at a time, where they are of another type."""
+    """`index.top_k`."""
     rows_at_once = BLAS_SCORES // min(len(queries), BLAS_QUERIES)
-    if items.dtype != np.float32:  # a block is copied
-        rows_at_once = min(item_block, rows_at_once)
+    if items.dtype != np.float32:
+        rows_at_once = min(ROWS_COPIED, rows_at_once)
     batches = [slice(first, first + BLAS_QUERIES) for first in range(0, len(queries), BLAS_QUERIES)]
-    best = [_Best(queries[batch], exclude[batch], k) for batch in batches]
+    best = [_Best(queries[batch], k) for batch in batches]
     for start in range(0, len(items), rows_at_once):
         block = np.asarray(items[start : start + rows_at_once], np.float32)
         for part in best:
@@ -41,8 +40,8 @@ def top_k_by_blas(
 class _Best:
     """The k best items so far of some queries, sorted, and candidates that are not sorted in yet."""
 
-    def __init__(self, queries: Float[np.ndarray, "b d"], exclude: Int[np.ndarray, " b"], k: int) -> None:
-        self._queries, self._exclude = queries, exclude
+    def __init__(self, queries: Float[np.ndarray, "b d"], k: int) -> None:
+        self._queries = queries
         self._scores = np.full((len(queries), k), -np.inf, np.float32)
         self._indices = np.full((len(queries), k), -1, np.int32)
         self._bound = self._scores[:, -1:]
@@ -53,8 +52,6 @@ class _Best:
     def look(self, block: Float[np.ndarray, "m d"], start: int) -> None:
         """Keep the items of the next block, numbered from `start`, that may be among a query's k best."""
         scores = self._queries @ block.T
-        own = np.flatnonzero((self._exclude >= start) & (self._exclude < start + len(block)))
-        scores[own, self._exclude[own] - start] = -np.inf
         near, k = scores > self._bound, self._scores.shape[1]
         if np.count_nonzero(near) > 4 * self._scores.size:
             best = np.partition(scores, -k, axis=1)[:, -k, None]

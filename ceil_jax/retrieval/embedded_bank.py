@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ceil_jax.distributed.devices import device_mesh, map_batches, whole
-from ceil_jax.retrieval.index import dot_products, merge_top_k, top_k
+from ceil_jax.retrieval.index import dot_products, top_k
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given
 from ceil_jax.tasks.draws import text_rng
@@ -78,8 +78,9 @@ class EmbeddedBank:
         cosines, positions = top_k(vectors, self.items, n + most)
         if most > 0:
             lost = np.array([np.isin(row, rows) for row, rows in zip(positions, own, strict=True)])
-            cosines, positions = np.where(lost, np.float32(-np.inf), cosines), np.where(lost, -1, positions)
-            cosines, positions = merge_top_k(cosines, positions, n)
+            others = np.argsort(lost, axis=1, kind="stable")[:, :n]
+            cosines = np.take_along_axis(np.where(lost, np.float32(-np.inf), cosines), others, 1)
+            positions = np.take_along_axis(np.where(lost, -1, positions), others, 1)
         return cosines, positions, vectors
 
     def _drawn(

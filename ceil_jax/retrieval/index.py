@@ -30,9 +30,6 @@ def top_k(
     queries: Float[Array, "q d"] | Float[np.ndarray, "q d"],
     items: Float[Array, "n d"] | Float[np.ndarray, "n d"],
     k: int,
-    exclude: Int[Array, " q"] | Int[np.ndarray, " q"] | None = None,
-    *,
-    item_block: int = ITEM_BLOCK,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
     """The k items with the largest dot product for each query, best first. The search is exact, in float32.
 
@@ -40,11 +37,8 @@ def top_k(
 
     Args:
         queries: [q, d], spread over the devices.
-        items: [n, d]; may be memory-mapped: `item_block` rows at a time are read and moved to the devices.
+        items: [n, d]; may be memory-mapped: `ITEM_BLOCK` rows at a time are read and moved to the devices.
         k: number of items for each query.
-        exclude: int [q], one item that a query must not get (itself, when queries are items), −1 for none; none by
-            default.
-        item_block: rows in a block.
 
     Returns:
         Scores, float32 [q, k], and indices, int32 [q, k]. Equal scores are ordered by the lower index. Places beyond
@@ -57,14 +51,13 @@ def top_k(
         raise ValueError(f"k must be at least 1, not {k}")
     q, n = len(queries), len(items)
     queries = np.asarray(queries, np.float32)
-    exclude = np.full(q, -1, np.int32) if exclude is None else np.asarray(exclude, np.int32)
     scores: Array | np.ndarray = np.full((q, k), -np.inf, np.float32)
     indices: Array | np.ndarray = np.full((q, k), -1, np.int32)
     if q == 0 or n == 0:
         return np.asarray(scores), np.asarray(indices)
     if isinstance(items, np.ndarray) and _one_cpu():
-        return top_k_by_blas(queries, items, k, exclude, item_block)
-    size = min(item_block, -(-n // GROUP) * GROUP)
+        return top_k_by_blas(queries, items, k)
+    size = min(ITEM_BLOCK, -(-n // GROUP) * GROUP)
     for start in range(0, n, size):
         count = min(size, n - start)
         block = np.asarray(items[start : start + count], np.float32)
@@ -72,7 +65,7 @@ def top_k(
             block = np.pad(block, ((0, size - count), (0, 0)), mode="edge")
         scores, indices = map_batches(
             _merge_block,
-            (queries, exclude, scores, indices),
+            (queries, scores, indices),
             (block, np.int32(start), np.int32(count)),
             batch_size=QUERY_BATCH,
         )
@@ -83,17 +76,8 @@ def _one_cpu() -> bool:
     return jax.default_backend() == "cpu" and jax.device_count() == 1
 
 
-def merge_top_k(
-    scores: Float[np.ndarray, "q m"], indices: Int[np.ndarray, "q m"], k: int
-) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The best k of several candidate lists side by side, in the order of `top_k`: ties by the lower index."""
-    order = np.lexsort((np.where(indices < 0, np.iinfo(np.int32).max, indices), -scores))[:, :k]
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-
-
 def _merge_block(
     queries: Float[Array, "b d"],
-    exclude: Int[Array, " b"],
     scores: Float[Array, "b k"],
     indices: Int[Array, "b k"],
     block: Float[Array, "n d"],
@@ -102,9 +86,8 @@ def _merge_block(
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
     """The best k of those found so far (all with lower indices) and of the block's first `count` rows."""
     k = scores.shape[1]
-    # one more than k, because the excluded item may be among them
-    new, places = _candidates(dot_products(queries, block), count, k + 1)
-    new = jnp.where((places < count) & (places != (exclude - start)[:, None]), new, -jnp.inf)
+    new, places = _candidates(dot_products(queries, block), count, k)
+    new = jnp.where(places < count, new, -jnp.inf)
     # `top_k` puts the earlier of equals first, and the concatenation is in the order of indices
     best, at = jax.lax.top_k(jnp.concatenate([scores, new], axis=1), k)
     indices = jnp.take_along_axis(jnp.concatenate([indices, places + start], axis=1), at, axis=1)

@@ -141,7 +141,7 @@ def everything(monkeypatch, devices):
     few(monkeypatch, devices)
     encoder = words_encoder()
     vectors = unit_rows(encoder.encode([example.input for example in BANK], batch_size=8))
-    _, nearest = top_k(vectors[:14], vectors, 8, np.arange(14))
+    _, nearest = top_k(vectors[:14], vectors, 8)
     chosen = greedy_map_shortlists(vectors[:14], vectors, nearest, 4, 0.05)
     scores = np.random.default_rng(0).normal(size=(14, 4)).astype(np.float32)
     singles = TrainingData(QUERIES, BANK, epr_candidates(QUERIES, BANK, 4), scores)

@@ -15,6 +15,7 @@ def way(request, monkeypatch):
     """With one CPU device, as here, the search goes through numpy; with others it is compiled."""
     monkeypatch.setattr(index, "_one_cpu", lambda: request.param == "by BLAS")
     # several blocks, each with more items than candidates are put aside
+    monkeypatch.setattr(index, "ITEM_BLOCK", 128)
     monkeypatch.setattr(blas_search, "BLAS_SCORES", 128 * Q)
     return request.param
 
@@ -38,50 +39,46 @@ def agrees(found, expected, k):
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**6), st.booleans())
-def test_ties_go_to_the_lowest_index_across_blocks(seed, excluding):
+@given(st.integers(0, 10**6))
+def test_ties_go_to_the_lowest_index_across_blocks(seed):
     queries, items = whole_numbers(seed)
-    exclude = np.random.default_rng(seed).integers(-1, N, size=Q) if excluding else None
-    found = top_k(queries, items, K, exclude, item_block=128)
-    agrees(found, reference.top_k(queries, items, K, exclude), K)
+    agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
 
 
-GROUPED = 4 * (K + 1) * GROUP
+GROUPED = 4 * K * GROUP
 """Items of a block from which on groups are selected first."""
 
 
+@pytest.fixture
+def large(monkeypatch):
+    monkeypatch.setattr(index, "ITEM_BLOCK", GROUPED)
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**6), st.booleans(), st.integers(1, 2 * GROUPED))
-def test_blocks_large_enough_to_select_groups_first(seed, excluding, n):
+@given(st.integers(0, 10**6), st.integers(1, 2 * GROUPED))
+def test_blocks_large_enough_to_select_groups_first(large, seed, n):
     queries, items = whole_numbers(seed, 2 * GROUPED)
-    items = items[:n]
-    exclude = np.random.default_rng(seed).integers(-1, n, size=Q) if excluding else None
-    found = top_k(queries, items, K, exclude, item_block=GROUPED)
-    agrees(found, reference.top_k(queries, items, K, exclude), K)
+    agrees(top_k(queries, items[:n], K), reference.top_k(queries, items[:n], K), K)
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-def test_every_item_better_or_worse_than_all_before(direction):
+def test_every_item_better_or_worse_than_all_before(large, direction):
     queries = np.ones((Q, D), np.float32)
     items = direction * np.arange(2 * GROUPED, dtype=np.float32)[:, None] * np.ones((1, D), np.float32)
-    found = top_k(queries, items, K, item_block=GROUPED)
-    agrees(found, reference.top_k(queries, items, K), K)
+    agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
 
 
-def test_all_scores_equal():
+def test_all_scores_equal(large):
     queries, items = np.ones((Q, D), np.float32), np.ones((GROUPED + 1, D), np.float32)
-    _, indices = top_k(queries, items, K, exclude=np.full(Q, 2), item_block=GROUPED)
-    assert indices.tolist() == [[0, 1, 3, 4, 5]] * Q
+    _, indices = top_k(queries, items, K)
+    assert indices.tolist() == [[0, 1, 2, 3, 4]] * Q
 
 
-def test_what_fills_the_last_block_up_is_no_item():
-    """The last item is the best, excluded for the first query, and its block is filled up with copies of it."""
+def test_what_fills_the_last_block_up_is_no_item(large):
+    """The last item is the best of the first query, and its block is filled up with copies of it."""
     queries, items = whole_numbers(5, GROUPED + GROUP + 1)
     items[-1] = 10 * queries[0]
-    exclude = np.full(Q, -1)
-    exclude[0] = len(items) - 1
-    found = top_k(queries, items, K, exclude, item_block=GROUPED)
-    agrees(found, reference.top_k(queries, items, K, exclude), K)
+    agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -92,7 +89,7 @@ def test_items_anywhere_in_memory(dtype):
         memory = np.zeros(items.size + first, dtype)
         moved = memory[first:].reshape(items.shape)
         moved[:] = items
-        agrees(top_k(queries, moved, K, item_block=64), reference.top_k(queries, items, K), K)
+        agrees(top_k(queries, moved, K), reference.top_k(queries, items, K), K)
 
 
 def test_real_numbers_and_a_memory_map(tmp_path):
@@ -100,13 +97,12 @@ def test_real_numbers_and_a_memory_map(tmp_path):
     queries, items = rng.normal(size=(Q, D)).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
-    agrees(top_k(queries, mapped, K, item_block=128), reference.top_k(queries, items, K), K)
+    agrees(top_k(queries, mapped, K), reference.top_k(queries, items, K), K)
 
 
 def test_more_asked_for_than_there_are():
     queries, items = whole_numbers(2, 3)
-    exclude = np.array([0, -1, 1, 2, 5, -1, 0])
-    agrees(top_k(queries, items, K, exclude), reference.top_k(queries, items, K, exclude), K)
+    agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
 
 
 def test_an_empty_bank_and_no_queries():
