@@ -69,8 +69,7 @@ class EmbeddedBank:
             [Q, D] or [Q, m, D].
         """
         n = min(n, len(self.bank))
-        asked = self._given.query_encoder or self._given.encoder
-        vectors = self._embedded(queries, asked, "encode_queries")
+        vectors = self._embedded(queries, self._given.query_encoder, "encode_queries")
         own = self._own_rows(queries)
         if self._compared.shared:
             return *self._drawn(queries, vectors, own, n), vectors

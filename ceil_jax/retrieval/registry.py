@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError
@@ -15,8 +15,6 @@ from ceil_jax.registry import Registry
 from ceil_jax.retrieval.own_rows import KnownBy
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ceil_jax.encoders.encoder import Encoder
     from ceil_jax.tasks.example import Example
 
@@ -83,9 +81,9 @@ class Given:
     """The inputs of a retriever, by the keyword arguments of `build_retriever`; it takes from them what it needs."""
 
     encoder: Encoder | None = None
-    """Embeds the bank, and the queries too unless there is a `query_encoder`."""
+    """Embeds the bank."""
     query_encoder: Encoder | None = None
-    """Embeds the queries, as in CEIL where both encoders learn."""
+    """Embeds the queries: another one in CEIL, where both encoders learn; `encoder` by default."""
     trade_off: float = 0.05
     """λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr)."""
     shortlist: int = 100
@@ -99,17 +97,6 @@ class Given:
     known_by: KnownBy = "words"
     """By which a query's own examples are left out: those of the same input ("words"), or of the same "id" where
     queries and bank are of one task."""
-
-    def embed_items(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of the bank's texts, float32 [N, D]."""
-        assert self.encoder is not None, "declared in Needs"
-        return self.encoder.encode(texts)
-
-    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of the queries' texts, float32 [Q, D]."""
-        encoder = self.query_encoder or self.encoder
-        assert encoder is not None, "declared in Needs"
-        return encoder.encode(texts)
 
 
 class Registered(NamedTuple):
@@ -182,6 +169,7 @@ def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriev
     """
     build, needs, _ = retrievers()[name]
     inputs = Given(**given)
+    inputs = replace(inputs, query_encoder=inputs.query_encoder or inputs.encoder)
     for needed, found, why in (
         (needs.encoder, inputs.encoder, "compares vectors: give it an encoder"),
         (needs.skills != "none", inputs.rewrite, "compares skills: give it a rewrite"),

@@ -19,7 +19,7 @@ from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import CallSettings, Options, Settings
 from ceil_jax.selector.vector_store import StoreBank
-from ceil_jax.selector.vectors import Encodes, as_encoders, embed_examples, embed_queries, unit_vectors
+from ceil_jax.selector.vectors import Encodes, as_encoders, embed, unit_vectors
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.files import TableLike
 from ceil_jax.tasks.rows import Columns
@@ -77,12 +77,9 @@ class CeilSelector(Settings):
         """
         # a bad row is refused before an encoder is loaded
         rows = as_examples(examples, Settings(**settings).columns)
-        selector = cls(Bank([], np.zeros((0, 0), np.float32)), encoder, query_encoder, **settings)
-        if vectors is None:
-            selector.add(rows)
-        else:
-            texts = [context_text(row, selector.context) for row in rows]
-            selector._own_bank().add(rows, unit_vectors(vectors, texts, None, selector.encoder))
+        bank = Bank([], np.zeros((0, 0), np.float32))
+        selector = cls(bank, encoder, query_encoder, **settings)
+        selector._add(bank, rows, vectors)
         return selector
 
     @classmethod
@@ -223,9 +220,16 @@ class CeilSelector(Settings):
         Raises:
             UserError: a row that is no example, or an id that is there already; nothing is added.
         """
-        bank, rows = self._own_bank(), as_examples(examples, self.columns)
+        return self._add(self._own_bank(), as_examples(examples, self.columns))
+
+    def _add(self, bank: Bank, rows: list[Example], vectors: np.ndarray | None = None) -> list[str]:
+        texts = [context_text(row, self.context) for row in rows]
         # encoding takes long and comes first: the bank's lock is held for the appending alone
-        return bank.add(rows, embed_examples(self.encoder, rows, self.context, bank.snapshot.dim))
+        if vectors is None:
+            vectors = embed(self.encoder, texts, bank.snapshot.dim, "encode_examples", rows)
+        else:
+            vectors = unit_vectors(vectors, texts, None, self.encoder)
+        return bank.add(rows, vectors)
 
     def remove(self, ids: str | Iterable[str]) -> None:
         """Remove examples from the bank, by an id or several.
@@ -266,7 +270,8 @@ class CeilSelector(Settings):
         call = CallSettings(**{**self.settings, **options})
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
-        vectors = embed_queries(self.query_encoder, asked, bank.dim)
+        texts = [query.input for query in asked]
+        vectors = embed(self.query_encoder, texts, bank.dim, "encode_queries", asked)
         shortlists = bank.shortlists(asked, vectors, call)
         selections = [select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)]
         met = sum(selection.excluded > 0 for selection in selections)

@@ -17,7 +17,7 @@ import numpy as np
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.tasks.example import Context, Example, context_text
+from ceil_jax.tasks.example import Example
 
 PROGRESS_FROM = 2000
 """Number of texts whose encoding takes long enough for a progress bar."""
@@ -67,39 +67,24 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
     )
 
 
-def embed(encoder: Any, texts: Sequence[str], dim: int | None) -> np.ndarray:
+def embed(
+    encoder: Any, texts: Sequence[str], dim: int | None, whole: str = "", examples: Sequence[Example] = ()
+) -> np.ndarray:
     """Return the unit vector of each text, float32 [N, D]; `dim` is the bank's D, None while it has none.
+
+    An encoder that has the method `whole`, such as `encode_examples`, gets the `examples` that the texts are of.
 
     Raises:
         UserError: see `unit_vectors`.
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
+    encode = getattr(encoder, whole, None)
+    if callable(encode):
+        return unit_vectors(encode(list(examples)), texts, dim, encoder)
     # of all encoders, ours have a bar
     shown = {"progress": True} if hasattr(encoder, "with_params") and len(texts) >= PROGRESS_FROM else {}
     return unit_vectors(encoder.encode(list(texts), **shown), texts, dim, encoder)
-
-
-def embed_examples(
-    encoder: Any, examples: Sequence[Example], context: Context, dim: int | None
-) -> np.ndarray:
-    """Return the unit vector of each example, by `encode_examples`, or else of its text; the rest as `embed`."""
-    texts = [context_text(example, context) for example in examples]
-    return _embed_whole(encoder, "encode_examples", examples, texts, dim)
-
-
-def embed_queries(encoder: Any, queries: Sequence[Example], dim: int | None) -> np.ndarray:
-    """Return the unit vector of each query, by `encode_queries`, or else of its input; the rest as `embed`."""
-    return _embed_whole(encoder, "encode_queries", queries, [query.input for query in queries], dim)
-
-
-def _embed_whole(
-    encoder: Any, method: str, examples: Sequence[Example], texts: Sequence[str], dim: int | None
-) -> np.ndarray:
-    encode = getattr(encoder, method, None)
-    if not examples or not callable(encode):
-        return embed(encoder, texts, dim)
-    return unit_vectors(encode(list(examples)), texts, dim, encoder)
 
 
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:
