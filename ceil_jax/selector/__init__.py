@@ -11,7 +11,6 @@ How the encoders are trained is not here (`training/`), nor how a run of experim
 - `selection`: `Selection`, what one query gets, and its explanation.
 - `rows`: users' rows, checked and made into `Example`s.
 - `vectors`: what an encoder is here; texts and examples to checked unit vectors.
-- `tuned`: k and λ chosen on a user's rows.
 - `folder`: a selector saved, loaded, and fetched from the hub.
 - `card`: the model card.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework only.

@@ -26,13 +26,15 @@ class Card:
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
     """Return README.md for the hub: a YAML head, and one page on a selector with vectors of `dim` numbers."""
     # a JSON string is a YAML string, whatever is in it
-    head = ["---", "library_name: ceil_jax", "tags:", "- in-context-learning", "- example-selection"]
-    head += [f"license: {json.dumps(card.license)}"] if card.license else []
-    rows = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())
-    metrics = f"| metric | value |\n|---|---:|\n{rows}" if rows else "Not stated.\n"
+    license = f"license: {json.dumps(card.license)}\n" if card.license else ""
+    metrics = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())
     unstated = "not stated"
-    return f"""{chr(10).join(head)}
----
+    return f"""---
+library_name: ceil_jax
+tags:
+- in-context-learning
+- example-selection
+{license}---
 
 # {card.title}
 
@@ -54,7 +56,6 @@ print(selector.select("a query", k=8).prompt)
 | training data | {card.training_data or unstated} |
 | scored by | {card.language_model or unstated} |
 | licence | {card.license or unstated} |
-
-## Metrics
-
-{metrics}{chr(10) + card.notes + chr(10) if card.notes else ""}"""
+{metrics}
+{card.notes}
+"""

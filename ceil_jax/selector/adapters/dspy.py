@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.rows import OWN
 from ceil_jax.selector.settings import Options
+from ceil_jax.tasks.example import Example
 
 try:
     from dspy import Example as Demo
@@ -21,6 +21,10 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
+
+
+Chooser = Callable[[Mapping[str, Any]], list[Demo]]
+"""A predictor's inputs → its demos."""
 
 
 class CeilFewShot(Teleprompter):
@@ -110,11 +114,11 @@ class CeilFewShot(Teleprompter):
             if name not in known:
                 raise UserError(f"{what}={name!r} is no field of the signature; it has {', '.join(known)}")
 
-        def demo(example: Any) -> Demo:
+        def demo(example: Example) -> Demo:
             more = {name: value for name, value in example.fields.items() if name in (*inputs, *outputs)}
             return Demo({**more, query: example.input, answer: example.output})
 
-        return Chooser(self.selector, (query,), demo, self.options)
+        return self._chooser(self.selector, (query,), demo)
 
     def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> Chooser:
         rows = []
@@ -123,26 +127,14 @@ class CeilFewShot(Teleprompter):
             answer = "\n".join(str(v) for n, v in example.items() if n not in names)
             rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
         bank = CeilSelector.over(rows, self.selector)
-        return Chooser(bank, names, lambda example: trainset[int(example.id)], self.options)
+        return self._chooser(bank, names, lambda example: trainset[int(example.id)])
 
-
-@dataclass(frozen=True)
-class Chooser:
-    """A chooser of a predictor's demos for its inputs."""
-
-    selector: CeilSelector
-    names: tuple[str, ...]
-    """The input fields that make up the query."""
-    demo: Callable[[Any], Demo]
-    """An example of the bank → what DSPy shows."""
-    options: Options
-
-    def __call__(self, inputs: Mapping[str, Any]) -> list[Demo]:
-        return [self.demo(one) for one in self.selector.select(_text(inputs, self.names), **self.options)]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Chooser:
-        # copies of a program share the live bank
-        return self
+    def _chooser(
+        self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]
+    ) -> Chooser:
+        """What selects by the input fields `names`; deep copies of a program share it, and so the live bank."""
+        options = self.options
+        return lambda inputs: [demo(one) for one in selector.select(_text(inputs, names), **options)]
 
 
 class _Choosing:

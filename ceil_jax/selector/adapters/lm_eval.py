@@ -33,7 +33,6 @@ def choose_few_shot(
     selector: CeilSelector | Encoder | str,
     *,
     text: Callable[[Doc], str] | None = None,
-    trade_off: float | None = None,
     balance: Literal["label"] | None = None,
 ) -> ConfigurableTask:
     """The task itself, whose few-shot examples a selector chooses for each question from now on.
@@ -43,9 +42,9 @@ def choose_few_shot(
     Args:
         task: as `TaskManager().load(name)["tasks"][name]` gives it. Its few-shot documents are the bank; how many
             a prompt takes is the harness's `num_fewshot`, and they stand in it as the task says.
-        selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or its name.
+        selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or its name. The
+            task's own is `task.sampler.selector` from now on, whose settings may be changed.
         text: what the encoder sees of a document; by default what the task asks of it (`doc_to_text`).
-        trade_off: λ in place of the selector's own.
         balance: as many examples of each answer as of any other, or one more.
 
     Raises:
@@ -58,10 +57,7 @@ def choose_few_shot(
             f"{type(task).__name__}: expected a task of the harness that has few-shot documents, as "
             'TaskManager().load(name)["tasks"][name]'
         )
-    options: dict[str, Any] = {"balance": balance}
-    if trade_off is not None:
-        options["trade_off"] = trade_off
-    sampler = CeilSampler(task, selector, text or task.doc_to_text, options)
+    sampler = CeilSampler(task, selector, text or task.doc_to_text, balance)
     asked = list(task.eval_docs)
     if inside := sum(sampler.key(doc) in sampler.keys for doc in asked):
         log.warning(
@@ -82,11 +78,11 @@ class CeilSampler(ContextSampler):
         task: ConfigurableTask,
         selector: CeilSelector | Encoder | str,
         text: Callable[[Doc], str],
-        options: dict[str, Any],
+        balance: str | None,
     ) -> None:
         docs = task.sampler.fewshot_docs()
         super().__init__(docs)
-        self.text, self.options, self._asks = text, options, task.doc_to_text
+        self.text, self.balance, self._asks = text, balance, task.doc_to_text
         self.keys = [self.key(doc) for doc in docs]
         self.selector = CeilSelector.over(
             (
@@ -119,7 +115,7 @@ class CeilSampler(ContextSampler):
             k=n,
             own_answer=True,
             filter=lambda example: self.keys[int(example.id)] != own,
-            **self.options,
+            balance=self.balance,
         )
         if len(chosen) < n:
             raise UserError(

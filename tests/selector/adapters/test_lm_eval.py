@@ -83,7 +83,8 @@ def test_every_question_has_its_own_examples():
 
 
 def test_settings_of_the_choice():
-    few_shot = choose_few_shot(task(), Words(), text=lambda doc: doc["text"], trade_off=0.7, balance="label")
+    few_shot = choose_few_shot(task(), Words(), text=lambda doc: doc["text"], balance="label")
+    few_shot.sampler.selector.trade_off = 0.7
     few_shot.fewshot_context(ASKED[0], num_fewshot=6)
     chosen = few_shot.sampler.sample(6)
     selector = CeilSelector.from_examples(ROWS, encoder=Words())
