@@ -8,14 +8,12 @@ temperature: ours is INSTRUCTION, and generation is greedy, of at most 200 token
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +21,9 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import context_budget, examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.rows import examples_of
+from ceil_jax.tasks.spec import FieldError, Row, text
 
 INSTRUCTION = "Say which skill each input asks for: its structure and operations, not its topic or its words."
 TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
@@ -46,44 +47,36 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a JSON file.
+    """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a file that `read_table` reads.
 
-    A file holds a list of `{"input": …, "skill": …}`, each with a `"schema"` or none. Other fields are ignored.
+    A file holds rows of "input" and "skill", such as a JSON list, each with a "schema" or none. Other fields are
+    ignored.
 
     Raises:
-        UserError: no such file or name; the entry and field that is not a text, a skill of several lines.
+        UserError: no such file or name; the row and field that is not a text, a skill of several lines.
     """
-    packaged = resources.files("ceil_jax.skills").joinpath(f"demonstrations/{source}.json")
+    packaged = Path(__file__).parent / "demonstrations" / f"{source}.json"
     path = packaged if source in DEMONSTRATIONS else Path(source).expanduser()
     if not path.is_file():
         raise unknown_name(
             "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
         )
-    try:
-        return _demonstrations(json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"cannot read {path} as JSON: {error}") from None
+    table = read_table(path)
+    names = ("input", "skill", "schema") if "schema" in table.columns() else ("input", "skill")
+
+    def read(id: str, row: Row) -> Example:
+        values = [_line(row, name) for name in names]
+        return Example(id, values[0], values[1], fields=dict(zip(names, values, strict=True)))
+
+    return [Demonstration(**one.fields) for one in examples_of(table, path.stem, names, read)]
 
 
-def _demonstrations(content: Any, source: str) -> list[Demonstration]:
-    if not isinstance(content, list) or not content:
-        raise UserError(f'{source}: expected a list of {{"input": …, "skill": …}}, at least one')
-    schemas = any(isinstance(entry, dict) and "schema" in entry for entry in content)
-    names = ("input", "skill", "schema") if schemas else ("input", "skill")
-    return [
-        Demonstration(*(_field(entry, name, f"{source}, entry {place}") for name in names))
-        for place, entry in enumerate(content, 1)
-    ]
-
-
-def _field(entry: Any, name: str, where: str) -> str:
-    """The text of one field: a single line, because a rewrite stops at the end of a line."""
-    if not isinstance(entry, dict):
-        raise UserError(f'{where}: expected an object {{"input": …, "skill": …}}, found {str(entry)[:60]!r}')
-    value = entry.get(name)
-    if not isinstance(value, str) or not value.strip() or "\n" in value.strip():
-        raise UserError(f"{where}, field {name!r}: expected a text of one line, found {str(value)[:60]!r}")
-    return value.strip()
+def _line(row: Row, name: str) -> str:
+    """A text of one line, because a rewrite stops at the end of a line."""
+    value = text(row, name).strip()
+    if "\n" in value:
+        raise FieldError(name, "a text of one line", value)
+    return value
 
 
 class Rewrites(NamedTuple):
@@ -153,7 +146,7 @@ class Rewriter:
         failures = Counter({"too long": len(inputs) - len(fitting)})
         skills = dict(inputs)
         if fitting:
-            texts = [text.strip() for text in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
+            texts = [one.strip() for one in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
             for prompt, skill, tokens in zip(fitting, texts, self.lm.count_tokens(texts), strict=True):
                 if failure := self._failure(inputs[prompt], skill, tokens):
                     failures[failure] += 1
@@ -162,13 +155,13 @@ class Rewriter:
         copies = sum(skill in self._shown_skills for skill in skills.values())
         return Rewrites([skills[prompt] for prompt in prompts], +failures, copies, len(inputs))
 
-    def _failure(self, text: str, skill: str, tokens: int) -> str:
+    def _failure(self, asked: str, skill: str, tokens: int) -> str:
         """The kind of failure; "" for none."""
         if not skill:
             return "empty"
         if tokens >= RUNAWAY * MAX_NEW_TOKENS:
             return "runaway"
-        if skill == text.strip():
+        if skill == asked.strip():
             return "the input itself"
         return "a demonstration's input" if skill in self._shown_inputs else ""
 
