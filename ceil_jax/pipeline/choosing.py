@@ -15,6 +15,7 @@ from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
 from ceil_jax.retrieval.registry import Retrieved, build_retriever
+from ceil_jax.retrieval.retrievers import retrieved
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
@@ -80,14 +81,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
     def load(self, run: Run, folder: Path) -> list[list[Retrieved]]:
         bank, found = run.get(self.bank), load_arrays(folder / "chosen.npz")
         rows = zip(found["positions"], found["relevance"], found["gain"], strict=True)
-        return [
-            [
-                Retrieved(bank[p].id, int(p), float(r), float(g))
-                for p, r, g in zip(*row, strict=True)
-                if p >= 0
-            ]
-            for row in rows
-        ]
+        return [retrieved(bank, *row) for row in rows]
 
 
 def _question(example: Example) -> tuple[str, str]:
@@ -139,9 +133,9 @@ class NearestSingles(StoredSets):
         return self.save(folder, CandidateSets(shortlist, np.broadcast_to(places, (*shortlist.shape, 1))))
 
 
-def shortlists(retrieved: Sequence[Sequence[Retrieved]]) -> np.ndarray:
+def shortlists(found: Sequence[Sequence[Retrieved]]) -> np.ndarray:
     """Return bank positions, int32 [Q, n]; −1 where fewer were retrieved than for another query."""
-    return _padded([[pick.position for pick in picks] for picks in retrieved], -1, np.int32)
+    return _padded([[pick.position for pick in picks] for picks in found], -1, np.int32)
 
 
 @dataclass(frozen=True)
@@ -160,13 +154,11 @@ class Sets(StoredSets):
     seed: int = 0
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        retrieved = run.get(self.nearest)
+        near = run.get(self.nearest)
         queries, bank = run.get(self.nearest.queries), run.get(self.nearest.bank)
-        nearest, shape = shortlists(retrieved), (self.subsets, self.size)
+        nearest, shape = shortlists(near), (self.subsets, self.size)
         if self.sampler == "k_dpp":
-            relevance = _padded(
-                [[pick.relevance for pick in picks] for picks in retrieved], -np.inf, np.float32
-            )
+            relevance = _padded([[pick.relevance for pick in picks] for picks in near], -np.inf, np.float32)
             trade_off = run.value(self.trade_off)
             assert trade_off is not None
             found = k_dpp_sets(nearest, run.get(self.vectors[1]), relevance, *shape, trade_off, self.seed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -72,29 +73,26 @@ def _steps(
         refused |= costs[item] > remaining
         return costs[item] <= remaining
 
-    def take(step: Pick) -> bool:
-        nonlocal remaining
+    def others() -> Iterator[Pick]:
+        """Combinations of chosen vectors, such as copies, which greedy MAP never takes: other questions of them."""
+        questions = [question(example, call.template.fields) for example in examples]
+        asked = {questions[step.item] for step in taken}
+        count = Counter(int(groups[step.item]) for step in taken)
+        left = [i for i in range(len(examples)) if questions[i] not in asked]
+        while left:
+            item = min(left, key=lambda i: count[int(groups[i])])
+            left.remove(item)
+            if questions[item] not in asked and fits(item):
+                asked.add(questions[item])
+                repeats.add(item)
+                count[int(groups[item])] += 1
+                yield Pick(item, -np.inf)
+
+    greedy = greedy_steps(vectors, relevance, call.trade_off, groups, fits, waits)
+    for step in chain(greedy, others()):
         taken.append(step)
         remaining -= costs[step.item]
-        return len(taken) == call.k
-
-    for step in greedy_steps(vectors, relevance, call.trade_off, groups, fits, waits):
-        if take(step):
-            return taken, "k", repeats
-    # the others' vectors are combinations of chosen ones, such as copies; other questions may still fill a place
-    questions = [question(example, call.template.fields) for example in examples]
-    asked = {questions[step.item] for step in taken}
-    count = Counter(int(groups[step.item]) for step in taken)
-    left = [i for i in range(len(examples)) if questions[i] not in asked]
-    while left:
-        item = min(left, key=lambda i: count[int(groups[i])])
-        left.remove(item)
-        if questions[item] in asked or not fits(item):
-            continue
-        asked.add(questions[item])
-        repeats.add(item)
-        count[int(groups[item])] += 1
-        if take(Pick(item, -np.inf)):
+        if len(taken) == call.k:
             return taken, "k", repeats
     return taken, "token_budget" if refused else "exhausted", repeats
 
