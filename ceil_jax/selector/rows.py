@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ceil_jax.errors import UserError
@@ -53,10 +54,7 @@ def as_examples(
     given: list[Any] = list(rows)
     plain = all(isinstance(row, Mapping) for row in given)
     needed = (*columns.input, columns.output)[: 1 + answered] if plain else ()
-
-    def read(_: str, row: Any) -> Example:
-        return _example(row, columns, answered=answered)
-
+    read = partial(_example, columns=columns, answered=answered)
     found = examples_of(numbered_rows(source, given, unit), "", needed, read, hint=_HINT)
     if answered:
         columns.note(source)
@@ -82,16 +80,13 @@ def table_examples(
             "%s: column 'id' repeats (%r %d times; %d such): it is metadata, and examples get ids of their own",
             *(split.source, repeated[0], ids[repeated[0]], len(repeated)),
         )
-
-    def read(_: str, row: Any) -> Example:
-        return _example(row, columns, ids=not repeated)
-
+    read = partial(_example, columns=columns, ids=not repeated)
     found = examples_of(split, "", columns.used, read, skip_bad_rows=skip_bad_rows, hint=_HINT)
     columns.note(split.source)
     return found
 
 
-def _example(row: Any, columns: Columns, *, ids: bool = True, answered: bool = True) -> Example:
+def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: bool = True) -> Example:
     if isinstance(row, str) and not answered:
         row = Example("", row, "")
     if isinstance(row, Example):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ceil_jax.selector.bank import Shortlist
-from ceil_jax.selector.filters import asks_the_same
+from ceil_jax.selector.bank import Shortlist, Snapshot
 from ceil_jax.selector.rows import OWN, as_examples
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.selector.vectors import embed
@@ -52,14 +52,9 @@ class StoreBank:
                 search.setdefault("fetch_k", 100 * call.size)
         for query, vector in zip(queries, vectors, strict=True):
             found = self._examples(self.store.similarity_search(query.input, **search), call.columns)
-            own = asks_the_same(query, call.template)
-            different = {(example.input, example.output): (example, text) for example, text in found}
-            wanted = [pair for pair in different.values() if call.own_answer or not own(pair[0])]
-            documents = self._embedded([text for _, text in wanted], len(vector))
-            cosines = documents @ vector
-            nearest = np.argsort(-cosines, kind="stable")
-            examples = [wanted[i][0] for i in nearest]
-            yield Shortlist(examples, documents[nearest], cosines[nearest], len(different) - len(wanted))
+            embedded = self._embedded([text for _, text in found], len(vector))
+            near = Snapshot([example for example, _ in found], embedded, np.ones(len(found), bool))
+            yield from near.shortlists([query], vector[None], replace(call, filter=None, balance=None))
 
     def _examples(self, documents: Sequence[Any], columns: Columns) -> list[tuple[Example, str]]:
         """Each document as an example, with the text that was embedded."""
