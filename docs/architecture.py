@@ -23,7 +23,6 @@ LABELS = {
     "store": "stages on disk",
     "tasks": "data to examples",
     "metrics": "answers to scores",
-    "racing": "what is certain",
     "lm": "language models",
     "encoders": "texts to vectors",
     "retrieval": "queries to examples",

@@ -30,15 +30,15 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.config import TUNE
-from ceil_jax.racing.budget import Budget
-from ceil_jax.racing.race import Race, hold
-from ceil_jax.racing.verdict import Finalist, judge
 from ceil_jax.report.table import Number, Table
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.load import load_task
+from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, candidates, plain, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Field
+from ceil_jax.tuning.race import Race, hold
+from ceil_jax.tuning.verdict import judge
 
 TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "cmsqa", "geoquery", "webqs")
 """Seven real tasks, and the embedded one first."""
@@ -124,10 +124,8 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
     winner = race.winner()
     finalists = list(dict.fromkeys((winner, race.near(points=TOLERANCE)[0], table.top_k, table.zero)))
     verdict = judge(
-        [
-            Finalist(table.labels[i], table.lengths[i], Sample(table.statistics[i, final], table.from_sums))
-            for i in finalists
-        ],
+        [Sample(table.statistics[i, final], table.from_sums) for i in finalists],
+        table.lengths[finalists].tolist(),
         tolerance=TOLERANCE,
     )
     recommended = finalists[verdict.recommended]

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.racing.race import Race, hold
-from ceil_jax.racing.verdict import Finalist, Verdict, judge
 from ceil_jax.report.table import Number, Table
+from ceil_jax.tuning.race import Race, hold
+from ceil_jax.tuning.verdict import Verdict, judge
 
 METHODS, SHOTS = 6, (2, 4, 8, 16)
 """Methods and numbers of examples of a made-up search; with zero examples there are 25 candidates."""
@@ -107,12 +107,8 @@ def play(made: World, tuning: int, budget: float, resamples: int = 1000) -> Play
     race, _ = race_in(made, tuning, budget)
     top_k = 1 + SHOTS.index(8)
     finalists = tuple(dict.fromkeys((race.winner(), race.near()[0], top_k, 0)))
-    return Played(race, finalists, judge([_final(made, i, tuning) for i in finalists], resamples=resamples))
-
-
-def _final(made: World, candidate: int, tuning: int) -> Finalist:
-    values = made.answers[candidate, tuning:, None]
-    return Finalist(str(candidate), float(made.tokens[candidate]), Sample(values, mean))
+    samples = [Sample(made.answers[i, tuning:, None], mean) for i in finalists]
+    return Played(race, finalists, judge(samples, made.tokens[[*finalists]].tolist(), resamples=resamples))
 
 
 def random_search(made: World, tuning: int, budget: float, seed: int) -> int:

@@ -16,7 +16,7 @@ MODULES: dict[str, Path] = DRAWN["modules"]()
 GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
 ROOMS = [
-    *("errors", "registry", "dpp", "distributed", "store", "tasks", "metrics", "racing", "lm", "encoders"),
+    *("errors", "registry", "dpp", "distributed", "store", "tasks", "metrics", "lm", "encoders"),
     *("retrieval", "skills", "training", "selector", "pipeline", "report", "tuning", "cli"),
 ]
 """From the bottom up: a room imports only rooms that stand before it."""

@@ -1,10 +1,15 @@
 """The best way of choosing examples for a user's data and LM, within a budget: `ceil-jax tune`.
 
-How candidates race and what is certain is in `racing`, how one method is evaluated in `pipeline`.
+How one method is evaluated is in `pipeline`. `race`, `paired` and `verdict` are statistics only, so that simulated
+candidates with known scores race in the same way (`experiments/tune_worlds.py`).
 
 - `config`: the settings of a search.
 - `candidates`: the ways of choosing examples that are searched.
 - `rows`: bank, tuning rows and final rows.
+- `budget`: LM tokens and minutes, spent and remaining.
+- `race`: the rounds of a race, the dropped candidates and the winner.
+- `paired`: paired tests on the same rows, and their correction for many comparisons.
+- `verdict`: scores and differences on the final rows, and the recommendation.
 - `field`: each candidate's prompts, the LM's answers to them, and what they cost.
 - `tune`: the search.
 - `outcome`: what was found, as tables, sentences and JSON.

@@ -16,9 +16,9 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import plan
-from ceil_jax.racing.budget import Budget
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
 _CHUNK = 32

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.racing.verdict import Verdict
 from ceil_jax.report.table import Number, Span, Table, Value, signed
 from ceil_jax.tuning.candidates import ZERO, Candidate
+from ceil_jax.tuning.verdict import Verdict
 
 
 class Standing(NamedTuple):

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.racing.verdict import FEWEST_ROWS
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.words import first_of_each, question_key
+from ceil_jax.tuning.verdict import FEWEST_ROWS
 
 MOST_TUNING, MOST_FINAL = 300, 500
 """Default upper limits of both kinds of rows."""

@@ -20,16 +20,16 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.free import no_labels
 from ceil_jax.pipeline.methods import METHODS, scorable
 from ceil_jax.pipeline.models import Models
-from ceil_jax.racing.budget import Budget
-from ceil_jax.racing.race import Race, Round, hold
-from ceil_jax.racing.verdict import FEWEST_ROWS, Finalist, judge
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
+from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, plain, prepared, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Entrant, Field, OutOfTime
 from ceil_jax.tuning.outcome import Alone, Outcome, Standing
+from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
+from ceil_jax.tuning.verdict import FEWEST_ROWS, judge
 
 log = logging.getLogger(__name__)
 
@@ -176,19 +176,16 @@ class Search:
         rows = self.final[:paid]
         answered = field.answer(entered, self.final, slice(0, paid), "the final rows")
         lengths = [float(one.lengths.mean()) for one in entered]
-        finalists = [
-            Finalist(one.candidate.label, tokens, found.sample)
-            for one, tokens, found in zip(entered, lengths, answered, strict=True)
-        ]
+        samples = [one.sample for one in answered]
         groups = programs(rows, self.task.train)
-        verdict = judge(finalists, tolerance, groups)
+        verdict = judge(samples, lengths, tolerance, groups)
         alone = None
         if not no_labels(self.task):
             answers = {
                 row["id"]: row["prediction"] for row in field.run.get(field.base.predictions("classifier"))
             }
             sample = field.score([answers[row.id] for row in rows], rows).sample
-            difference = paired(sample, finalists[verdict.recommended].sample)
+            difference = paired(sample, samples[verdict.recommended])
             alone = Alone(metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups)))
         return Outcome(
             task=self.task.name,

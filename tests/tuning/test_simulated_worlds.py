@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tune_worlds
 
-from ceil_jax.racing import verdict
+from ceil_jax.tuning import verdict
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.02])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.racing.budget import LM_TOKENS, Budget
-from ceil_jax.racing.paired import chance, chances, holm
-from ceil_jax.racing.race import Race, hold
-from ceil_jax.racing.verdict import Finalist, judge
 from ceil_jax.store.cost import Cost
+from ceil_jax.tuning.budget import LM_TOKENS, Budget
+from ceil_jax.tuning.paired import chance, chances, holm
+from ceil_jax.tuning.race import Race, hold
+from ceil_jax.tuning.verdict import judge
 
 
 def sample(values):
@@ -99,26 +99,21 @@ def test_a_small_budget_sets_candidates_aside_by_rank():
 
 def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
     right = np.arange(200) % 10 < 7
-    finalists = [
-        Finalist("winner", 900, sample(right)),
-        Finalist("as good", 300, sample(np.roll(right, 1))),
-        Finalist("zero", 40, sample(np.arange(200) % 10 < 2)),
-    ]
-    found = judge(finalists)
-    assert finalists[found.recommended].name == "as good"
+    samples = [sample(right), sample(np.roll(right, 1)), sample(np.arange(200) % 10 < 2)]
+    found = judge(samples, [900, 300, 40])
+    assert found.recommended == 1
     assert found.certainly_better(0, 2)
     assert not found.certainly_better(2, 0)
     assert not found.certainly_better(0, 1) and not found.certainly_better(1, 0)
     # all equally good: nothing is certain, and the cheapest will do
-    same = [one._replace(sample=finalists[0].sample) for one in finalists]
-    assert same[judge(same).recommended].name == "zero"
+    assert judge(3 * samples[:1], [900, 300, 40]).recommended == 2
 
 
 def test_rows_of_one_program_are_no_more_evidence_than_one():
     # 40 rows, of which 30 have one program: one finalist has these right, the other none of them
     program = np.r_[np.zeros(30, int), np.arange(1, 11)]
-    finalists = [Finalist("one", 1, sample(program == 0)), Finalist("other", 1, sample(program == 11))]
-    [by_row], [by_program] = judge(finalists).differences, judge(finalists, groups=program).differences
+    both = [sample(program == 0), sample(program == 11)], [1, 1]
+    [by_row], [by_program] = judge(*both).differences, judge(*both, groups=program).differences
     assert by_row.certain and by_row.interval.low > 0.5
     assert not by_program.certain and by_program.interval.low == 0
     assert by_program.interval.mean == by_row.interval.mean == 0.75

@@ -1,7 +1,6 @@
 """A race: every candidate answers a few rows, the clearly worse ones are dropped, the others answer more.
 
-A race is pure: it returns which candidates should answer which rows next, and is given their scores. It knows nothing
-of language models, so simulated candidates with known scores race in the same way.
+A race is pure: it returns which candidates should answer which rows next, and is given their scores.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ceil_jax.racing.paired import DRAWS, chances
+from ceil_jax.tuning.paired import DRAWS, chances
 
 FIRST = 16
 """Rows of the first round; each later round doubles the number of answered rows."""
@@ -99,12 +98,9 @@ class Race:
         """Add the scores of a round, float [stop − start] each, and drop the candidates that are clearly worse."""
         for i, values in scores.items():
             self.scores[i] = np.concatenate([self.scores[i], np.asarray(values, np.float64)])
-        asked = [i for i in scores if self.states[i] == "racing"]
-        if not asked:
-            return
-        count = min(len(self.scores[i]) for i in asked)
+        count = min(len(self.scores[i]) for i in scores)
         best = self.ranked(count)[0]
-        others = [i for i in asked if i != best]
+        others = [i for i in scores if i != best]
         if not others:
             return
         ahead = np.stack([self.scores[best][:count] - self.scores[i][:count] for i in others])

@@ -17,23 +17,13 @@ from ceil_jax.metrics.bootstrap import (
     metric_interval,
     paired,
 )
-from ceil_jax.racing.paired import chance, holm
+from ceil_jax.tuning.paired import chance, holm
 
 DOUBT = 0.05
 """Probability that any difference is called certain although there is none."""
 
 FEWEST_ROWS = 20
 """The fewest rows to race on, and to judge by: with 20, a difference of 30 points can just be told from noise."""
-
-
-class Finalist(NamedTuple):
-    """One prompt on the final rows."""
-
-    name: str
-    tokens: float
-    """Mean LM tokens of its prompts."""
-    sample: Sample
-    """The final rows and their metric, from 0 to 1."""
 
 
 class PairedTest(NamedTuple):
@@ -70,7 +60,8 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    finalists: Sequence[Finalist],
+    samples: Sequence[Sample],
+    tokens: Sequence[float],
     tolerance: float = 0.02,
     groups: np.ndarray | None = None,
     *,
@@ -79,24 +70,26 @@ def judge(
     """Compare finalists on rows that were not used to choose anything.
 
     Args:
-        finalists: at least one, the winner of the race first; all on the same rows.
+        samples: of each finalist, at least one, the same rows and their metric, from 0 to 1; the winner of the race
+            stands first.
+        tokens: mean LM tokens of each finalist's prompts.
         tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may be and still be
             recommended. A certainly worse one never is.
         groups: int [N], equal for rows that say the same, such as those with one program as their answer: they are
             resampled and swapped together.
         resamples: bootstrap resamples of an interval.
     """
-    scores = tuple(metric_interval(one.sample, groups, resamples=resamples) for one in finalists)
-    grouped = [by_group(one.sample, groups) for one in finalists]
+    scores = tuple(metric_interval(one, groups, resamples=resamples) for one in samples)
+    grouped = [by_group(one, groups) for one in samples]
     pairs, p_values = [], []
-    for one, other in combinations(range(len(finalists)), 2):
+    for one, other in combinations(range(len(samples)), 2):
         better, worse = (one, other) if scores[one].mean >= scores[other].mean else (other, one)
-        samples = grouped[better], grouped[worse]
-        pairs.append((better, worse, bootstrap_interval(*paired(*samples), resamples=resamples)))
-        p_values.append(min(1.0, 2 * chance(*samples)))
+        both = grouped[better], grouped[worse]
+        pairs.append((better, worse, bootstrap_interval(*paired(*both), resamples=resamples)))
+        p_values.append(min(1.0, 2 * chance(*both)))
     differences = tuple(PairedTest(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))
     losing = {difference.worse for difference in differences if difference.certain}
-    standing = [i for i in range(len(finalists)) if i not in losing]
+    standing = [i for i in range(len(samples)) if i not in losing]
     close = [i for i in standing if scores[0].mean - scores[i].mean <= tolerance + 1e-12]
-    recommended = min(close or standing, key=lambda i: (finalists[i].tokens, i))
+    recommended = min(close or standing, key=lambda i: (tokens[i], i))
     return Verdict(scores, differences, recommended)
