@@ -13,6 +13,7 @@ from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import failures
 from ceil_jax.report.run_tables import RunTable, run_table
 from ceil_jax.report.runs import cost_table
+from ceil_jax.report.table import json_value
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import command_bar
 
@@ -58,9 +59,8 @@ class Comparison(RunTable):
                 {
                     "method": row.method,
                     "label": row.label,
+                    **json_value(row.interval),
                     "value": row.value,
-                    "low": row.interval.low,
-                    "high": row.interval.high,
                     # called after their largest part
                     "training_tokens": row.record.preparing.tokens,
                     "answering_tokens": row.record.answering.tokens,
@@ -72,7 +72,7 @@ class Comparison(RunTable):
             ],
             "differences": [
                 {"better": one.better, "worse": one.worse}
-                | dict(zip(("value", "low", "high"), one.interval, strict=True))
+                | json_value(one.interval)
                 | {"certain": one.certain, "queries_needed": one.needed(self.record.queries)}
                 for one in self.differences
             ],

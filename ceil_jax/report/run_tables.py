@@ -10,7 +10,7 @@ from ceil_jax.pipeline.methods import METHODS, label_of
 from ceil_jax.pipeline.records import Record
 from ceil_jax.report.certainty import Difference, certainty
 from ceil_jax.report.runs import COST_COLUMNS, Runs
-from ceil_jax.report.table import Span, Table, Value, signed
+from ceil_jax.report.table import Table, Value, signed
 from ceil_jax.tasks import TASKS
 
 _PAPER_NAMES = {
@@ -62,7 +62,7 @@ class RunTable:
         rows, more = self.rows, list(self.record.more)
         table = Table(
             ["method", "score", "95 % interval", "#ICE"],
-            [[row.label, row.value, Span(row.interval), row.examples] for row in rows],
+            [[row.label, row.value, row.interval, row.examples] for row in rows],
         ).with_column("paper", [row.paper for row in rows])
         return Table(
             [*table.header, *more, *COST_COLUMNS],

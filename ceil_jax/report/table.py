@@ -45,19 +45,9 @@ class Number:
         return f"{number:{'+' if self.signed else ''},.{self.digits}f}"
 
 
-@dataclass(frozen=True)
-class Span:
-    """The two ends of an interval, `12.0 to 60.0`."""
-
-    interval: Interval
-    digits: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.interval.low:.{self.digits}f} to {self.interval.high:.{self.digits}f}"
-
-
-Value: TypeAlias = str | int | float | Number | Span | None
-"""A text, a whole number (`12,345`), a number with one decimal, one with its spread, an interval, or nothing."""
+Value: TypeAlias = str | int | float | Number | Interval | None
+"""A text, a whole number (`12,345`), a number with one decimal, one with its spread, the ends of an interval
+(`12.0 to 60.0`), or nothing."""
 
 
 def signed(interval: Interval | None) -> Number | None:
@@ -121,7 +111,7 @@ class Table:
 
     def data(self) -> dict[str, Any]:
         """The title and the rows, each a mapping from column to value, as JSON values."""
-        rows = [dict(zip(self.header, map(_json, row), strict=True)) for row in self.rows]
+        rows = [dict(zip(self.header, map(json_value, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows}
 
     def _left(self) -> list[bool]:
@@ -138,11 +128,11 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<![\w.-])-(?=\d)", "−", text)
 
 
-def _json(cell: Value) -> Any:
-    """A number with an interval as an object with `value`, `low` and `high`."""
-    if isinstance(cell, Number) and cell.interval is not None:
-        return dict(zip(("value", "low", "high"), cell.interval, strict=True))
-    return cell.value if isinstance(cell, Number) else cell
+def json_value(cell: Value) -> Any:
+    """Return a cell as JSON: an interval, or a number with one, as an object with `value`, `low` and `high`."""
+    if isinstance(cell, Number):
+        return cell.value if cell.interval is None else json_value(cell.interval)
+    return dict(zip(("value", "low", "high"), cell, strict=True)) if isinstance(cell, Interval) else cell
 
 
 def written(cell: Value) -> str:
@@ -151,4 +141,6 @@ def written(cell: Value) -> str:
         return ""
     if isinstance(cell, int):
         return f"{cell:,}"
+    if isinstance(cell, Interval):
+        return f"{cell.low:.1f} to {cell.high:.1f}"
     return str(Number(cell)) if isinstance(cell, float) else str(cell)

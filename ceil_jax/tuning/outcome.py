@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.report.table import Number, Span, Table, Value, signed
+from ceil_jax.report.table import Number, Table, Value, json_value, signed
 from ceil_jax.tuning.candidates import ZERO, Candidate
 from ceil_jax.tuning.verdict import Verdict
 
@@ -72,13 +72,12 @@ class Outcome:
     def finals_table(self) -> Table:
         """Return the final rows as a table."""
         table = _table("prompt", self.finals)
+        rows = [*table.rows]
         if self.alone is not None:
             score = self.alone.score.percent()
-            cells: list[Value] = ["classifier alone", score.mean, Span(score), self.final, 0, "asks no LM"]
-            table = Table(table.header, [*table.rows, cells])
-        marks: list[Value] = [None] * len(table.rows)
-        marks[self.verdict.recommended] = "recommended"
-        return table.with_column("", marks)
+            rows.append(["classifier alone", score.mean, score, self.final, 0, "asks no LM"])
+        marks = ["recommended" if i == self.verdict.recommended else None for i in range(len(rows))]
+        return Table(table.header, rows).with_column("", marks)
 
     def race_table(self) -> Table:
         """Return the race as a table."""
@@ -143,18 +142,20 @@ class Outcome:
             "advice": self.advice(),
             "finals": [_data(one) for one in self.finals],
             "differences": [
-                {"better": labels[one.better], "worse": labels[one.worse], **_percent(one.interval)}
+                {"better": labels[one.better], "worse": labels[one.worse]}
+                | json_value(one.interval.percent())
                 | {"p": one.p, "certain": one.certain}
                 for one in self.verdict.differences
             ],
             "race": [_data(one) for one in self.race],
-            "classifier": self.alone and {n: _percent(one) for n, one in self.alone._asdict().items()},
+            "classifier": self.alone
+            and {name: json_value(one.percent()) for name, one in self.alone._asdict().items()},
         }
 
 
 def _table(named: str, standings: Sequence[Standing]) -> Table:
     rows: list[list[Value]] = [
-        [one.label, score.mean, Span(score), one.rows, Number(one.tokens, 0), one.remark]
+        [one.label, score.mean, score, one.rows, Number(one.tokens, 0), one.remark]
         for one in standings
         for score in [one.score.percent()]
     ]
@@ -163,8 +164,4 @@ def _table(named: str, standings: Sequence[Standing]) -> Table:
 
 def _data(one: Standing) -> dict[str, Any]:
     own = {"label": one.label, "rows": one.rows, "tokens": one.tokens, "remark": one.remark}
-    return vars(one.candidate) | own | _percent(one.score)
-
-
-def _percent(interval: Interval) -> dict[str, float]:
-    return dict(zip(("value", "low", "high"), interval.percent(), strict=True))
+    return vars(one.candidate) | own | json_value(one.score.percent())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Span, Table, Value, signed, written
+from ceil_jax.report.table import Number, Table, Value, signed, written
 from harness.crossed import Crossed, Place
 from harness.grid import Measured
 
@@ -105,7 +105,7 @@ class ExperimentTable:
         return [
             *(entry.task, entry.row, entry.column, entry.cell.method, one.lm),
             *(one.queries, " ".join(map(str, one.seeds)), one.metric),
-            *(one.value, one.sd, Span(one.interval), one.examples),
+            *(one.value, one.sd, one.interval, one.examples),
             None if entry.paper is None else Number(entry.paper, 2),
             *(signed(self.difference(one, baseline)) for baseline in BASELINES),
         ]

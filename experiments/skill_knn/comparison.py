@@ -21,7 +21,7 @@ from ceil_jax.pipeline.graph import Graph, Opened
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Skills, failures
-from ceil_jax.report.table import Span, Table, Value
+from ceil_jax.report.table import Table, Value
 from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.example import Task
@@ -82,7 +82,7 @@ class SkillComparison:
             several = one.repeats > 1
             row: list[Value] = [one.label, one.repeats if several else None]
             if one.score is not None:
-                row += [one.score.mean, one.score.sd if several else None, Span(one.score.interval)]
+                row += [one.score.mean, one.score.sd if several else None, one.score.interval]
             rows.append([*row, *(float(getattr(one.selected, name)) for name in measured)])
         return Table(["method", "repeats", *scored, *(_MEASURES[name] for name in measured)], rows)
 

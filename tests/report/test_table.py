@@ -3,12 +3,12 @@
 from html_parts import Parts
 
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.report.table import Number, Span, Table, signed
+from ceil_jax.report.table import Number, Table, signed
 
 TABLE = Table(
     ["method", "metric", "score", "95 % interval", "tokens", "− EPR"],
     [
-        ["a | <b>", "lf_em", Number(43.25, sd=0.6, paper=42.8), Span(Interval(0, 1.25, 60)), 12345, None],
+        ["a | <b>", "lf_em", Number(43.25, sd=0.6, paper=42.8), Interval(0, 1.25, 60), 12345, None],
         ["EPR", None, 7.0, None, 9, signed(Interval(1.5, -0.5, 3.5))],
     ],
     "Scores",
