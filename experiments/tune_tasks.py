@@ -34,7 +34,7 @@ from ceil_jax.report.table import Number, Table
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tuning.budget import Budget
-from ceil_jax.tuning.candidates import ZERO, candidates, plain, searched
+from ceil_jax.tuning.candidates import PLAIN, ZERO, candidates, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Field
 from ceil_jax.tuning.race import Race, hold
@@ -87,7 +87,7 @@ class Outcomes:
         self.scores = np.stack([one.scores for one in found])
         self.statistics = np.stack([one.sample.values for one in found])
         self.from_sums = METRICS[field.task.metric].from_sums
-        self.top_k = self.candidates.index(plain(field.task))
+        self.top_k = self.candidates.index(PLAIN)
         self.zero = self.candidates.index(ZERO)
 
     def value(self, rows: np.ndarray) -> np.ndarray:

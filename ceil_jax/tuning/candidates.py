@@ -14,9 +14,6 @@ from ceil_jax.tuning.config import TuneConfig
 LEARNED = ("free", "free_map", "epr", "ceil")
 """The trained methods that are tried by default."""
 
-PLAIN_K = 8
-"""K of plain top-k, with which every choice is compared."""
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -53,10 +50,8 @@ class Candidate:
 ZERO = Candidate("zero", 0)
 """No examples at all."""
 
-
-def plain(task: Task) -> Candidate:
-    """Return plain top-k: the 8 nearest examples of the encoder that the run names."""
-    return Candidate("topk", min(PLAIN_K, len(task.train) - 1))
+PLAIN = Candidate("topk", 8)
+"""Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the run names."""
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:

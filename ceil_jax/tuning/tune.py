@@ -23,7 +23,7 @@ from ceil_jax.pipeline.models import Models
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget
-from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, plain, prepared, searched
+from ceil_jax.tuning.candidates import PLAIN, ZERO, Candidate, candidates, prepared, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Entrant, Field, OutOfTime
 from ceil_jax.tuning.outcome import Alone, Outcome, Standing
@@ -72,8 +72,8 @@ class Search:
         if len(self.entrants) < 2:
             raise UserError("one candidate alone is no search; give more --methods, --ks or --trade-offs")
         # these are judged at the end, whether they race or not
-        self.zero, self.plain = self._entered([ZERO, plain(self.task)])
-        later = len(prepared(methods, self.search, self.plain.candidate.shots))
+        self.zero, self.plain = self._entered([ZERO, PLAIN])
+        later = len(prepared(methods, self.search, PLAIN.shots))
         self.race = Race(np.stack([one.tokens for one in self.entrants]), rivals=len(self.entrants) + later)
         # see that the budget pays for a first round and for the end; fewer final rows, if need be
         first = self.race.first_cost()
@@ -81,7 +81,7 @@ class Search:
         self.field.answer([self.zero], self.tuning, slice(0, _PROBE), "a look at the LM's speed")
         self._check_paid(first)
         hold(self.race, self._ask, self._left)
-        shots = self.entrants[self.race.winner()].candidate.shots or self.plain.candidate.shots
+        shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
         for one in self._prepared(prepared(methods, self.search, shots)):
             self.race.join(one.tokens)
             self.entrants.append(one)

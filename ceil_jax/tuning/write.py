@@ -12,8 +12,7 @@ from typing import NamedTuple
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.page import page_file, wide
-from ceil_jax.report.table import Table, typeset
-from ceil_jax.selector.folder import check_target
+from ceil_jax.report.table import typeset
 from ceil_jax.store.folder import write_files
 from ceil_jax.tuning.outcome import Outcome, Standing
 from ceil_jax.tuning.tune import Search
@@ -62,13 +61,10 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
         f"{score.high:.1f}. Use it with `k={chosen.candidate.shots}`. {' '.join(outcome.advice())}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
-    check_target(folder)
     selector.save_pretrained(folder)
 
 
 def _page(outcome: Outcome, program: str, note: str) -> str:
-    finals = outcome.finals_table()
-    numbered = Table(finals.header, [[f"{i}. {row[0]}", *row[1:]] for i, row in enumerate(finals.rows, 1)])
     lead = (
         f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
         f"{len(outcome.race)} candidates raced on {outcome.tuning:,} other rows, with {outcome.bank:,} examples "
@@ -82,7 +78,7 @@ def _page(outcome: Outcome, program: str, note: str) -> str:
         lead=html.escape(lead),
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in outcome.advice()),
         notes="".join(f'<p class="note">{html.escape(text)}</p>' for text in notes),
-        finals=wide(numbered),
+        finals=wide(outcome.finals_table()),
         differences="".join(f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()),
         program=html.escape(program),
         race=wide(outcome.race_table()),
