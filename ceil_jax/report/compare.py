@@ -57,7 +57,7 @@ class Comparison(RunTable):
             "certainty": self.certainty,
             "rows": [
                 {
-                    "method": row.method,
+                    "method": row.record.method,
                     "label": row.label,
                     **json_value(row.interval),
                     "value": row.value,

@@ -126,7 +126,7 @@ def _browsable(table: RunTable) -> dict[str, Any]:
 
     runs = []
     for run in table.rows:
-        method = METHODS.get(run.method)
+        method = METHODS.get(run.record.method)
         # the other methods' gain is their relevance or an MMR value
         gains = method is not None and method.needs.trade_off == "tunable"
         rows = [

@@ -125,7 +125,7 @@ def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
     """
     runs: dict[str, list[Runs]] = {}
     for row in rows:
-        runs.setdefault(row.method, []).append(row)
+        runs.setdefault(row.record.method, []).append(row)
     known = [name for name in METHODS if name in runs]
     found: list[tuple[Runs, Runs]] = []
     for name in [*(name for name in runs if name not in METHODS), *reversed(known)]:

@@ -54,21 +54,6 @@ class Runs:
         return self.records[0]
 
     @property
-    def method(self) -> str:
-        """The method's name in METHODS."""
-        return self.record.method
-
-    @property
-    def metric(self) -> str:
-        """The name of the metric."""
-        return self.record.metric
-
-    @property
-    def lm(self) -> str:
-        """The name of the LM."""
-        return self.record.lm
-
-    @property
     def queries(self) -> int:
         """The number of queries."""
         return self.record.queries if self.where is None else int(self.where.sum())
@@ -101,7 +86,7 @@ class Runs:
         """The metric for each seed."""
         if self.where is None:
             return tuple(record.value for record in self.records)
-        value = METRICS[self.metric].from_sums
+        value = METRICS[self.record.metric].from_sums
         return tuple(100 * float(value(one.sum(axis=0), self.queries)) for one in self.statistics)
 
     @property
@@ -127,7 +112,7 @@ class Runs:
 
     @property
     def _by_query(self) -> Sample:
-        return over_seeds(self.statistics, METRICS[self.metric].from_sums)
+        return over_seeds(self.statistics, METRICS[self.record.metric].from_sums)
 
     @cached_property
     def interval(self) -> Interval:

@@ -87,7 +87,7 @@ class Experiment:
             raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
         if options.record is not None:
             keep(options.record, records_of(measured, self.name))
-        about = f"{measured[0].lm}, at most {config.shots} examples a prompt, encoder {config.encoder}"
+        about = f"{measured[0].record.lm}, at most {config.shots} examples a prompt, encoder {config.encoder}"
         title = f"{self.title} ({about})"
         table = ExperimentTable(title, measured, failed)
         if self.more is not None:

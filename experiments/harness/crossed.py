@@ -34,7 +34,7 @@ class ByProgram(Runs):
     def sample(self) -> Sample:
         """A program's mean statistics are one observation."""
         assert self.questions is not None
-        values, statistic = over_seeds(self.statistics, METRICS[self.metric].from_sums)
+        values, statistic = over_seeds(self.statistics, METRICS[self.record.metric].from_sums)
         _, place, counts = np.unique(self.questions, return_inverse=True, return_counts=True)
         sums = np.zeros((len(counts), values.shape[1]))
         np.add.at(sums, place, values)

@@ -68,7 +68,7 @@ def lines_of(
     ylabel = _metric(members)
     if less is not None:
         axes.axhline(0, color="grey", linewidth=1)
-        ylabel = f"points of {members[0].metric} over {BASELINES[less[1]]} (n = {members[0].queries})"
+        ylabel = f"points of {members[0].record.metric} over {BASELINES[less[1]]} (n = {members[0].queries})"
     draw_lines(axes, series, xlabel, ylabel, names=names)
 
 
@@ -125,4 +125,4 @@ def by_examples(config: RunConfig, methods: Sequence[str], counts: Sequence[int]
 
 
 def _metric(members: Sequence[Measured]) -> str:
-    return f"{members[0].metric}, % (n = {members[0].queries})"
+    return f"{members[0].record.metric}, % (n = {members[0].queries})"

@@ -103,8 +103,8 @@ class ExperimentTable:
     def _detail(self, one: Measured) -> list[Value]:
         entry = one.entry
         return [
-            *(entry.task, entry.row, entry.column, entry.cell.method, one.lm),
-            *(one.queries, " ".join(map(str, one.seeds)), one.metric),
+            *(entry.task, entry.row, entry.column, entry.cell.method, one.record.lm),
+            *(one.queries, " ".join(map(str, one.seeds)), one.record.metric),
             *(one.value, one.sd, one.interval, one.examples),
             None if entry.paper is None else Number(entry.paper, 2),
             *(signed(self.difference(one, baseline)) for baseline in BASELINES),

@@ -123,7 +123,7 @@ def test_swap_the_encoder(notebook):
     assert names["moved"] > 1e-3
     texts = ["a dull film", "a warm, funny one"]
     np.testing.assert_array_equal(names["again"].encode(texts), names["trained"].encode(texts))
-    assert [row.method for row in names["comparison"].rows] == ["topk", "dpp", "epr", "ceil"]
+    assert [row.record.method for row in names["comparison"].rows] == ["topk", "dpp", "epr", "ceil"]
     assert names["weighted_words"]().dim == 64
 
 

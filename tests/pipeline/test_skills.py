@@ -85,7 +85,7 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
     assert len(asked) == 2 * 36
     table = compare(run, graph, ["topk", *SKILL_METHODS, "target_sketch"])
     assert len(asked) == 2 * 36
-    tokens = {row.method: row.record.preparing.tokens for row in table.rows}
+    tokens = {row.record.method: row.record.preparing.tokens for row in table.rows}
     assert tokens["topk"] == tokens["target_sketch"] == 0
     assert tokens["skill_consistency"] == tokens["skill_distinct"] > tokens["skill_base"] > 0
     assert REWRITTEN in table.text()
