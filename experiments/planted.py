@@ -196,7 +196,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:asked]
     queries = [bank[i] for i in positions]
     texts = [one.input for one in bank]
-    outputs = unit_rows(encoder.encode([one.output for one in bank], progress=True))
+    outputs = unit_rows(encoder.encode([one.output for one in bank]))
     singles = None
     if options.candidates:
         own = positions[: options.queries]
@@ -205,7 +205,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
             encoder = encoder.with_params(
                 train_epr(Path(folder), encoder, singles, EPRConfig(), options.seed).params["query"]
             )
-    vectors = unit_rows(encoder.encode(texts, progress=True))
+    vectors = unit_rows(encoder.encode(texts))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist + 1)
     others = np.argsort(nearest == positions[:, None], axis=1, kind="stable")[:, : options.shortlist]
     cosines, shortlist = (np.take_along_axis(found, others, 1) for found in (cosines, nearest))
@@ -223,7 +223,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
 
     def measured(query: Encoder, context: Encoder) -> dict[str, float]:
         asked_vectors = unit_rows(query.encode([one.input for one in queries[rest]]))
-        bank = vectors if context is encoder else unit_rows(context.encode(texts, progress=True))
+        bank = vectors if context is encoder else unit_rows(context.encode(texts))
         examples = bank[shortlist[rest]]
         score = jax.jit(lambda *rows: set_log_probs(*rows, None, options.trade_off))
         ours = {

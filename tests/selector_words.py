@@ -22,7 +22,7 @@ class Words:
 
     name, dim = "words", 32
 
-    def encode(self, texts, batch_size=64, progress=False):
+    def encode(self, texts):
         def vector(word):
             return np.random.default_rng(sum(ord(c) * 7**i for i, c in enumerate(word))).normal(size=self.dim)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded
 from ceil_jax.errors import UserError
 from ceil_jax.store.folder import write_json
 from ceil_jax.store.locking import disk_errors
-from ceil_jax.store.progress import bar as progress_bar
+from ceil_jax.store.progress import bar
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.hf_folder import Checkpoint
@@ -153,10 +153,8 @@ class Encoder:
                 *(self.name, cut, len(texts), self.max_length),
             )
 
-    def encode(
-        self, texts: Sequence[str], batch_size: int = 64, progress: bool = False
-    ) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], in the order given.
+    def encode(self, texts: Sequence[str], batch_size: int = 64) -> Float[np.ndarray, "n d"]:
+        """Return the vector of each text, float32 [N, D], in the order given; with a bar where it takes long.
 
         Texts are sorted by length and padded to one of a few shapes. A text's vector does not depend on the other
         texts, up to float error. Batches are split evenly over the devices of this process.
@@ -164,7 +162,6 @@ class Encoder:
         Args:
             texts: N texts.
             batch_size: texts a batch and device, for texts of up to 128 tokens; longer texts go fewer at a time.
-            progress: show a progress bar when it takes longer than a second.
 
         Raises:
             UserError: `texts` is not a list of strings, or a vector is not finite.
@@ -175,13 +172,13 @@ class Encoder:
         self._warn_of_cut(texts, ids)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size
-        shown = progress_bar(len(texts), f"encode ({self.name})", delay=1) if progress else nullcontext()
-        with shown as bar:
+        # a single batch, such as a query, shows nothing while its shape is compiled
+        delay = 1.0 if len(texts) > step else math.inf
+        with bar(len(texts), f"encode ({self.name})", delay=delay) as shown:
 
             def receive(chosen: np.ndarray, result: jax.Array) -> None:
                 vectors[chosen] = np.asarray(result)[: len(chosen)]
-                if bar is not None:
-                    bar.update(len(chosen))
+                shown.update(len(chosen))
 
             running: tuple[np.ndarray, jax.Array] | None = None
             for chosen, (rows, length) in batches(lengths, step, self.max_length):

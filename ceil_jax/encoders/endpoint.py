@@ -42,20 +42,17 @@ class EndpointEncoder:
         """The length D of a vector; the first use asks the server."""
         return self._embedded(["dimension"]).shape[1]
 
-    def encode(
-        self, texts: Sequence[str], batch_size: int = 0, progress: bool = False
-    ) -> Float[np.ndarray, "n d"]:
+    def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vector of each text, float32 [N, D], with a progress bar whenever there are several requests.
 
-        A request has `batch_size` texts; 0 is eight times `--endpoint.batch`.
+        A request has eight times as many texts as `--endpoint.batch` says.
 
         Raises:
             UserError: see `Client`; `texts` is no list of strings; an answer has another number of vectors than
                 texts, vectors of several lengths, or numbers that are not finite.
         """
         check_texts(texts)
-        size = batch_size or self._batch
-        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        batches = [texts[start : start + self._batch] for start in range(0, len(texts), self._batch)]
         vectors = self._client.map(self._embedded, batches, f"encode ({self.name})")
         lengths = {batch.shape[1] for batch in vectors}
         if len(lengths) > 1:

@@ -60,7 +60,7 @@ class _Texts(Stage[np.ndarray]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         place = {text: i for i, text in enumerate(dict.fromkeys(self.texts))}
-        vectors = self.encoder.encode(list(place), progress=True)  # type: ignore[call-arg]
+        vectors = self.encoder.encode(list(place))
         save_arrays(folder / "vectors.npz", vectors=vectors[[place[text] for text in self.texts]])
         return {"texts": len(self.texts)}
 

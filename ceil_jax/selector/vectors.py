@@ -19,9 +19,6 @@ from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
 
-PROGRESS_FROM = 2000
-"""Number of texts whose encoding takes long enough for a progress bar."""
-
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that may be given as an encoder: see `as_encoders`."""
 
@@ -80,11 +77,8 @@ def embed(
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
     encode = getattr(encoder, whole, None)
-    if callable(encode):
-        return unit_vectors(encode(list(examples)), texts, dim, encoder)
-    # of all encoders, ours have a bar
-    shown = {"progress": True} if hasattr(encoder, "with_params") and len(texts) >= PROGRESS_FROM else {}
-    return unit_vectors(encoder.encode(list(texts), **shown), texts, dim, encoder)
+    given = encode(list(examples)) if callable(encode) else encoder.encode(list(texts))
+    return unit_vectors(given, texts, dim, encoder)
 
 
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:
