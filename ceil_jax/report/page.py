@@ -16,7 +16,7 @@ from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.plots import draw_points, picture
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.runs import cost_table
-from ceil_jax.report.table import Table, typeset
+from ceil_jax.report.table import typeset
 from ceil_jax.store.cost import Cost
 
 BROWSED = 1000
@@ -49,7 +49,7 @@ def render(
         style=page_file("page.css"),
         notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in shown),
         tables="".join(map(_section, tables)),
-        costs=f"<section><h2>What it cost</h2>{wide(cost_table(costs))}</section>" if costs else "",
+        costs=f"<section><h2>What it cost</h2>{cost_table(costs).html()}</section>" if costs else "",
         data=_json([_browsable(table) for table in tables]),
         script=script,
     )
@@ -72,7 +72,7 @@ def chart(table: RunTable) -> tuple[bytes, bytes]:
 def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
-        wide(table.table()),
+        table.table().html(),
         _figure(f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)),
     ]
     if table.paper or any(row.paper is not None for row in table.rows):
@@ -98,11 +98,6 @@ def _figure(caption: str, light: bytes, dark: bytes) -> str:
         f'<img alt="{html.escape(caption)}" src="{image}"></picture>'
         f"<figcaption>{html.escape(caption)}</figcaption></figure>"
     )
-
-
-def wide(table: Table) -> str:
-    """Return a table in a box that scrolls sideways on a narrow screen."""
-    return f'<div class="wide">{table.html()}</div>'
 
 
 def _browsable(table: RunTable) -> dict[str, Any]:

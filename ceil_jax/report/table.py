@@ -95,7 +95,7 @@ class Table:
         )
 
     def html(self) -> str:
-        """A `<table>` element, with the text of cells escaped."""
+        """A `<table>` in a box that scrolls sideways on a narrow screen, with the text of cells escaped."""
         kinds = [' class="text"' if left else "" for left in self._left()]
 
         def row(cells: Sequence[str], tag: str) -> str:
@@ -107,7 +107,8 @@ class Table:
 
         header, *body = self.lines()
         rows = "".join(row([typeset(cell) for cell in line], "td") for line in body)
-        return f"<table><thead>{row(header, 'th scope=col')}</thead><tbody>{rows}</tbody></table>"
+        head = row(header, "th scope=col")
+        return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
     def data(self) -> dict[str, Any]:
         """The title and the rows, each a mapping from column to value, as JSON values."""

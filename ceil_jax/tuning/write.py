@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ceil_jax.pipeline.export import selector_of
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.report.page import page_file, wide
+from ceil_jax.report.page import page_file
 from ceil_jax.report.table import typeset
 from ceil_jax.store.folder import write_files
 from ceil_jax.tuning.outcome import Outcome, Standing
@@ -78,8 +78,8 @@ def _page(outcome: Outcome, program: str, note: str) -> str:
         lead=html.escape(lead),
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in outcome.advice()),
         notes="".join(f'<p class="note">{html.escape(text)}</p>' for text in notes),
-        finals=wide(outcome.finals_table()),
+        finals=outcome.finals_table().html(),
         differences="".join(f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()),
         program=html.escape(program),
-        race=wide(outcome.race_table()),
+        race=outcome.race_table().html(),
     )
