@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ceil_jax.lm import LanguageModel
-from ceil_jax.lm.prompts import Prompt
+from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
@@ -85,10 +85,14 @@ class Predictions(Answers):
         return f"answering with {self.label or 'examples'}"
 
     def prompts(
-        self, run: Run, queries: Sequence[Example], picks: Sequence[Sequence[Retrieved]]
+        self,
+        run: Run,
+        queries: Sequence[Example],
+        picks: Sequence[Sequence[Retrieved]],
+        builder: PromptBuilder | None = None,
     ) -> list[Prompt]:
-        """Return the prompt of each query."""
-        builder, bank = self.prompting.builder(run, queries), self.bank.examples
+        """Return the prompt of each query; a `builder` of these queries has counted the bank's tokens already."""
+        builder, bank = builder or self.prompting.builder(run, queries), self.bank.examples
         return [
             builder.build(
                 query,

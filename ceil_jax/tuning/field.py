@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,20 +86,10 @@ class Field:
         if ids not in self._builders:
             # counts the bank's tokens once for all candidates
             self._builders[ids] = self.base.answering.builder(self.run, queries)
-        chosen = self.graph(candidate).chosen(candidate.method, queries)
-        prompts = [
-            self._builders[ids]
-            .build(
-                query,
-                [self.task.train[pick.position] for pick in picks],
-                [pick.relevance for pick in picks],
-                self.config.fit,
-                [pick.gain for pick in picks],
-            )
-            .text
-            for query, picks in zip(queries, self.run.get(chosen), strict=True)
-        ]
-        for key, (_, cost) in self.run.costs([chosen]).items() if candidate.prepared else ():
+        stage: Any = self.graph(candidate).predictions(candidate.method, queries)
+        picks = self.run.get(stage.chosen)
+        prompts = [one.text for one in stage.prompts(self.run, queries, picks, self._builders[ids])]
+        for key, (_, cost) in self.run.costs([stage.chosen]).items() if candidate.prepared else ():
             if cost.tokens and key not in self._paid:
                 self._paid.add(key)
                 self.budget.spend(cost, cost.tokens)
