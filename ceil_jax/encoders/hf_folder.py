@@ -105,11 +105,9 @@ def _read(folder: Path, name: str) -> Encoder:
     prompts = read_config(folder / "config_sentence_transformers.json", missing={})
     prefix = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
     tokenizer = _tokenizer(inner, network.vocab_size)
-    limits = (
-        sentence.get("max_seq_length"),
-        tokenizer.model_max_length,
-        network.positions - network.first_position,
-    )
+    # RoBERTa's and MPNet's first token has the position behind that of padding
+    first = 0 if network.family == "bert" else network.pad_id + 1
+    limits = sentence.get("max_seq_length"), tokenizer.model_max_length, network.positions - first
     tensors = {base_name(key): tensor for key, tensor in read_tensors(inner).items()}
     encoder = Encoder(
         nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),

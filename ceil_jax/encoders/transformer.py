@@ -61,11 +61,6 @@ class TransformerConfig:
     normalize: bool = True
     """Divide each vector by its length."""
 
-    @property
-    def first_position(self) -> int:
-        """The row of the position table that belongs to the first token."""
-        return 0 if self.family == "bert" else self.pad_id + 1
-
 
 class Attention(nnx.Module):
     """Multi-head attention, softmax(QKᵀ/√d + bias) V, and an output projection (Vaswani et al. 2017, §3.2)."""
