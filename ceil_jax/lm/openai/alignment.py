@@ -1,4 +1,4 @@
-"""Finding the tokens of a server's answer that belong to a continuation.
+"""The log-probabilities in a server's answer, and which of its tokens belong to a continuation.
 
 Servers give tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's count the characters
 of a start-of-text token that is not in the text. So the tokens are aligned with the text here.
@@ -6,17 +6,58 @@ of a start-of-text token that is not in the text. So the tokens are aligned with
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Any, NamedTuple
 
 _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
 """The spellings that servers give to a token of some bytes of a character; "" where a later token has the whole
 character."""
 
 
-class Misaligned(Exception):
-    """The tokens do not spell the text, or do not tell where in it they end."""
+class ScoredText(NamedTuple):
+    """The tokens of a prompt and its continuation, in order; a server may put special tokens before them."""
+
+    tokens: list[str]
+    """The spelling of each token."""
+    log_probs: list[float]
+    """The log-probability of each token given its prefix, in nats; 0 for a first one that the server gives none."""
+    start: int
+    """The place of the continuation's first token."""
+
+    @property
+    def of_continuation(self) -> list[float]:
+        """The log-probabilities of the continuation's tokens."""
+        return self.log_probs[self.start :]
+
+
+def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
+    """Return the scores in a choice of /completions, for which a text was sent with `echo` and `logprobs`.
+
+    Raises:
+        ValueError: the tokens do not spell the text, or one that must have a log-probability has none.
+    """
+    found, text = choice.get("logprobs") or {}, prompt + continuation
+    tokens, log_probs = found.get("tokens") or [], found.get("token_logprobs") or []
+    if len(tokens) != len(log_probs):
+        raise ValueError(f"{len(tokens)} tokens with {len(log_probs)} log-probabilities")
+    # a server may write a token although it was asked for none
+    if choice.get("text") not in (text, "", None) and len(tokens) > 1:
+        tokens = tokens[:-1]
+    places = continuation_tokens(tokens, text, len(prompt))
+    first, rest = log_probs[:1], log_probs[1 : places.stop]
+    if None in rest:
+        raise ValueError("log-probabilities of some of the tokens only")
+    if first == [None]:
+        if not places.start:
+            raise ValueError("a text's first token has none; give every prompt at least one character")
+        first = [0.0]
+    # rounding may lift one a little above 0
+    if odd := [one for one in first + rest if not -math.inf < one <= 1e-3]:
+        raise ValueError(f"{odd[0]} is no log-probability")
+    return ScoredText(tokens[: places.stop], first + rest, places.start)
 
 
 def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
@@ -27,7 +68,7 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
     them ends with it, as in the offsets of Hugging Face's tokenizers.
 
     Raises:
-        Misaligned: the tokens spell something else; `start` lies among characters whose tokens cannot be told
+        ValueError: the tokens spell something else; `start` lies among characters whose tokens cannot be told
             apart.
     """
     ends: list[int] = []
@@ -39,7 +80,7 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
             count = len(list(takewhile(_NAMELESS.search, rest)))
             begin, position = position, _end_of_nameless(rest, count, text, position)
             if begin < start < position:
-                raise Misaligned(f"the tokens of {text[begin:position]!r} have no names of their own")
+                raise ValueError(f"the tokens of {text[begin:position]!r} have no names of their own")
             # a character that a later token names as a whole ends after this place; none stands before a text
             ends += [position + (position == begin > 0)] * count
         elif (after := _after(token, text, position)) is not None:
@@ -48,11 +89,11 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
         elif position == 0:
             ends.append(0)
         else:
-            raise Misaligned(
+            raise ValueError(
                 f"token {len(ends)} is {token[:40]!r} where the text has {text[position:][:20]!r}"
             )
     if position < len(text):
-        raise Misaligned(f"the tokens end at character {position} of {len(text)}")
+        raise ValueError(f"the tokens spell {position} of the text's {len(text)} characters")
     first = next((place for place, end in enumerate(ends) if end > start), len(ends))
     return range(first, len(ends))
 
@@ -77,4 +118,4 @@ def _end_of_nameless(tokens: Sequence[str], count: int, text: str, position: int
             place = _after(token, text, place)
         if place is not None and (following or end == len(text)):
             return end
-    raise Misaligned(f"tokens without a name have no place at character {position}, {text[position:][:20]!r}")
+    raise ValueError(f"tokens without a name have no place at character {position}, {text[position:][:20]!r}")

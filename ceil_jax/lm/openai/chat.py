@@ -69,7 +69,7 @@ def chat_text(choices: Any, prompt: str) -> ChatText:
     return ChatText(text, tuple(name for name, there in found.items() if there))
 
 
-def completed_text(choice: Any, prompt: str) -> ChatText:
+def completed_text(choice: Any, *_: str) -> ChatText:
     """Return the answer in a choice of /completions, which may begin with reasoning as well."""
     text, cut = _after_reasoning(choice.get("text") or "")
     return ChatText(text, ("reasoning",) * cut + ("empty",) * (not text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -14,11 +13,11 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.openai.address import parse_address
-from ceil_jax.lm.openai.alignment import Misaligned, continuation_tokens
+from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
 from ceil_jax.lm.openai.client import Client, Refused, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.probe import TokenScores, probe
+from ceil_jax.lm.openai.probe import probe
 from ceil_jax.lm.stopping import cut
 
 log = logging.getLogger(__name__)
@@ -85,11 +84,12 @@ class EndpointLM(LanguageModel):
             asked.setdefault(seed if temperature else None, []).append(row)
         for one, rows in asked.items():
             request = body if one is None else {**body, "seed": one}
-            texts = [prompts[row] for row in rows]
             if self._config.chat:
+                texts = [prompts[row] for row in rows]
                 read = self._client.map(partial(self._chat, request), texts, "generating")
             else:
-                read = self._completions(texts, request, "generating", completed_text)
+                pairs = [(prompts[row], "") for row in rows]
+                read = self._completions(pairs, request, "generating", completed_text)
             for row, answer in zip(rows, read, strict=True):
                 written[row] = answer
         note = note_on(Counter(name for answer in written for name in answer.found), len(written))
@@ -106,49 +106,40 @@ class EndpointLM(LanguageModel):
                 "take methods that learn from the bank's own outputs, such as tst, which need no scores"
             )
         if not self._probed:
-            probe(lambda text: self._read([text], "probing")[0], self._client.base)
+            probe(lambda *pair: self._scored([pair], "probing")[0], self._client.base)
             self._probed = True
         pairs = list(zip(asked.prompts, asked.texts, strict=True))
         new = [pair for pair in dict.fromkeys(pairs) if pair[1]]
-        read = self._read([prompt + continuation for prompt, continuation in new], "scoring")
-        known = {pair: self._of_continuation(*pair, scores) for pair, scores in zip(new, read, strict=True)}
-        found = [known.get(pair, []) for pair in pairs]
+        known = dict(zip(new, self._scored(new, "scoring"), strict=True))
+        found = [known[pair].of_continuation if pair[1] else [] for pair in pairs]
         return [sum(log_probs) for log_probs in found], [len(log_probs) for log_probs in found]
 
-    def _of_continuation(self, prompt: str, continuation: str, scores: TokenScores) -> list[float]:
-        try:
-            places = continuation_tokens(scores.tokens, prompt + continuation, len(prompt))
-        except Misaligned as problem:
-            raise UserError(
-                f"{self._client.base}: cannot tell which tokens belong to {continuation[:40]!r}: {problem}"
-            ) from None
-        found = [one for place in places if (one := scores.log_probs[place]) is not None]
-        if len(found) < len(places):
-            raise UserError(
-                f"{self._client.base} gives the first token of a text no log-probability; "
-                "give every prompt at least one character"
-            )
-        return found
-
-    def _read(self, texts: Sequence[str], what: str) -> list[TokenScores]:
+    def _scored(self, pairs: Sequence[tuple[str, str]], what: str) -> list[ScoredText]:
         # SGLang takes logprobs=0 for none; one alternative costs little
         body = {"echo": True, "logprobs": 1, "max_tokens": 0, "temperature": 0.0}
-        return self._completions(texts, body, what, _token_scores)
+        return self._completions(pairs, body, what, scored_text)
 
     def _completions(
-        self, prompts: Sequence[str], body: dict[str, Any], what: str, read: Callable[[Any, str], Out]
+        self,
+        pairs: Sequence[tuple[str, str]],
+        body: dict[str, Any],
+        what: str,
+        read: Callable[[Any, str, str], Out],
     ) -> list[Out]:
-        """What `read` takes from the server's choice for each prompt."""
+        """What `read` takes from the server's choice for each prompt and its continuation."""
 
-        def ask(some: Sequence[str]) -> list[Out]:
+        def ask(some: Sequence[tuple[str, str]]) -> list[Out]:
             return self._client.post(
                 "/completions",
-                {"model": self._model, "prompt": list(some), **body},
-                lambda answer: list(map(read, in_order(answer["choices"], len(some)), some)),
+                {"model": self._model, "prompt": list(map("".join, some)), **body},
+                lambda answer: [
+                    read(choice, *pair)
+                    for choice, pair in zip(in_order(answer["choices"], len(some)), some, strict=True)
+                ],
             )
 
         size = self._config.batch
-        batches = [prompts[start : start + size] for start in range(0, len(prompts), size)]
+        batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         return [found for batch in self._client.map(ask, batches, what) for found in batch]
 
     def _chat(self, body: dict[str, Any], prompt: str) -> ChatText:
@@ -186,19 +177,3 @@ class EndpointLM(LanguageModel):
                 f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or hub id with the "
                 "model's tokenizer"
             ) from None
-
-
-def _token_scores(choice: Any, sent: str) -> TokenScores:
-    """The log-probabilities of the tokens of a text that was sent with `echo`; empty if there are none."""
-    found = choice.get("logprobs") or {}
-    tokens, log_probs = found.get("tokens") or [], found.get("token_logprobs") or []
-    if len(tokens) != len(log_probs):
-        raise ValueError(f"{len(tokens)} tokens with {len(log_probs)} log-probabilities")
-    # rounding may lift one a little above 0
-    for one in log_probs:
-        if one is not None and not -math.inf < one <= 1e-3:
-            raise ValueError(f"{one} is no log-probability")
-    # a server may write a token although it was asked for none
-    if choice.get("text") not in (sent, "", None) and len(tokens) > 1:
-        tokens, log_probs = tokens[:-1], log_probs[:-1]
-    return TokenScores(tokens, log_probs)

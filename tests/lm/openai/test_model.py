@@ -164,13 +164,13 @@ def stale_once_cached(tokens, log_probs, count):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (drop_logprobs, "no log-probabilities of the prompt"),
-        (as_transformers_serve, "no log-probabilities of the prompt"),
+        (drop_logprobs, "spell 0 of the text's"),
+        (as_transformers_serve, "spell 0 of the text's"),
         # llama.cpp's server: of the token it wrote alone
-        (scores_changed(lambda t, p, _: (t[-1:], p[-1:])), "no log-probabilities of the prompt"),
-        (scores_changed(lambda t, p, _: (t[-4:], p[-4:])), "do not spell the text"),
-        (scores_changed(lambda t, p, _: (["x"] * len(t), p)), "do not spell the text"),
-        (scores_changed(lambda t, p, _: (t, [None] * 9 + p[9:])), "some of the prompt's tokens only"),
+        (scores_changed(lambda t, p, _: (t[-1:], p[-1:])), "spell 0 of the text's"),
+        (scores_changed(lambda t, p, _: (t[-4:], p[-4:])), "spell 0 of the text's"),
+        (scores_changed(lambda t, p, _: (["x"] * len(t), p)), "spell 0 of the text's"),
+        (scores_changed(lambda t, p, _: (t, [None] * 9 + p[9:])), "some of the tokens only"),
         # each belongs to the token before, or behind
         (scores_changed(lambda t, p, _: (t, [*p[1:], -2.0])), "belong to other tokens"),
         (scores_changed(lambda t, p, _: (t, [None, *p[:-1]])), "belong to other tokens"),
