@@ -1,12 +1,15 @@
-"""Requests of JSON to one server, many at a time, within a budget."""
+"""Requests of JSON to one server, many at a time, within a budget; each attempt by its deadline."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import re
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,13 +20,16 @@ from ceil_jax.store.progress import bar as progress_bar
 try:
     import httpx2
     import openai
-
-    from ceil_jax.lm.openai.http import PAID, Http, RequestBudget
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
 log = logging.getLogger(__name__)
 
+_PAID = ("/completions", "/embeddings")
+"""The ends of paths behind which a model works; other requests are not counted."""
+_SENT = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
+"""The headers that are sent, with the key's. The openai package adds others, some from environment variables that
+are meant for another server."""
 _OTHERWISE = {"max_tokens": "max_completion_tokens", "temperature": "", "seed": "", "stop": ""}
 """Fields that some servers refuse, and the field to send in place of each; "" for none."""
 _LENGTHS = ("max_model_len", "context_length", "context_window")
@@ -51,6 +57,93 @@ class Served(NamedTuple):
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+
+class RequestBudget:
+    """Running totals of requests and tokens, with optional limits. Any thread may use it.
+
+    Requests that are under way when the tokens run out are still answered, so the total may pass the limit.
+    """
+
+    def __init__(self, where: str, config: EndpointConfig) -> None:
+        self.requests = self.tokens = 0
+        self._where, self._limits = where, {"requests": config.max_requests, "tokens": config.max_tokens}
+        self._lock = threading.Lock()
+
+    def ask(self) -> None:
+        """Count one request that is about to be sent, or raise `UserError` because the budget is spent."""
+        with self._lock:
+            for name, most in self._limits.items():
+                if most is not None and getattr(self, name) >= most:
+                    raise UserError(
+                        f"{self._where}: the budget of {name} is spent ({self}); finished work is kept: "
+                        f"raise --endpoint.max-{name} and run the same command again"
+                    )
+            self.requests += 1
+
+    def add(self, tokens: int) -> None:
+        with self._lock:
+            self.tokens += tokens
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{getattr(self, name):,}{'' if most is None else f' of {most:,}'} {name}"
+            for name, most in self._limits.items()
+        )
+
+
+class Http(httpx2.Client):
+    """The HTTP client of an `openai.OpenAI`, which calls `send` for each attempt and repeats those that fail.
+
+    An error of httpx2 is followed by another attempt; a `UserError` is not.
+    """
+
+    def __init__(self, budget: RequestBudget, config: EndpointConfig, key: str | None) -> None:
+        super().__init__(timeout=config.timeout, limits=httpx2.Limits(max_connections=config.concurrency))
+        self.stopped = threading.Event()
+        """While it is set, nothing more is sent."""
+        self._budget, self._seconds, self._key = budget, config.timeout, key
+        self._connected = False
+
+    def send(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
+        """Return the whole response to a request, and the JSON of a success as an extension of it."""
+        if self.stopped.is_set():
+            raise UserError(f"{request.url}: not asked, because another request has failed")
+        request.headers = httpx2.Headers({n: value for n, value in request.headers.items() if n in _SENT})
+        if self._key is not None:
+            request.headers["authorization"] = f"Bearer {self._key}"
+        if request.url.path.endswith(_PAID):
+            self._budget.ask()
+        end = time.monotonic() + self._seconds
+        try:
+            response = super().send(request, **{**settings, "stream": True})
+        except httpx2.ConnectError as error:
+            if self._connected:
+                raise
+            said = f"{request.url}: cannot connect ({error}); is the server running there?"
+            raise UserError(said) from None
+        self._connected = True
+        pieces = []
+        with closing(response):
+            for piece in response.iter_raw():
+                pieces.append(piece)
+                if time.monotonic() > end:
+                    raise httpx2.ReadTimeout("the deadline has passed", request=request)
+        whole = httpx2.Response(
+            response.status_code, headers=response.headers, content=b"".join(pieces), request=request
+        )
+        if whole.is_success:
+            try:
+                whole.extensions["json"] = whole.json()
+            except ValueError:
+                if whole.content.lstrip().startswith(b"<"):
+                    raise UserError(
+                        f"{request.url} answers with a web page, not JSON; give the address of the interface, "
+                        "which often ends in /v1"
+                    ) from None
+                said = f"an answer of {len(whole.content)} bytes that is not whole JSON"
+                raise httpx2.RemoteProtocolError(said, request=request) from None
+        return whole
 
 
 class Client:
@@ -101,7 +194,7 @@ class Client:
                 self._spelt[name] = _OTHERWISE[name]
                 log.warning("%s; from now on %s is sent in its place", refusal, _OTHERWISE[name] or "nothing")
             return self.post(path, body, read)
-        if path.endswith(PAID):
+        if path.endswith(_PAID):
             tokens = self._read(path, answer, _tokens)
             if not tokens and self._config.max_tokens is not None:
                 raise UserError(
@@ -146,24 +239,21 @@ class Client:
         """
         if len(items) < 2:
             return [work(item) for item in items]
-        pool = ThreadPoolExecutor(min(self._config.concurrency, len(items)), "endpoint")
-        try:
-            with progress_bar(len(items), what) as bar:
+        with progress_bar(len(items), what) as bar, ThreadPoolExecutor(self._config.concurrency) as pool:
 
-                def counted(item: In) -> Out:
-                    result = work(item)
-                    bar.set_postfix_str(str(self.budget), refresh=False)
-                    bar.update()
-                    return result
+            def counted(item: In) -> Out:
+                result = work(item)
+                bar.set_postfix_str(str(self.budget), refresh=False)
+                bar.update()
+                return result
 
+            try:
                 return list(pool.map(counted, items))
-        except BaseException:
-            self._http.stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        finally:
-            pool.shutdown(wait=True)
-            self._http.stopped.clear()
+            except BaseException:
+                self._http.stopped.set()
+                pool.shutdown(cancel_futures=True)
+                self._http.stopped.clear()
+                raise
 
     def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON that the server answers to a POST of the body, or to a GET."""
@@ -173,7 +263,7 @@ class Client:
             response = ask(url, cast_to=httpx2.Response)
         except openai.APIStatusError as error:
             response, status = error.response, error.status_code
-            failure = f"HTTP {status}: {self._clean(_said(response)) or 'no message'}"
+            failure = f"HTTP {status}: {self._clean(_said(error.body)) or 'no message'}"
             for header, meaning in (("location", "redirects to"), ("retry-after", "asks to come back after")):
                 if header in response.headers:
                     failure += f"; it {meaning} {self._clean(response.headers[header])}"
@@ -186,7 +276,7 @@ class Client:
         else:
             answer = response.extensions["json"]
             if isinstance(answer, dict) and answer.get("error"):
-                raise Refused(f"{url}: {self._clean(_said(response))}")
+                raise Refused(f"{url}: {self._clean(_said(answer['error']))}")
             return answer
         raise UserError(
             f"{url}: {failure}. Given up; finished work is kept: run the same command again once the server answers"
@@ -221,15 +311,9 @@ def _tokens(answer: Any) -> int:
     return usage.get("total_tokens") or usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
 
-def _said(response: httpx2.Response) -> Any:
-    """The message of an error, behind the code and the field that it names."""
-    try:
-        content = response.json()
-    except ValueError:
-        return response.text
-    error = content.get("error", content) if isinstance(content, dict) else content
+def _said(error: Any) -> Any:
+    """The message of an error, before the code and the field that it names."""
     if not isinstance(error, dict):
         return error
     message = error.get("message") or error.get("detail") or ""
-    more = [f" ({error[name]})" for name in ("code", "param") if error.get(name)]
-    return f"{message}{''.join(more)}"
+    return str(message) + "".join(f" ({error[name]})" for name in ("code", "param") if error.get(name))
