@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,28 @@ class PairTokenizer:
                     "give every prompt at least one character"
                 )
         return tokens
+
+
+@cache
+def pair_tokenizer(source: str) -> PairTokenizer:
+    """Return the tokenizer of a folder or hub id."""
+    from transformers import AutoTokenizer
+
+    with loading(f"the tokenizer of {source}"):
+        return PairTokenizer(AutoTokenizer.from_pretrained(source))
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """Turn the error by which transformers says that a folder or hub id holds no such thing into a UserError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise UserError(
+            f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a packaged one, such "
+            "as SmolLM2-135M-Instruct"
+        ) from None
 
 
 def _end(encoding: Any) -> int:

@@ -34,16 +34,16 @@ def parse_address(spec: str) -> Address:
         host, _ = parts.hostname, parts.port
     except ValueError:
         # Python's message would repeat what stands in the port's place: http://me:password, with the @ forgotten
+        host = None
+    if not host:
         raise UserError(
-            "the address of an endpoint: its port is no number below 65536, or [ ] hold no IPv6 address; "
-            "expected http://host:port/v1#model-name"
-        ) from None
+            "the address of an endpoint has no host, a port that is no number below 65536, or [ ] without an IPv6 "
+            "address; expected http://host:port/v1#model-name"
+        )
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(
             f"the address of the endpoint at {host} holds a user name, a password or a query; "
             "put the key into an environment variable and name that with --endpoint.api-key-env"
         )
-    if not host:
-        raise UserError(f"{spec}: no host; expected http://host:port/v1#model-name")
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
     return Address(base, unquote(parts.fragment) or None)

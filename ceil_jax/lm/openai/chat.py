@@ -44,26 +44,21 @@ def chat_text(choices: Any, prompt: str) -> ChatText:
     """Return the answer in the first choice of /chat/completions; "" where there is none.
 
     Args:
-        choices: the answer's `choices`; the first may be of any shape.
+        choices: the answer's `choices`.
         prompt: the prompt. Marks that it holds itself, such as code fences around the answers of the examples,
             belong to the answer and stay.
 
     >>> chat_text([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     ChatText(text='good', found=('reasoning', 'wrapper'))
     """
-    choice = choices[0] if choices else {}
-    choice = choice if isinstance(choice, dict) else {"content": choice}
-    message = choice.get("message") or choice
-    message = message if isinstance(message, dict) else {"content": message}
-    content = message.get("content", message.get("text"))
-    parts = [
-        one if isinstance(one, dict) else {"text": one}
-        for one in (content if isinstance(content, list) else [content])
-    ]
+    message = (choices[0].get("message") if choices else None) or {}
+    content = message.get("content") or ""
+    parts = content if isinstance(content, list) else [{"text": content}]
     apart = [message.get(name) for name in ("reasoning_content", "reasoning", "thinking")]
     apart += [part for part in parts if part.get("type") not in _TEXTS]
-    texts = [part.get("text") for part in parts if part.get("type") in _TEXTS]
-    said, cut = _after_reasoning("".join(text for text in texts if isinstance(text, str)))
+    said, cut = _after_reasoning(
+        "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXTS)
+    )
     text = _unwrapped(said, prompt)
     found = {"reasoning": cut or any(apart), "wrapper": text != said.strip(), "empty": not text}
     return ChatText(text, tuple(name for name, there in found.items() if there))

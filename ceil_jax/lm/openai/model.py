@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from ceil_jax.lm.openai.client import Client, Refused, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import probe
 from ceil_jax.lm.stopping import cut
+from ceil_jax.lm.tokens import pair_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class EndpointLM(LanguageModel):
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         new = [text for text in dict.fromkeys(texts) if text not in self._counts]
-        if self._tokenizer is not None:
-            found = self._tokenizer.count(new)
+        if self._config.tokenizer is not None:
+            found = pair_tokenizer(self._config.tokenizer).count(new)
         else:
             found = self._client.map(self._count, new, "counting tokens")
         self._counts |= dict(zip(new, found, strict=True))
@@ -152,21 +153,6 @@ class EndpointLM(LanguageModel):
             if "content_filter" not in str(refusal):
                 raise
             return ChatText("", ("empty",))
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        """The local tokenizer that counts in place of the server; None for none."""
-        if self._config.tokenizer is None:
-            return None
-        from transformers import AutoTokenizer
-
-        from ceil_jax.lm.tokens import PairTokenizer
-
-        try:
-            return PairTokenizer(AutoTokenizer.from_pretrained(self._config.tokenizer))
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(f"--endpoint.tokenizer {self._config.tokenizer}: {reason}") from None
 
     def _count(self, text: str) -> int:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}

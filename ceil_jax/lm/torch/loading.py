@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.tokens import PairTokenizer
+from ceil_jax.lm.tokens import loading, pair_tokenizer
 from ceil_jax.lm.torch.model import TorchLM, context_length
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
@@ -31,35 +31,26 @@ def load_torch(source: str, name: str, dtype: str, device: str, device_map: str 
 
     place = device_of(device)
     precision = dtype_of(dtype, place)
-    try:
+    with loading(f"the language model {source}"):
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=precision, device_map=device_map, use_safetensors=True
         )
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot load the language model {source}: {_reason(error)}") from None
     if device_map is None:
         model.to(place)
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
-
-
-def _reason(error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0].rstrip(".")
-    return f"{reason}; give the folder of a model, or a packaged one, such as --lm SmolLM2-135M-Instruct"
 
 
 def outline(
     source: str, name: str, dtype: str
 ) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
     """Return the name, context length, number of parameters and counter of tokens of an LM, without its weights."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     precision = dtype_of(dtype, device_of("auto"))
-    try:
-        tokenizer = PairTokenizer(AutoTokenizer.from_pretrained(source))
+    tokenizer = pair_tokenizer(source)
+    with loading(f"the configuration of {source}"):
         config = AutoConfig.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the tokenizer of {source}: {_reason(error)}") from None
     with torch.device("meta"):
         parameters = AutoModelForCausalLM.from_config(config).num_parameters()
     return _full_name(name, precision), context_length(config), parameters, tokenizer.count
@@ -96,18 +87,13 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def reading_speed() -> float:
-    """Return parameters × tokens a second that an LM would read here, by one product. Takes about a second."""
+    """Return parameters × tokens a second that an LM would read here, by one product. Takes a second or two."""
     device = device_of("auto")
     precision = dtype_of("auto", device)
     rows, inner, columns = _SHAPE
     left = torch.ones(rows, inner, dtype=precision, device=device)
     right = torch.ones(inner, columns, dtype=precision, device=device)
-    fastest = float("inf")
-    end = time.perf_counter() + 1
-    while time.perf_counter() < end:
-        began = time.perf_counter()
-        product = left @ right
-        product[0, 0].item()  # waits for a GPU
-        fastest = min(fastest, time.perf_counter() - began)
+    # reading one value waits for a GPU
+    fastest = min(timeit.repeat(lambda: (left @ right)[0, 0].item(), number=1, repeat=50))
     # two operations a parameter and token
     return SHARE[device.type] * rows * inner * columns / fastest
