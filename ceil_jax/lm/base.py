@@ -56,7 +56,7 @@ class LanguageModel:
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        """Return what `generate` does, of checked arguments and a seed for each prompt."""
+        """Return what `generate` does, of checked arguments, at least one token and a seed for each prompt."""
         raise NotImplementedError
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
@@ -124,6 +124,8 @@ class LanguageModel:
             raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
         if isinstance(stop, str) or "" in stop:
             raise UserError(f"stop is {stop!r}; it must be a list of non-empty strings, such as ['\\n']")
+        if max_new_tokens < 1:
+            return [""] * len(prompts)
         seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
         return self.write(prompts, max_new_tokens, stop, temperature, seeds)
 

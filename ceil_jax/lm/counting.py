@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import Continuations, LanguageModel
-from ceil_jax.lm.readings import LMRequest, ask_lm
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.readings import LMRequest
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
 
 class CountingLM(LanguageModel):
-    """An LM with a real tokenizer and no weights: answers are empty, scores 0.
+    """An LM with a real tokenizer and no weights: it counts tokens, and neither scores nor writes.
 
     It has the name of the real LM, whose results are found under the same keys, its context length in tokens and
     its number of parameters (1 if unknown). `exact` says whether `count` counts the real LM's tokens.
     """
 
-    tokens_read = tokens_written = 0
-    answer_tokens = 32.0
-    """The assumed length of a generated answer, in tokens."""
+    tokens_read = 0
 
     def __init__(
         self,
@@ -35,28 +32,16 @@ class CountingLM(LanguageModel):
         self.name, self.context_length, self.parameters = name, context_length, parameters
         self._count, self.exact = count, exact
 
-    def count(self, requests: Sequence[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
-        """Return the tokens that answering requests of one kind reads and writes, by answers of the usual length."""
-        if answers:
-            self.answer_tokens = float(self._count(answers).mean()) + 1
-        before = self.tokens_read, self.tokens_written
-        ask_lm(self, requests)
-        return self.tokens_read - before[0], self.tokens_written - before[1]
-
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._count(texts)
 
-    def scores(self, asked: Continuations) -> tuple[np.ndarray, Sequence[int]]:
-        lengths = self._count(asked.texts)
-        self.tokens_read += int(self._count(asked.distinct_prompts()).sum() + (lengths - 1).clip(0).sum())
-        return np.zeros(len(lengths)), lengths.tolist()
-
-    def write(
-        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
-    ) -> list[str]:
-        self.tokens_read += int(self._count(list(dict.fromkeys(prompts))).sum())
-        self.tokens_written += math.ceil(min(self.answer_tokens, limit) * len(prompts))
-        return [""] * len(prompts)
+    def count(self, requests: Iterable[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
+        """Return the tokens that answering some requests reads and writes, by answers of the usual length."""
+        distinct = list(dict.fromkeys(requests))
+        choices = self._count([text for one in distinct for text in one.choices])
+        read = self._count(list({one.prompt: 0 for one in distinct})).sum() + (choices - 1).clip(0).sum()
+        length = self._count(answers).mean() + 1 if answers else 0
+        return float(read), float(sum(min(length, one.limit) for one in distinct))
 
 
 def by_characters(texts: Sequence[str]) -> np.ndarray:

@@ -81,7 +81,7 @@ class EndpointLM(LanguageModel):
         if stop and not self._config.chat:
             body["stop"] = list(stop)
         asked: dict[int | None, list[int]] = {}  # a request has one seed
-        for row, seed in enumerate(seeds if limit > 0 else ()):
+        for row, seed in enumerate(seeds):
             asked.setdefault(seed if temperature else None, []).append(row)
         for one, rows in asked.items():
             request = body if one is None else {**body, "seed": one}

@@ -64,12 +64,9 @@ class Writer:
     def __init__(
         self, tokenizer: Any, prompt: list[int], limit: int, draw: np.random.Generator, stop: Sequence[str]
     ):
-        self.prompt = prompt
-        self.limit = limit
         self.draw = draw
-        self.done = limit <= 0
-        self._tokenizer = tokenizer
-        self._stop = stop
+        self.done = False
+        self._tokenizer, self._limit, self._stop = tokenizer, limit, stop
         self._written: list[int] = []
         # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first space
         self._before = prompt[-4:]
@@ -79,9 +76,8 @@ class Writer:
         """Take the next token; `end` says that it ends the text."""
         if not end:
             self._written.append(token)
-        self.done = (
-            end or len(self._written) >= self.limit or first_stop(self._decoded(), self._stop) is not None
-        )
+        full = len(self._written) >= self._limit
+        self.done = end or full or first_stop(self._decoded(), self._stop) is not None
 
     def text(self) -> str:
         """Return the text before the first stop string."""

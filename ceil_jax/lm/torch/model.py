@@ -73,13 +73,11 @@ class TorchLM(LanguageModel):
         writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
         ends = self._model.generation_config.eos_token_id
         ends = {*(ends if isinstance(ends, list) else [ends]), self._tokenizer.eos_token_id}
-        going = [writer for writer in writers if not writer.done]
-        lengths = [len(writer.prompt) + writer.limit for writer in going]
+        lengths = [len(row) + most for row, most in zip(ids, limits, strict=True)]
         cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
         for batch in by_token_budget(lengths, cached):
-            some = [going[place] for place in batch]
-            session = Session(self._model, [one.prompt for one in some])
-            write_all(session, some, ends, temperature)
+            session = Session(self._model, [ids[place] for place in batch])
+            write_all(session, [writers[place] for place in batch], ends, temperature)
             self.tokens_read += session.read
         return [writer.text() for writer in writers]
 
