@@ -102,7 +102,6 @@ class PromptBuilder:
         self._order_name, self._order = order, ORDERS[order]
         self.lm = lm
         self.template = template
-        self.reserve = reserve
         self._opening = examples_text(template, few_shot)
         self._lengths: dict[str, int] = {}
         budget = context_budget(lm, reserve)
@@ -178,15 +177,18 @@ class PromptBuilder:
         remaining = self.remaining(query)
         fitting: list[int] = []
         for i in most_relevant_first(relevance) if fit == "similarity" else range(len(chosen)):
-            remaining -= self._length(self._piece(chosen[i]))
-            if remaining < 0:
+            length = self._length(self._piece(chosen[i]))
+            if length > remaining:
                 break
+            remaining -= length
             fitting.append(i)
-        while (
-            prompt := self._within(query, chosen, self._ordered(sorted(fitting), relevance, gains))
-        ) is None:
-            fitting.pop()
-        return prompt
+        while True:
+            order = self._ordered(sorted(fitting), relevance, gains)
+            text = prompt_text(self.template, [chosen[i] for i in order], query, self._opening)
+            # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget is counted
+            if remaining >= len(fitting) or self._length(text) <= self.budget + self._length(self._opening):
+                return Prompt(text, order)
+            remaining += self._length(self._piece(chosen[fitting.pop()]))
 
     def _ordered(
         self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
@@ -199,17 +201,6 @@ class PromptBuilder:
                 f"{len(fitting) - 1} once"
             )
         return tuple(fitting[place] for place in places)
-
-    def _within(self, query: Example, chosen: Sequence[Example], order: tuple[int, ...]) -> Prompt | None:
-        """The prompt in this order; None if the whole, unlike the sum of its parts, is over the budget."""
-        examples = [chosen[i] for i in order]
-        text = prompt_text(self.template, examples, query, self._opening)
-        # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget is counted
-        parts = self._length(self.template.query(query)) + sum(self._length(self._piece(e)) for e in examples)
-        nearly = bool(examples) and parts + len(examples) > self.budget
-        if nearly and self._length(text) > self.budget + self._length(self._opening):
-            return None
-        return Prompt(text, order)
 
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:
