@@ -74,48 +74,39 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
     ends: list[int] = []
     position = 0
     while len(ends) < len(tokens) and position < len(text):
-        token = tokens[len(ends)]
-        if _NAMELESS.search(token):
-            rest = tokens[len(ends) :]
-            count = len(list(takewhile(_NAMELESS.search, rest)))
-            begin, position = position, _end_of_nameless(rest, count, text, position)
-            if begin < start < position:
-                raise ValueError(f"the tokens of {text[begin:position]!r} have no names of their own")
-            # a character that a later token names as a whole ends after this place; none stands before a text
-            ends += [position + (position == begin > 0)] * count
-        elif (after := _after(token, text, position)) is not None:
-            position = after
-            ends.append(position)
-        elif position == 0:
-            ends.append(0)
+        rest = tokens[len(ends) :]
+        nameless = list(takewhile(_NAMELESS.search, rest))
+        named = list(takewhile(lambda token: not _NAMELESS.search(token), rest[len(nameless) :]))
+        # nameless tokens end at the first position at which those behind them match the text
+        for end in range(position + any(nameless), min(position + len(nameless), len(text)) + 1):
+            named_ends = _ends(named, text, end)
+            if named_ends is not None and (named or end == len(text)):
+                break
         else:
-            raise ValueError(
-                f"token {len(ends)} is {token[:40]!r} where the text has {text[position:][:20]!r}"
-            )
+            if position:
+                raise ValueError(f"token {len(ends)} is {rest[0][:40]!r} at {text[position:][:20]!r}")
+            ends.append(0)
+            continue
+        if position < start < end:
+            raise ValueError(f"the tokens of {text[position:end]!r} have no names of their own")
+        # a character that a later token names as a whole ends after this place; none stands before a text
+        ends += [end + (end == position > 0)] * len(nameless) + named_ends
+        position = ends[-1]
     if position < len(text):
         raise ValueError(f"the tokens spell {position} of the text's {len(text)} characters")
     first = next((place for place, end in enumerate(ends) if end > start), len(ends))
     return range(first, len(ends))
 
 
-def _after(token: str, text: str, position: int) -> int | None:
-    """Return where the token ends if it stands at this position, perhaps behind a space; None if it does not."""
-    for spelt in (token, " " + token):
-        if text.startswith(spelt, position):
-            return position + len(spelt)
-    return None
-
-
-def _end_of_nameless(tokens: Sequence[str], count: int, text: str, position: int) -> int:
-    """Return where the first `count` tokens end: the first position at which the tokens behind match the text."""
-    following = list(takewhile(lambda token: not _NAMELESS.search(token), tokens[count:]))
-    shortest = position if not any(tokens[:count]) else position + 1
-    for end in range(shortest, min(position + count, len(text)) + 1):
-        place: int | None = end
-        for token in following:
-            if place is None or place == len(text):
-                break
-            place = _after(token, text, place)
-        if place is not None and (following or end == len(text)):
-            return end
-    raise ValueError(f"tokens without a name have no place at character {position}, {text[position:][:20]!r}")
+def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
+    """Where tokens end that stand at a position, each perhaps behind a space, up to the text's end; else None."""
+    ends: list[int] = []
+    for token in named:
+        if position == len(text):
+            break
+        spelt = next((one for one in (token, " " + token) if text.startswith(one, position)), None)
+        if spelt is None:
+            return None
+        position += len(spelt)
+        ends.append(position)
+    return ends
