@@ -35,7 +35,7 @@ def pair(name: str, dtype: str, settings: Settings) -> tuple[LanguageModel, Padd
     """Ours and the peer, with the same weights in the same dtype on the same device."""
     device = "cuda" if settings.device == "gpu" else "cpu"
     peer = PaddedLM(str(converted(name)), getattr(torch, dtype), device)
-    return load_lm(name, dtype=dtype, device=device), peer
+    return load_lm(name, dtype=dtype, device_map=device), peer
 
 
 def reviews(lm: LanguageModel) -> tuple[Any, PromptBuilder]:

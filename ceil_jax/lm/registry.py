@@ -19,7 +19,6 @@ def load_lm(
     spec: str,
     *,
     dtype: str = "auto",
-    device: str = "auto",
     device_map: str | None = None,
     endpoint: EndpointConfig | None = None,
 ) -> LanguageModel:
@@ -36,12 +35,12 @@ def load_lm(
             function without arguments that returns a `LanguageModel`.
         dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device computes in it. The
             dtype is part of the LM's name, because results are cached under that.
-        device: "auto" (CUDA if there is one) or torch's name of a device.
-        device_map: in place of `device`, spreads a large model over devices as transformers does.
+        device_map: transformers' device_map: a device such as "cpu", or "auto", which spreads a large model over
+            several; by default CUDA if there is one.
         endpoint: how a server is asked: the key's variable, retries, the budget; by default `EndpointConfig()`.
 
     Raises:
-        UserError: the name, dtype or device is unknown; a function returns something else; the folder holds no
+        UserError: the name or dtype is unknown; a function returns something else; the folder holds no
             such model; torch or openai is not installed; the server cannot be reached or does not know the model.
     """
     if spec == "tiny":
@@ -57,7 +56,7 @@ def load_lm(
         from ceil_jax.lm.torch import loading
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
-    return loading.load_torch(source, name, dtype, device, device_map)
+    return loading.load_torch(source, name, dtype, device_map)
 
 
 def source_of(spec: str) -> tuple[str, str]:

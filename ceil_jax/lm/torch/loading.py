@@ -22,22 +22,21 @@ _SHAPE = 1024, 576, 1536
 """A pass of 1,024 tokens through a layer of SmolLM2-135M."""
 
 
-def load_torch(source: str, name: str, dtype: str, device: str, device_map: str | None = None) -> TorchLM:
+def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:
     """Return the LM of a folder or hub id, with the arguments of `load_lm`; `name` lacks the dtype.
 
     Weights are safetensors, and no code of the repository is run.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    place = device_of(device)
-    precision = dtype_of(dtype, place)
+    precision = _precision(dtype)
     with loading(f"the language model {source}"):
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=precision, device_map=device_map, use_safetensors=True
         )
     if device_map is None:
-        model.to(place)
+        model.to(_device())
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
 
 
@@ -47,7 +46,7 @@ def outline(
     """Return the name, context length, number of parameters and counter of tokens of an LM, without its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    precision = dtype_of(dtype, device_of("auto"))
+    precision = _precision(dtype)
     tokenizer = pair_tokenizer(source)
     with loading(f"the configuration of {source}"):
         config = AutoConfig.from_pretrained(source)
@@ -60,20 +59,15 @@ def _full_name(name: str, precision: torch.dtype) -> str:
     return f"{name}@{str(precision).removeprefix('torch.')}"
 
 
-def device_of(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device {device!r} is not there: {str(error).splitlines()[0]}; try 'cpu'") from None
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def dtype_of(dtype: str, device: torch.device) -> torch.dtype:
+def _precision(dtype: str) -> torch.dtype:
     """The dtype of that name; "auto" is bfloat16 where the processor computes in it (2-3 × faster), else float32."""
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" or _cpu_has_bfloat16() else torch.float32
+        return torch.bfloat16 if _device().type == "cuda" or _cpu_has_bfloat16() else torch.float32
     if dtype not in known:
         raise UserError(f"unknown dtype {dtype!r}; known: auto, {', '.join(known)}")
     return known[dtype]
@@ -88,8 +82,7 @@ def _cpu_has_bfloat16() -> bool:
 
 def reading_speed() -> float:
     """Return parameters × tokens a second that an LM would read here, by one product. Takes a second or two."""
-    device = device_of("auto")
-    precision = dtype_of("auto", device)
+    device, precision = _device(), _precision("auto")
     rows, inner, columns = _SHAPE
     left = torch.ones(rows, inner, dtype=precision, device=device)
     right = torch.ones(inner, columns, dtype=precision, device=device)

@@ -13,12 +13,12 @@ def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
     folder = tmp_path / "small"
     model("llama").save_pretrained(folder)
     tokenizer().save_pretrained(folder)
-    lm = load_lm(str(folder), dtype="float32", device="cpu")
+    lm = load_lm(str(folder), dtype="float32")
     expected = TorchLM(model("llama"), tokenizer(), name="same")
     found, same = (one.log_likelihood(["It is"], [" good"]) for one in (lm, expected))
     assert found == pytest.approx(same)
     assert lm.name.startswith("small-") and lm.name.endswith("@float32")
-    half = load_lm(str(folder), dtype="bfloat16", device="cpu")
+    half = load_lm(str(folder), dtype="bfloat16")
     assert half.name == lm.name.replace("float32", "bfloat16")
     model("llama", context=64).save_pretrained(folder)
     assert load_lm(str(folder), dtype="float32").name != lm.name
@@ -31,8 +31,6 @@ def test_loading_says_what_is_wrong(tmp_path):
         load_lm("nobody/nothing")
     with pytest.raises(UserError, match="unknown dtype 'int8'; known: auto, "):
         load_lm(str(tmp_path), dtype="int8")
-    with pytest.raises(UserError, match="device 'gpu' is not there"):
-        load_lm(str(tmp_path), device="gpu")
 
 
 def test_the_speed_of_reading():
