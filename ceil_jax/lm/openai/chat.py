@@ -12,7 +12,7 @@ _CLOSE = (
     rf"(?:<\|?/{_BLOCK}\|?>|\[/{_BLOCK}\]|◁/{_BLOCK}▷|<\|end_of_{_BLOCK}\|>"
     r"|<\|channel\|>\s*final\s*<\|message\|>)"
 )
-_REASONED = re.compile(rf".*{_CLOSE}|\s*{_OPEN}.*", re.DOTALL | re.IGNORECASE)
+_REASONED = re.compile(rf"\A(?:.*{_CLOSE}|\s*{_OPEN}.*)", re.DOTALL | re.IGNORECASE)
 """Everything up to the last end of a block of reasoning, whose beginning may stand in the prompt; or a block that the
 token limit has cut."""
 _SPECIAL = (
@@ -56,23 +56,18 @@ def chat_text(choices: Any, prompt: str) -> ChatText:
     parts = content if isinstance(content, list) else [{"text": content}]
     apart = [message.get(name) for name in ("reasoning_content", "reasoning", "thinking")]
     apart += [part for part in parts if part.get("type") not in _TEXTS]
-    said, cut = _after_reasoning(
-        "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXTS)
-    )
+    whole = "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXTS)
+    said = _REASONED.sub("", whole)
     text = _unwrapped(said, prompt)
-    found = {"reasoning": cut or any(apart), "wrapper": text != said.strip(), "empty": not text}
+    found = {"reasoning": said != whole or any(apart), "wrapper": text != said.strip(), "empty": not text}
     return ChatText(text, tuple(name for name, there in found.items() if there))
 
 
 def completed_text(choice: Any, *_: str) -> ChatText:
     """Return the answer in a choice of /completions, which may begin with reasoning as well."""
-    text, cut = _after_reasoning(choice.get("text") or "")
-    return ChatText(text, ("reasoning",) * cut + ("empty",) * (not text))
-
-
-def _after_reasoning(text: str) -> tuple[str, bool]:
-    reasoned = _REASONED.match(text)
-    return (text[reasoned.end() :], True) if reasoned else (text, False)
+    whole = choice.get("text") or ""
+    text = _REASONED.sub("", whole)
+    return ChatText(text, ("reasoning",) * (text != whole) + ("empty",) * (not text))
 
 
 def _unwrapped(text: str, prompt: str) -> str:

@@ -76,28 +76,25 @@ class EndpointLM(LanguageModel):
         A chat is not sent the stop strings, which would end it within its reasoning or its first code fence: its
         answer is cut here. The first answers that had something removed, or were empty, are logged.
         """
-        written = [ChatText("")] * len(prompts)
+        written: dict[int, ChatText] = {}
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
         if stop and not self._config.chat:
             body["stop"] = list(stop)
-        asked: dict[int | None, list[int]] = {}  # a request has one seed
-        for row, seed in enumerate(seeds):
-            asked.setdefault(seed if temperature else None, []).append(row)
-        for one, rows in asked.items():
-            request = body if one is None else {**body, "seed": one}
+        for seed in dict.fromkeys(seeds):  # a request has one
+            rows = [row for row, one in enumerate(seeds) if one == seed]
+            request = {**body, "seed": seed} if temperature else body
             if self._config.chat:
                 texts = [prompts[row] for row in rows]
                 read = self._client.map(partial(self._chat, request), texts, "generating")
             else:
                 pairs = [(prompts[row], "") for row in rows]
                 read = self._completions(pairs, request, "generating", completed_text)
-            for row, answer in zip(rows, read, strict=True):
-                written[row] = answer
-        note = note_on(Counter(name for answer in written for name in answer.found), len(written))
+            written |= zip(rows, read, strict=True)
+        note = note_on(Counter(name for answer in written.values() for name in answer.found), len(written))
         if note and not self._noted:
             self._noted = True
             log.warning("%s: %s", self.name, note)
-        return [cut(answer.text, stop) for answer in written]
+        return [cut(written[row].text, stop) for row in range(len(prompts))]
 
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
