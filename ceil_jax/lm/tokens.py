@@ -87,12 +87,12 @@ def pair_tokenizer(source: str) -> PairTokenizer:
     """Return the tokenizer of a folder or hub id."""
     from transformers import AutoTokenizer
 
-    with loading(f"the tokenizer of {source}"):
+    with loading_errors(f"the tokenizer of {source}"):
         return PairTokenizer(AutoTokenizer.from_pretrained(source))
 
 
 @contextmanager
-def loading(what: str) -> Iterator[None]:
+def loading_errors(what: str) -> Iterator[None]:
     """Turn the error by which transformers says that a folder or hub id holds no such thing into a UserError."""
     try:
         yield

@@ -240,20 +240,18 @@ class Client:
         if len(items) < 2:
             return [work(item) for item in items]
         with progress_bar(len(items), what) as bar, ThreadPoolExecutor(self._config.concurrency) as pool:
-
-            def counted(item: In) -> Out:
-                result = work(item)
-                bar.set_postfix_str(str(self.budget), refresh=False)
-                bar.update()
-                return result
-
+            done: list[Out] = []
             try:
-                return list(pool.map(counted, items))
+                for result in pool.map(work, items):
+                    done.append(result)
+                    bar.set_postfix_str(str(self.budget), refresh=False)
+                    bar.update()
             except BaseException:
                 self._http.stopped.set()
                 pool.shutdown(cancel_futures=True)
                 self._http.stopped.clear()
                 raise
+        return done
 
     def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON that the server answers to a POST of the body, or to a GET."""

@@ -62,7 +62,7 @@ class EndpointLM(LanguageModel):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         new = [text for text in dict.fromkeys(texts) if text not in self._counts]
         if self._config.tokenizer is not None:
-            found = pair_tokenizer(self._config.tokenizer).count(new)
+            found = pair_tokenizer(self._config.tokenizer).count(new).tolist()
         else:
             found = self._client.map(self._count, new, "counting tokens")
         self._counts |= dict(zip(new, found, strict=True))

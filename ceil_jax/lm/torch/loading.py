@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.tokens import loading, pair_tokenizer
+from ceil_jax.lm.tokens import loading_errors, pair_tokenizer
 from ceil_jax.lm.torch.model import TorchLM, context_length
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
@@ -30,7 +30,7 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     precision = _precision(dtype)
-    with loading(f"the language model {source}"):
+    with loading_errors(f"the language model {source}"):
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=precision, device_map=device_map, use_safetensors=True
@@ -48,7 +48,7 @@ def outline(
 
     precision = _precision(dtype)
     tokenizer = pair_tokenizer(source)
-    with loading(f"the configuration of {source}"):
+    with loading_errors(f"the configuration of {source}"):
         config = AutoConfig.from_pretrained(source)
     with torch.device("meta"):
         parameters = AutoModelForCausalLM.from_config(config).num_parameters()
