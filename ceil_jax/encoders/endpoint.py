@@ -25,10 +25,10 @@ class EndpointEncoder:
     """
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
-        address = parse_address(spec)
-        self._client = Client(address.base, config)
+        base, model = parse_address(spec)
+        self._client = Client(base, config)
         self._batch = 8 * config.batch
-        served = self._client.served(address.model)
+        served = self._client.served(model)
         self.name = served.name
         self._model = served.model
 

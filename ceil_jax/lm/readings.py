@@ -69,33 +69,25 @@ class Reading(NamedTuple):
     cost: Cost
 
 
-def ask_lm(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Any]:
-    """Return an LM's answers to requests of one kind: lists of log-probabilities, or texts.
+def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading]:
+    """Return the readings of some requests, with their cost shared out evenly.
 
     All of them score, or all of them generate with the same settings but for the seed.
     """
     prompts, first = [one.prompt for one in requests], requests[0]
-    if first.choices:
-        found = lm.choice_log_likelihood(
-            prompts, [one.choices for one in requests], per_token=first.per_token
-        )
-        return [[float(value) for value in row] for row in found]
-    drawn: dict[str, Any] = {}
-    if first.temperature:
-        drawn = {"temperature": first.temperature, "seed": [one.seed for one in requests]}
-    return lm.generate(prompts, first.limit, first.stop, **drawn)
-
-
-def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading]:
-    """Return the readings of some requests of one kind, with their cost shared out evenly."""
     began, before = time.perf_counter(), lm.tokens_read
-    values = ask_lm(lm, requests)
+    values: Sequence[Any]
+    if first.choices:
+        choices = [one.choices for one in requests]
+        found = lm.choice_log_likelihood(prompts, choices, per_token=first.per_token)
+        values = [row.tolist() for row in found]
+    else:
+        seeds = [one.seed for one in requests]
+        values = lm.generate(prompts, first.limit, first.stop, temperature=first.temperature, seed=seeds)
     seconds, tokens = (time.perf_counter() - began) / len(requests), lm.tokens_read - before
     # whole numbers that add up to the tokens read
-    ends = np.round(np.linspace(0, tokens, len(values) + 1)).astype(int)
-    return [
-        Reading(value, Cost(seconds, int(share))) for value, share in zip(values, np.diff(ends), strict=True)
-    ]
+    shares = np.diff(np.linspace(0, tokens, len(values) + 1).round().astype(int)).tolist()
+    return [Reading(value, Cost(seconds, share)) for value, share in zip(values, shares, strict=True)]
 
 
 Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ceil_jax.errors import UserError
-
-
-class Address(NamedTuple):
-    """A server and one of its models."""
-
-    base: str
-    """The server's address without a slash at its end, such as http://localhost:8000/v1."""
-    model: str | None
-    """The model's name; None for the only one that is served."""
 
 
 def is_address(spec: str) -> bool:
@@ -22,8 +12,10 @@ def is_address(spec: str) -> bool:
     return spec.startswith(("http://", "https://"))
 
 
-def parse_address(spec: str) -> Address:
-    """Return the parts of `http://host:port/v1#model`; /v1 is added where there is no path.
+def parse_address(spec: str) -> tuple[str, str | None]:
+    """Return the server of `http://host:port/v1#model`, without a slash at its end, and the model's name.
+
+    /v1 is added where there is no path. Without a name it is None: the only model that is served.
 
     Raises:
         UserError: the address has no host, or a port that is no port; it holds a password or a query, where
@@ -46,4 +38,4 @@ def parse_address(spec: str) -> Address:
             "put the key into an environment variable and name that with --endpoint.api-key-env"
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
-    return Address(base, unquote(parts.fragment) or None)
+    return base, unquote(parts.fragment) or None

@@ -39,15 +39,15 @@ class EndpointLM(LanguageModel):
     """
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
-        address = parse_address(spec)
-        self._client = Client(address.base, config)
+        base, model = parse_address(spec)
+        self._client = Client(base, config)
         self._config = config
-        served = self._client.served(address.model)
+        served = self._client.served(model)
         self._model, self.name = served.model, served.name
         length = config.context_length or served.context_length
         if length is None:
             raise UserError(
-                f"{address.base} does not say how many tokens {self._model} reads; give --endpoint.context-length"
+                f"{base} does not say how many tokens {self._model} reads; give --endpoint.context-length"
             )
         # servers keep a place for the token that they would generate next
         self.context_length = length - 1

@@ -3,16 +3,16 @@
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.openai.address import Address, parse_address
+from ceil_jax.lm.openai.address import parse_address
 
 
 @pytest.mark.parametrize(
     ("spec", "address"),
     [
-        ("http://localhost:8000/v1#org/model:7b", Address("http://localhost:8000/v1", "org/model:7b")),
-        ("http://localhost:8000", Address("http://localhost:8000/v1", None)),
-        ("https://host/api/v1/#m", Address("https://host/api/v1", "m")),
-        ("http://[::1]:80/v1#m", Address("http://[::1]:80/v1", "m")),
+        ("http://localhost:8000/v1#org/model:7b", ("http://localhost:8000/v1", "org/model:7b")),
+        ("http://localhost:8000", ("http://localhost:8000/v1", None)),
+        ("https://host/api/v1/#m", ("https://host/api/v1", "m")),
+        ("http://[::1]:80/v1#m", ("http://[::1]:80/v1", "m")),
     ],
 )
 def test_address(spec, address):
