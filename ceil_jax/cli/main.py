@@ -6,6 +6,7 @@ import argparse
 import functools
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,6 +30,8 @@ compare trained in the folder runs):
   ceil-jax tune --data reviews.csv --input text --output label --metric accuracy --lm-tokens 1000000
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --method topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
+
+log = logging.getLogger(__name__)
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
 """The flags of all commands, which are read first: the scale decides what the other flags default to."""
@@ -89,6 +92,9 @@ def command(
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
+        if any(word.split("=")[0] == "--retriever" for word in rest):
+            log.warning("--retriever is called --method now")
+            rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         for module in given.plugin:
             try:
                 imported_module(module)
