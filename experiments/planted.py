@@ -269,11 +269,11 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     query = encoder.with_params(trained.params["query"])
     context = encoder.with_params(trained.params["context"]) if "context" in trained.params else query
     after = measured(query, context)
-    held_out_before, held_out_after = trained.ending.learnt
+    kept, quality = trained.ending
     return {
-        "kept": trained.ending.kept,
-        "held_out_before": held_out_before,
-        "held_out_after": held_out_after,
+        "kept": kept,
+        "held_out_before": quality["start"],
+        "held_out_after": quality[kept],
         **{
             f"{name}_{when}": found[name]
             for name in before

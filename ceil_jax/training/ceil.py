@@ -20,7 +20,7 @@ from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import CEILConfig
 from ceil_jax.training.fixed import WithFixed, beside_fixed
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
-from ceil_jax.training.loop import Trained, fit, gradient_of, split_held_out
+from ceil_jax.training.loop import Trained, fit, split_held_out
 from ceil_jax.training.losses import SetScores, ceil_loss, ranking_quality
 
 if TYPE_CHECKING:
@@ -48,43 +48,6 @@ class CEILBatch(NamedTuple):
     log_dets: Float[Any, "b m"] | None
     """log det S_S of every set where examples are frozen, otherwise None."""
     lm_scores: Float[Any, "b m"]
-
-
-def ceil_objective(
-    params: Mapping[str, Any],
-    examples: Float[Array, "b n d"],
-    batch: CEILBatch,
-    key: PRNGKeyArray | None,
-    *,
-    encode: Callable[..., Float[Array, "b d"]],
-    loss: Callable[[SetScores], Float[Array, ""]],
-    trade_off: float,
-) -> Float[Array, ""]:
-    """Mean loss of a batch: how well log det L'_S orders each query's sets S as the LM's scores do.
-
-    Args:
-        params: the encoders' parameters; only those of `query` are used here.
-        examples: vectors of each query's shortlist.
-        batch: the queries and their sets.
-        key: dropout key of the queries' encoder; None is without dropout.
-        encode: (parameters, tokens [B, T], key=key) → vectors.
-        loss: the scores of one query's sets → scalar.
-        trade_off: λ of the kernel.
-    """
-    log_probs = _log_probs(params, examples, batch, key, encode, trade_off)
-    return jnp.mean(jax.vmap(loss)(SetScores(log_probs, batch.lm_scores, (batch.subsets >= 0).any(axis=-1))))
-
-
-def _log_probs(
-    params: Mapping[str, Any],
-    examples: Array,
-    batch: CEILBatch,
-    key: PRNGKeyArray | None,
-    encode: Callable[..., Array],
-    trade_off: float,
-) -> Float[Array, "b m"]:
-    queries = encode(params["query"], batch.queries, key=key)
-    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
 
 
 def set_log_probs(
@@ -149,9 +112,20 @@ def train_ceil(
     fixed, apply = data.fixed, encoder.apply
     if fixed:
         apply = beside_fixed(apply, fixed.weight)
-    settings: dict[str, Any] = {"encode": over_devices(apply), "trade_off": trade_off}
-    loss = ceil_loss(config.loss, config.loss_options)
-    objective = partial(ceil_objective, loss=loss, **settings)
+    encode, loss = over_devices(apply), ceil_loss(config.loss, config.loss_options)
+
+    def log_probs(
+        params: Mapping[str, Any], examples: Array, batch: CEILBatch, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "b m"]:
+        queries = encode(params["query"], batch.queries, key=key)
+        return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
+
+    def objective(
+        params: Mapping[str, Any], examples: Array, batch: CEILBatch, key: PRNGKeyArray
+    ) -> Float[Array, ""]:
+        ours, mask = log_probs(params, examples, batch, key), (batch.subsets >= 0).any(axis=-1)
+        return jnp.mean(jax.vmap(loss)(SetScores(ours, batch.lm_scores, mask)))
+
     context = "context" if config.train_context == "both" else "query"
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
     # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other weights
@@ -163,7 +137,7 @@ def train_ceil(
         examples = _FrozenExamples(objective, bank_vectors, data.candidates)
     tokens = TokenTable(encoder, [query.input for query in data.queries], fixed and fixed.queries)
     every_set = np.arange(data.scores.shape[1])
-    predict = jit_whole(partial(_log_probs, key=None, **settings))
+    predict = jit_whole(log_probs)
 
     def of_sets(
         examples: _FrozenExamples | _LearntExamples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]
@@ -213,7 +187,7 @@ class _FrozenExamples:
         self._log_dets = np.stack(
             [np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in each]
         )
-        self.gradient = gradient_of(objective)
+        self.gradient = jit_whole(jax.value_and_grad(objective))
 
     def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[np.ndarray, ...]:
         """The vectors [B, n, D], subsets, valid places and log dets of these sets of these queries."""

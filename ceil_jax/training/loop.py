@@ -49,11 +49,6 @@ class Ending(NamedTuple):
     quality: dict[str, float]
     """Mean held-out τ of each choice."""
 
-    @property
-    def learnt(self) -> tuple[float, float]:
-        """Held-out τ before training, and of the weights that training ended with."""
-        return self.quality["start"], self.quality[self.kept]
-
 
 class Trained(NamedTuple):
     """The result of training."""
@@ -88,7 +83,7 @@ def fit(
     Args:
         folder: holds the checkpoints.
         params: the starting weights.
-        gradient: (params, batch, dropout key) → (loss, its gradient with respect to the params), see `gradient_of`.
+        gradient: (params, batch, dropout key) → (loss, its gradient with respect to the params).
         batches: (step, numbers of the queries int [B]) → batch.
         held_out: params → τ of each held-out query.
         instances: training queries. A batch is always full: the last one of an epoch begins the next epoch.
@@ -167,11 +162,6 @@ def _warmup_and_decay(peak: float, steps: int) -> optax.Schedule:
     warmup = max(1, steps // 10)
     rise, fall = optax.linear_schedule(0.0, peak, warmup), optax.linear_schedule(peak, 0.0, steps - warmup)
     return optax.join_schedules([rise, fall], [warmup])
-
-
-def gradient_of(loss: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, Any]]:
-    """Return the compiled (loss, gradient with respect to its first argument)."""
-    return jit_whole(jax.value_and_grad(loss))
 
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
