@@ -88,9 +88,8 @@ def epr_contrastive_loss(queries, positives, negatives, positive_ids, negative_i
         for j in range(len(queries)):
             if j != i and positive_ids[j] != positive_ids[i]:
                 scores.append(query @ positives[j])
-            for h, negative in enumerate(negatives[j]):
-                if negative_ids[j][h] not in (-1, positive_ids[i]):
-                    scores.append(query @ negative)
+            if negative_ids[j] != positive_ids[i]:
+                scores.append(query @ negatives[j])
         losses.append(info_nce_loss(scores, 0))
     return float(np.mean(losses))
 

@@ -21,7 +21,7 @@ from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers.all_pairs import AllPairs
 from ceil_jax.dpp.distribution import subset_log_probs
 from ceil_jax.dpp.kernel import block_log_dets, relevance
-from ceil_jax.training.losses import pairwise_margin_loss
+from ceil_jax.training.losses import SetScores, pairwise_margin_loss
 
 BATCH, N, SUBSETS, K, DIM, BANK, TRADE_OFF = 64, 100, 50, 16, 768, 44_000, 0.1
 
@@ -90,7 +90,7 @@ def _loss(
 ) -> jax.Array:
     similar = jax.vmap(relevance)(queries, items)
     ours = jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, log_dets, subsets, TRADE_OFF)
-    return jnp.mean(jax.vmap(pairwise_margin_loss)(ours, lm_scores))
+    return jnp.mean(jax.vmap(pairwise_margin_loss)(SetScores(ours, lm_scores, jnp.ones(ours.shape, bool))))
 
 
 def same_gradients(results: Mapping[str, Mapping[str, Any]]) -> str:

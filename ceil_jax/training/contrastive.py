@@ -68,9 +68,7 @@ def epr_objective(
     queries = encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
     if train_context == "stopped":
         positives, negatives = jax.lax.stop_gradient((positives, negatives))
-    return epr_contrastive_loss(
-        queries / temperature, positives, negatives[:, None], batch.positives, batch.negatives[:, None]
-    )
+    return epr_contrastive_loss(queries / temperature, positives, negatives, batch.positives, batch.negatives)
 
 
 def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[Array, "texts d"]]:

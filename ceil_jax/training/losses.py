@@ -1,6 +1,6 @@
 """Losses that teach a retriever the LM's preferences, and the measures of how well it has learnt them.
 
-Every function is for one query; `jax.vmap` lifts it to a batch.
+A loss of `SetScores` is for one query; `jax.vmap` lifts it to a batch.
 """
 
 from __future__ import annotations
@@ -97,10 +97,7 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
 
 
 def pairwise_margin_loss(
-    log_probs: Float[Array, " m"],
-    lm_scores: Float[Array, " m"],
-    valid: Bool[Array, " m"] | None = None,
-    reduction: str = "pairs",
+    scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs"
 ) -> Float[Array, ""]:
     """Pairwise margin ranking loss of one query's sets C (CEIL, Ye et al. 2023, equation 6).
 
@@ -112,9 +109,7 @@ def pairwise_margin_loss(
     and divides by c = 0 when all log P are equal; here tied scores form no pair, and c is at least SMALLEST_RANGE.
 
     Args:
-        log_probs: the model's log-probability of each set, in nats, up to a constant.
-        lm_scores: the LM's score of each set; only their order counts.
-        valid: sets that count; all by default.
+        scores: of the sets C, log-probabilities in nats; of the LM's scores only the order counts.
         reduction: "pairs" (default) or "gap_mean".
 
     Returns:
@@ -125,13 +120,13 @@ def pairwise_margin_loss(
     """
     if reduction not in ("pairs", "gap_mean"):
         raise ValueError(f"reduction {reduction!r} must be 'pairs' or 'gap_mean'")
-    log_probs, pair, valid = _pairs(log_probs, lm_scores, valid)
-    highest = jnp.where(valid, log_probs, -jnp.inf).max()
-    lowest = jnp.where(valid, log_probs, jnp.inf).min()
+    log_probs, pair = _pairs(scores)
+    highest = jnp.where(scores.mask, log_probs, -jnp.inf).max()
+    lowest = jnp.where(scores.mask, log_probs, jnp.inf).min()
     spread = jax.lax.stop_gradient(jnp.maximum(highest - lowest, SMALLEST_RANGE))
     rank = pair.sum(axis=0)
     gap = rank[None, :] - rank[:, None]
-    size = jnp.maximum(valid.sum(), 1)
+    size = jnp.maximum(scores.mask.sum(), 1)
     hinge = jax.nn.relu((log_probs[None, :] - log_probs[:, None]) / spread + gap / size)
     hinge = jnp.where(pair, hinge, 0)
     if reduction == "pairs":
@@ -140,72 +135,43 @@ def pairwise_margin_loss(
     return (hinge / jnp.maximum(count, 1)[gap]).sum()
 
 
-def logistic_pairwise_loss(
-    log_probs: Float[Array, " m"],
-    lm_scores: Float[Array, " m"],
-    valid: Bool[Array, " m"] | None = None,
-    beta: float = 1.0,
-) -> Float[Array, ""]:
+def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array, ""]:
     """Logistic loss of one query's pairs: mean of −log σ(β (log P(S⁺) − log P(S⁻))) over pairs with LM score S⁺ > S⁻.
 
-    It is DPO's loss (Rafailov et al., 2023) without a reference model.
-
-    Args:
-        log_probs: as for `pairwise_margin_loss`, like the next two.
-        beta: β, per nat; the larger, the sooner a pair counts as ordered.
+    It is DPO's loss (Rafailov et al., 2023) without a reference model. β is per nat; the larger, the sooner a pair
+    counts as ordered.
     """
-    log_probs, pair, _ = _pairs(log_probs, lm_scores, valid)
+    log_probs, pair = _pairs(scores)
     costs = jax.nn.softplus(beta * (log_probs[None, :] - log_probs[:, None]))
     return jnp.where(pair, costs, 0).sum() / jnp.maximum(pair.sum(), 1)
 
 
-def _pairs(log_probs: Array, lm_scores: Array, valid: Array | None) -> tuple[Array, Array, Array]:
-    """The log-probabilities, 0 where no set is; bool [m, m], whether i is the better set of a pair and j the worse;
-    and the sets that count."""
-    valid = jnp.ones(log_probs.shape, bool) if valid is None else valid
-    pair = (lm_scores[:, None] > lm_scores[None, :]) & valid[:, None] & valid[None, :]
-    return jnp.where(valid, log_probs, 0), pair, valid
+def _pairs(scores: SetScores) -> tuple[Array, Array]:
+    """The log-probabilities, 0 where no set is; bool [m, m]: i is the better set of a pair and j the worse."""
+    log_probs, lm_scores, mask = scores
+    pair = (lm_scores[:, None] > lm_scores[None, :]) & mask[:, None] & mask[None, :]
+    return jnp.where(mask, log_probs, 0), pair
 
 
-def info_nce_loss(
-    scores: Float[Array, " m"],
-    lm_scores: Float[Array, " m"] | None = None,
-    valid: Bool[Array, " m"] | None = None,
-) -> Float[Array, ""]:
-    """InfoNCE of one query's sets: −log softmax(scores)[positive] (CEIL, Ye et al. 2023, Table 5).
-
-    Args:
-        scores: the model's scores, such as log-probabilities of sets; append other queries' scores for in-batch
-            negatives (the released code fails for batches).
-        lm_scores: the highest marks the positive, the first of equals; without them the positive is place 0.
-        valid: places that count; all by default.
-    """
-    if valid is None:
-        valid = jnp.ones(scores.shape, bool)
-    positive = 0 if lm_scores is None else jnp.argmax(jnp.where(valid, lm_scores, -jnp.inf))
-    logits = jnp.where(valid, scores, -jnp.inf)
-    return jax.nn.logsumexp(logits) - scores[positive]
+def info_nce_loss(scores: SetScores) -> Float[Array, ""]:
+    """InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score, the first of equals
+    (CEIL, Ye et al. 2023, Table 5)."""
+    log_probs, lm_scores, mask = scores
+    positive = jnp.argmax(jnp.where(mask, lm_scores, -jnp.inf))
+    return jax.nn.logsumexp(jnp.where(mask, log_probs, -jnp.inf)) - log_probs[positive]
 
 
-def _pairwise(scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs") -> Array:
-    return pairwise_margin_loss(*scores, reduction=reduction)
-
-
-def _logistic(scores: SetScores, beta: float = 1.0) -> Array:
-    return logistic_pairwise_loss(*scores, beta=beta)
-
-
-register_loss("pairwise", _pairwise)
-register_loss("logistic", _logistic)
-register_loss("info_nce", lambda scores: info_nce_loss(*scores))
+register_loss("pairwise", pairwise_margin_loss)
+register_loss("logistic", logistic_pairwise_loss)
+register_loss("info_nce", info_nce_loss)
 
 
 def epr_contrastive_loss(
     queries: Float[Array, "b d"],
     positives: Float[Array, "b d"],
-    negatives: Float[Array, "b h d"],
+    negatives: Float[Array, "b d"],
     positive_ids: Int[Array, " b"],
-    negative_ids: Int[Array, "b h"],
+    negative_ids: Int[Array, " b"],
 ) -> Float[Array, ""]:
     """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022).
 
@@ -215,15 +181,13 @@ def epr_contrastive_loss(
     Args:
         queries: vectors.
         positives: the vector of each query's positive.
-        negatives: the vectors of each query's h hard negatives.
+        negatives: the vector of each query's hard negative.
         positive_ids: a number for each positive; equal numbers are never each other's negatives.
-        negative_ids: the same for hard negatives; −1 marks an empty place.
+        negative_ids: the same for hard negatives.
     """
-    b = queries.shape[0]
-    contexts = jnp.concatenate([positives, negatives.reshape(-1, negatives.shape[-1])])
-    ids = jnp.concatenate([positive_ids, negative_ids.reshape(-1)])
-    own = jnp.arange(b)[:, None] == jnp.arange(ids.size)[None, :]
-    counted = own | ((ids[None, :] != positive_ids[:, None]) & (ids >= 0)[None, :])
+    contexts, ids = jnp.concatenate([positives, negatives]), jnp.concatenate([positive_ids, negative_ids])
+    own = jnp.arange(len(queries))[:, None] == jnp.arange(ids.size)[None, :]
+    counted = own | (ids[None, :] != positive_ids[:, None])
     logits = jnp.where(counted, queries @ contexts.T, -jnp.inf)
     return (jax.nn.logsumexp(logits, axis=1) - jnp.diagonal(logits)).mean()
 

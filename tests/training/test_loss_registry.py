@@ -46,11 +46,11 @@ def test_options_are_read_by_the_types_of_their_fields():
 
 
 def test_the_packages_own_losses_are_registered_like_any_other():
-    assert ceil_loss("pairwise")(SCORES) == pairwise_margin_loss(*SCORES)
-    assert ceil_loss("info_nce")(SCORES) == info_nce_loss(*SCORES)
-    gap_mean = pairwise_margin_loss(*SCORES, reduction="gap_mean")
+    assert ceil_loss("pairwise")(SCORES) == pairwise_margin_loss(SCORES)
+    assert ceil_loss("info_nce")(SCORES) == info_nce_loss(SCORES)
+    gap_mean = pairwise_margin_loss(SCORES, reduction="gap_mean")
     named = ceil_loss("pairwise", ["reduction=gap_mean"])(SCORES)
-    assert named == gap_mean != pairwise_margin_loss(*SCORES)
+    assert named == gap_mean != pairwise_margin_loss(SCORES)
 
 
 @pytest.mark.parametrize(

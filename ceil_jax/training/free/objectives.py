@@ -71,7 +71,7 @@ def epr(positions: Int[np.ndarray, " q"], data: TrainingData, pool: int) -> Obje
         return examples, examples
 
     def loss(queries: Array, examples: Array, rows: Array, scale: Array) -> Array:
-        return epr_contrastive_loss(scale * queries, examples[:, 0], examples[:, 1:], rows[:, 0], rows[:, 1:])
+        return epr_contrastive_loss(scale * queries, examples[:, 0], examples[:, 1], rows[:, 0], rows[:, 1])
 
     return Objective(positions, draw, loss)
 
