@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry, Grid
@@ -18,7 +19,6 @@ from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.table import Number, Table
-from ceil_jax.training.scoring import top_subset_mrr
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
     "RAND": "bank",
@@ -38,6 +38,13 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
         for row, sampler in SAMPLERS.items()
         for count in SUBSETS
     ]
+
+
+def top_subset_mrr(scores: np.ndarray) -> float:
+    """Return the mean over queries of 1 / rank of set 0, the top-k, among the scored sets, [Q, M]; equal scores share
+    the best rank."""
+    rank = 1 + (scores > scores[:, :1]).sum(axis=1)
+    return float((1 / rank).mean())
 
 
 def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:

@@ -13,13 +13,6 @@ from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import CandidateSets
 
 
-def top_subset_mrr(scores: Float[np.ndarray, "q m"]) -> float:
-    """Mean over queries of 1 / rank of set 0, the top-k, among the M scored sets (CEIL, Table 4); equal scores share
-    the best rank."""
-    rank = 1 + (scores > scores[:, :1]).sum(axis=1)
-    return float((1 / rank).mean())
-
-
 def set_prompts(
     queries: Sequence[Example], bank: Sequence[Example], sets: CandidateSets, builder: PromptBuilder, fit: Fit
 ) -> list[str]:

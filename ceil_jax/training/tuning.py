@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float, Int, Int32
 
@@ -56,14 +54,13 @@ def map_sets(
     return CandidateSets(shortlist, np.stack(subsets, axis=1).astype(np.int32))
 
 
-def best_trade_off(scores: Float[np.ndarray, "q lambdas"], trade_offs: Sequence[float] = TRADE_OFFS) -> float:
-    """Return the λ with which the right answer is most probable, the smaller of equals.
+def best_trade_off(scores: Float[np.ndarray, "q lambdas"]) -> float:
+    """Return the λ of TRADE_OFFS with which the right answer is most probable, the smaller of equals.
 
     The mean over queries is of P, not of log P: how often the LM would give that answer, which is what a metric
     counts. A mean of logs depends mostly on the queries that are answered wrongly with every λ.
 
     Args:
         scores: log P of the right answer with each λ, or its log share of all choices' probability.
-        trade_offs: the values of λ.
     """
-    return float(trade_offs[int(np.argmax(np.exp(scores).mean(axis=0)))])
+    return TRADE_OFFS[int(np.argmax(np.exp(scores).mean(axis=0)))]

@@ -5,8 +5,11 @@ import json
 from dataclasses import replace
 
 import figure5
+import numpy as np
+import pytest
 import table2
 import table3
+import table4
 from films import SMALL
 from harness.command import ExperimentOptions
 
@@ -90,3 +93,9 @@ def test_figure5_compares_few_examples_of_ceil_with_many_of_others():
     assert {entry.cell.method for entry in found} == {"topk", "epr", "ceil"}
     # a prompt of 32 examples asks for more than 32 in the bank
     assert {entry.least_bank for entry in found if entry.cell.config.shots == 32} == {33}
+
+
+def test_the_rank_of_the_top_k():
+    # first of three, last of three, second with a tie
+    scores = np.array([[3.0, 2, 1], [1, 2, 3], [2, 3, 2]])
+    assert table4.top_subset_mrr(scores) == pytest.approx((1 + 1 / 3 + 1 / 2) / 3)

@@ -10,7 +10,7 @@ from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import epr_candidates
 from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
-from ceil_jax.training.scoring import scored_sets, set_prompts, top_subset_mrr
+from ceil_jax.training.scoring import scored_sets, set_prompts
 from ceil_jax.training.tuning import best_trade_off
 
 WORDS = ("bad", "good")
@@ -108,9 +108,9 @@ def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
 
 def test_the_trade_off_is_that_with_the_most_probable_answers():
     # half of the answers all but sure and half hopeless, or none of them either
-    scores = np.log([[0.9, 0.4, 0.4], [1e-9, 0.3, 0.3]])
-    assert best_trade_off(scores, (0.001, 0.01, 0.1)) == 0.001
-    assert best_trade_off(scores[:, 1:], (0.01, 0.1)) == 0.01
+    scores = np.log([[0.4, 0.9, 0.4, 0.4, 0.4], [0.3, 1e-9, 0.3, 0.3, 0.3]])
+    assert best_trade_off(scores) == 0.005
+    assert best_trade_off(scores[:, [0, 0, 0, 0, 0]]) == 0.001
 
 
 def score(queries, bank, candidates, per_token=False):
@@ -160,9 +160,3 @@ def test_free_answers_have_no_choice_column():
     candidates = epr_candidates(COMMANDS[:2], COMMANDS, 4)
     _, found = score(COMMANDS[:2], COMMANDS, candidates)
     assert set(found) == {"lm_scores"} and found["lm_scores"].shape == (2, 4)
-
-
-def test_the_rank_of_the_top_k():
-    # first of three, last of three, second with a tie
-    scores = np.array([[3.0, 2, 1], [1, 2, 3], [2, 3, 2]])
-    assert top_subset_mrr(scores) == pytest.approx((1 + 1 / 3 + 1 / 2) / 3)

@@ -12,6 +12,8 @@ from ceil_jax.training.free.output_similarity import Kind, OutputComparison
 from ceil_jax.training.free.rows import FreeMethod, Observed
 from ceil_jax.training.loop import better_beyond_noise
 
+_FOLDS = 5
+
 Fit = Callable[..., FreeMethod]
 """(Rows of a bank, like=None) → a free method trained on them. With `like`, a method of that kind, the vectors of
 examples are those of `like`, and only queries are mapped anew."""
@@ -58,9 +60,7 @@ def agreement(fits: Fits, rows: Observed, kind: Kind, k: int) -> dict[str, Float
     return found
 
 
-def cross_fitted_queries(
-    fit: Fit, method: FreeMethod, rows: Observed, folds: int = 5
-) -> Float[np.ndarray, "rows d"]:
+def cross_fitted_queries(fit: Fit, method: FreeMethod, rows: Observed) -> Float[np.ndarray, "rows d"]:
     """Return the vectors of all bank rows as queries, each by a method that was trained without this row's output.
 
     What goes on from a free method (candidates, λ, EPR, CEIL) learns from queries of the bank. A method that has
@@ -70,17 +70,16 @@ def cross_fitted_queries(
         fit: how `method` was trained.
         method: trained on all rows; these vectors go with its vectors of examples.
         rows: the bank.
-        folds: parts of the bank.
     """
-    fold = fold_numbers(len(rows.texts), folds)
+    fold = fold_numbers(len(rows.texts), _FOLDS)
     found = np.empty_like(method.query(rows))
-    for part in range(folds):
+    for part in range(_FOLDS):
         own = np.flatnonzero(fold == part)
         found[own] = fit(rows.take(np.flatnonzero(fold != part)), like=method).query(rows.take(own))
     return found
 
 
-def best_free(found: Mapping[str, Float[np.ndarray, " q"]], start: str = "cosine") -> str:
-    """Return the method with the highest mean `agreement`, or `start` where none is better than it beyond noise."""
+def best_free(found: Mapping[str, Float[np.ndarray, " q"]]) -> str:
+    """Return the method with the highest mean `agreement`, or "cosine" where none is better beyond noise."""
     best = max(found, key=lambda name: float(found[name].mean()))
-    return best if better_beyond_noise(found[best], found[start]) else start
+    return best if better_beyond_noise(found[best], found["cosine"]) else "cosine"

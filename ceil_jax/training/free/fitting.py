@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -21,20 +20,8 @@ from ceil_jax.training.loop import split_held_out
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class AdapterConfig:
-    """How adapters are trained."""
-
-    width: int = 64
-    """Dimensions a side, beside those of the vectors."""
-    epochs: int = 30
-    """Passes over the training queries, at most."""
-    patience: int = 3
-    """Passes without a lower held-out loss after which training stops."""
-    batch_size: int = 256
-    """Queries a step."""
-    learning_rate: float = 3e-3
-    weight_decay: float = 1e-2
+_PATIENCE = 3
+"""Passes without a lower held-out loss after which training stops."""
 
 
 def fit_adapter(
@@ -44,8 +31,11 @@ def fit_adapter(
     labels: tuple[str, ...] = (),
     initial: Adapter | None = None,
     like: Adapter | None = None,
-    config: AdapterConfig | None = None,
     seed: int = 0,
+    width: int = 64,
+    epochs: int = 30,
+    batch_size: int = 256,
+    learning_rate: float = 3e-3,
 ) -> Adapter:
     """Train an adapter on vectors of the bank; no text is encoded.
 
@@ -58,20 +48,22 @@ def fit_adapter(
         labels: the labels, for tasks with choices; without them the bank's side takes the outputs' vectors.
         initial: an adapter to start from, with the same labels.
         like: an adapter whose side of the bank stays as it is; only the queries' side learns, from new weights.
-        config: settings.
         seed: of the held-out queries, the starting weights, the order of batches and the draws.
+        width: dimensions a side, beside those of the vectors.
+        epochs: passes over the training queries, at most.
+        batch_size: queries a step.
+        learning_rate: of Adam.
     """
-    config = config or AdapterConfig()
     inputs = features(rows), example_features(rows, labels), rows.vectors
     asked, shown, vectors = (jnp.asarray(one, jnp.float32) for one in inputs)
-    params = _start(asked.shape[1], shown.shape[1], config.width, seed)
+    params = _start(asked.shape[1], shown.shape[1], width, seed)
     if initial is not None:
         params = _parameters(initial)
     kept = {}
     if like is not None:
         kept = {name: value for name, value in _parameters(like).items() if not name.startswith("query")}
         params = {name: value for name, value in params.items() if name not in kept}
-    optimiser = optax.adamw(config.learning_rate, weight_decay=config.weight_decay)
+    optimiser = optax.adamw(learning_rate, weight_decay=1e-2)
 
     def mapped(params: Any, side: str, features: Array, vectors: Array) -> Array:
         own = features @ params[f"{side}_kernel"]
@@ -96,7 +88,7 @@ def fit_adapter(
         return objective.positions[queries], *objective.draw(generator, queries)
 
     training, held_out = split_held_out(len(objective.positions), seed)
-    batch_size = min(config.batch_size, len(training))
+    batch_size = min(batch_size, len(training))
     parts = np.array_split(held_out, -(-len(held_out) // batch_size))
     judged = [drawn(np.random.default_rng([seed, 1]), part) for part in parts]
 
@@ -105,7 +97,7 @@ def fit_adapter(
 
     best, lowest, waited = params, held_out_loss(params), 0
     state, generator = optimiser.init(params), np.random.default_rng([seed, 2])
-    for epoch in range(config.epochs):
+    for epoch in range(epochs):
         order = generator.permutation(training)
         for first in range(0, len(order) - batch_size + 1, batch_size):
             params, state = step(params, state, *drawn(generator, order[first : first + batch_size]))
@@ -116,7 +108,7 @@ def fit_adapter(
         waited = 0 if now < lowest else waited + 1
         if now < lowest:
             best, lowest = params, now
-        if waited == config.patience:
+        if waited == _PATIENCE:
             break
     found = jax.tree.map(np.asarray, {**best, **kept})
     weight, scale = (float(np.exp(found.pop(name))) for name in ("cosine_weight", "scale"))

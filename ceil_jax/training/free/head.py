@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,15 +48,12 @@ class LabelHead:
         return beside(one_hot, rows.vectors, self.cosine_weight)
 
 
-def fit_label_head(
-    rows: Observed, like: LabelHead | None = None, *, grid: Sequence[float] = REGULARISATION
-) -> LabelHead:
-    """Fit a label head on the bank. C is the one of `grid` with the smallest cross-validated log loss.
+def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
+    """Fit a label head on the bank. C is the one of REGULARISATION with the smallest cross-validated log loss.
 
     Args:
         rows: the bank.
         like: a head whose labels are told apart; those that the bank lacks have probability 0.
-        grid: values of C.
 
     Raises:
         UserError: the bank has one label only.
@@ -94,7 +90,7 @@ def fit_label_head(
             total -= np.log(np.maximum(p[np.arange(len(p)), label_places(out, head.labels)], 1e-6)).sum()
         return total
 
-    chosen = grid[0] if len(grid) == 1 or np.bincount(fold).min() < 2 else min(grid, key=log_loss)
+    chosen = REGULARISATION[0] if np.bincount(fold).min() < 2 else min(REGULARISATION, key=log_loss)
     head = fitted(np.arange(len(y)), chosen)
     if like is None or head.labels == like.labels:
         return head

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.training.free.rows import Observed
 
-Kind = Literal["label", "vectors", "tokens", "structures"]
-"""Equal outputs; cosine of the outputs' vectors; F1 of their different words and signs; F1 of their structures."""
+Kind = Literal["label", "tokens", "structures"]
+"""Equal outputs; F1 of their different words and signs; F1 of their structures."""
 
 
 class OutputComparison:
-    """Similarities in [0, 1] (cosines: [−1, 1]) of the outputs of N rows.
+    """Similarities in [0, 1] of the outputs of N rows.
 
     Args:
         kind: see `Kind`.
-        rows: the examples; they need `output_vectors` for "vectors", and `structures` for "structures".
+        rows: the examples; they need `structures` for "structures".
     """
 
     def __init__(self, kind: Kind, rows: Observed) -> None:
-        self.kind = kind
-        if kind == "vectors":
-            self._held: Any = rows.output_vectors
-            return
         from sklearn.preprocessing import MultiLabelBinarizer
 
         sets: Sequence[Iterable[str]] = rows.structures
@@ -42,7 +38,5 @@ class OutputComparison:
         self, queries: Int[np.ndarray, " q"], examples: Int[np.ndarray, " n"]
     ) -> Float[np.ndarray, "q n"]:
         """Return the similarity of each of these rows' outputs to each of those rows'."""
-        if self.kind == "vectors":
-            return self._held[queries] @ self._held[examples].T
         shared = (self._held[queries] @ self._held[examples].T).toarray()
         return 2 * shared / np.maximum(self._sizes[queries][:, None] + self._sizes[examples], 1)

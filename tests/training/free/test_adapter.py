@@ -1,7 +1,5 @@
 """Adapters on vectors, trained on outputs and on planted scores of an LM."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from planted_rows import planted
@@ -9,14 +7,14 @@ from planted_rows import planted
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.choice import nearest
-from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
+from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.objectives import ceil, epr, tst
 from ceil_jax.training.free.output_similarity import OutputComparison
 from ceil_jax.training.free.rows import Cosine, Observed
 from ceil_jax.training.losses import ceil_loss
 
 LABELS = ("bad", "good")
-QUICK = AdapterConfig(width=4, epochs=20, batch_size=64, learning_rate=0.03)
+QUICK = {"width": 4, "epochs": 20, "batch_size": 64, "learning_rate": 0.03}
 BANK = planted(400, 0)
 
 
@@ -31,12 +29,10 @@ def test_output_similarities_by_hand():
         [*"ab"],
         np.eye(2),
         outputs=["find . -name x", "find . -type d"],
-        output_vectors=np.array([[1.0, 0.0], [0.6, 0.8]]),
         structures=[frozenset("ab"), frozenset("bcd")],
     )
     both = np.array([0]), np.array([0, 1])
     assert OutputComparison("label", rows)(*both)[0] == pytest.approx([1, 0])
-    assert OutputComparison("vectors", rows)(*both)[0] == pytest.approx([1, 0.6])
     # {find . - name x} and {find . - type d} share three of five
     assert OutputComparison("tokens", rows)(*both)[0] == pytest.approx([1, 2 * 3 / 10])
     assert OutputComparison("structures", rows)(*both)[0] == pytest.approx([1, 2 * 1 / 5])
@@ -52,7 +48,7 @@ def test_maps_by_hand():
 
 @pytest.fixture(scope="module")
 def on_outputs():
-    return fit_adapter(BANK, tst(BANK, "label", at_once=256), labels=LABELS, config=QUICK)
+    return fit_adapter(BANK, tst(BANK, "label", at_once=256), labels=LABELS, **QUICK)
 
 
 def test_outputs_teach_labels_that_cosines_do_not_show(on_outputs):
@@ -77,7 +73,7 @@ def test_singles_teach_an_lms_preference():
     shortlist, scores = scored()
     data = TrainingData([], [], CandidateSets(shortlist, np.zeros((300, 8, 1), np.int32)), scores)
     objective = epr(np.arange(300), data, pool=4)
-    adapter = fit_adapter(BANK, objective, labels=LABELS, config=replace(QUICK, epochs=60))
+    adapter = fit_adapter(BANK, objective, labels=LABELS, **{**QUICK, "epochs": 60})
     assert right(adapter) > 0.8
 
 
@@ -89,11 +85,11 @@ def test_sets_teach_an_lms_preference():
     liked = np.take_along_axis(scores[:, None], subsets, 2).sum(axis=2).astype(np.float32)
     data = TrainingData([], [], CandidateSets(shortlist, subsets), liked)
     objective = ceil(np.arange(300), data, ceil_loss("pairwise"), 0.1)
-    assert right(fit_adapter(BANK, objective, labels=LABELS, config=QUICK)) > 0.8
+    assert right(fit_adapter(BANK, objective, labels=LABELS, **QUICK)) > 0.8
 
 
 def test_training_goes_on_from_an_adapter(on_outputs):
-    objective, still = tst(BANK, "label"), AdapterConfig(epochs=0, width=4)
-    same = fit_adapter(BANK, objective, labels=LABELS, initial=on_outputs, config=still)
+    objective = tst(BANK, "label")
+    same = fit_adapter(BANK, objective, labels=LABELS, initial=on_outputs, epochs=0)
     assert same.query_kernel == pytest.approx(on_outputs.query_kernel)
     assert (same.cosine_weight, same.scale) == pytest.approx((on_outputs.cosine_weight, on_outputs.scale))

@@ -7,7 +7,7 @@ import pytest
 from planted_rows import planted
 
 from ceil_jax.training.free.choice import agreement, best_free, cross_fitted_queries, measured_by, nearest
-from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
+from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.rows import Cosine, Observed
@@ -15,7 +15,7 @@ from ceil_jax.training.free.structures import fit_structure_head
 
 
 def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
-    fits = {"cosine": lambda rows: Cosine(), "label head": partial(fit_label_head, grid=(1.0, 30.0))}
+    fits = {"cosine": lambda rows: Cosine(), "label head": fit_label_head}
     assert best_free(agreement(fits, planted(300, 0), "label", k=4)) == "label head"
     # the label has no direction of its own
     assert best_free(agreement(fits, planted(300, 0, label_at=0), "label", k=4)) == "cosine"
@@ -35,13 +35,12 @@ def test_nearest_by_hand():
 
 def test_cross_fitted_queries_do_not_see_their_own_output():
     rows = planted(60, 0)
-    head = fit_label_head(rows, grid=(1.0,))
-    fit = partial(fit_label_head, grid=(1.0,))
-    before = cross_fitted_queries(fit, head, rows)
+    head = fit_label_head(rows)
+    before = cross_fitted_queries(fit_label_head, head, rows)
     # 48 rows a training; the rows of another fold have learnt from row 7, row 7 has not
     outputs = list(rows.outputs)
     outputs[7] = "good" if outputs[7] == "bad" else "bad"
-    after = cross_fitted_queries(fit, head, rows._replace(outputs=outputs))
+    after = cross_fitted_queries(fit_label_head, head, rows._replace(outputs=outputs))
     assert after[7] == pytest.approx(before[7], abs=1e-6)
     assert np.abs(after - before).max() > 1e-3
 
@@ -53,7 +52,7 @@ def test_a_training_that_lacks_a_label_or_a_structure_maps_queries_into_the_spac
         structures=[*[frozenset({output, "f"}) for output in rows.outputs[:-1]], frozenset({"odd"})],
     )
     without = rows.take(np.arange(29))
-    for fit in (partial(fit_label_head, grid=(1.0,)), fit_structure_head):
+    for fit in (fit_label_head, fit_structure_head):
         method = fit(rows)
         less = fit(without, like=method)
         odd = method.examples(rows)[-1]
@@ -72,8 +71,8 @@ def test_a_bank_with_a_label_that_one_row_has_is_cross_fitted():
 
 def test_an_adapter_like_another_learns_the_side_of_queries_alone():
     rows = planted(60, 0)
-    config = AdapterConfig(width=4, epochs=2, batch_size=16)
-    fit = partial(fit_adapter, objective=tst(rows, "label"), labels=("bad", "good"), config=config)
+    quick = {"width": 4, "epochs": 2, "batch_size": 16}
+    fit = partial(fit_adapter, objective=tst(rows, "label"), labels=("bad", "good"), **quick)
     first = fit(rows)
     second = fit(rows, like=first, seed=1)
     assert second.examples(rows) == pytest.approx(first.examples(rows), abs=1e-6)

@@ -10,7 +10,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
-from ceil_jax.training.free.fitting import AdapterConfig, fit_adapter
+from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.structures import fit_structure_head
@@ -25,8 +25,7 @@ BASE = load_encoder("tiny")
 
 
 def adapter(rows):
-    config = AdapterConfig(width=4, epochs=1, batch_size=8)
-    return fit_adapter(rows, tst(rows, "vectors"), config=config)
+    return fit_adapter(rows, tst(rows, "tokens"), width=4, epochs=1, batch_size=8)
 
 
 def fitted(bank, fit, **given):
@@ -85,7 +84,7 @@ def test_pairs_need_both_texts():
         Example(str(i), f"{a} {b}", ("No", "Yes")[a == b], ("No", "Yes"), parts=(a, b))
         for i, (a, b) in enumerate((a, b) for a in WORDS for b in WORDS)
     ]
-    encoder = fitted(bank, lambda rows: fit_label_head(rows, grid=(1.0,)))
+    encoder = fitted(bank, fit_label_head)
     assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
     with pytest.raises(UserError, match=r"give a query as Example\(id, text, '', parts=\(first, second\)\)"):
         encoder.encode(["bright dull"])
@@ -96,5 +95,5 @@ def test_pairs_need_both_texts():
     # of three texts, or of one and of two, the joined text is seen
     for parts in (("a", "b", "c"), ()):
         joined = [replace(bank[0], id="other", parts=parts), *bank[1:]]
-        encoder = fitted(joined, lambda rows: fit_label_head(rows, grid=(1.0,)))
+        encoder = fitted(joined, fit_label_head)
         assert np.isfinite(encoder.encode_queries(joined[:2])).all()

@@ -23,7 +23,7 @@ def test_dot_product_is_probability_and_half_a_cosine():
 
 def test_head_finds_labels_that_cosines_do_not_see():
     bank, queries = planted(300, 0), planted(60, 1)
-    head = fit_label_head(bank, grid=(1.0, 30.0))
+    head = fit_label_head(bank)
 
     def right(method):
         chosen = nearest(method, bank, queries, 4)
