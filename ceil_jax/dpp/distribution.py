@@ -50,20 +50,18 @@ def subset_log_probs(
     subsets: Int[Array, "m k"],
     trade_off: Scalar,
 ) -> Float[Array, " m"]:
-    """log det L'_S = (1/λ) Σ_{i ∈ S} (r_i − max r) + log det S_S of each subset: log P(S) up to the shared
-    normaliser.
+    """log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S) up to the shared normaliser.
 
     No matrix of all the batch's items is built (the released code builds [B, U, U]), and any trade-off is safe,
     because no exponential is taken.
 
     Args:
-        relevance: r; its maximum is subtracted.
+        relevance: r, as `kernel.relevance` returns it.
         block_log_dets: log det S_S (`kernel.block_log_dets`).
         subsets: item indices; −1 marks an empty place.
         trade_off: λ, above 0.
     """
-    r = relevance - jax.lax.stop_gradient(relevance.max())
-    chosen = jnp.where(subsets >= 0, r[jnp.maximum(subsets, 0)], 0)
+    chosen = jnp.where(subsets >= 0, relevance[jnp.maximum(subsets, 0)], 0)
     return chosen.sum(axis=-1) / trade_off + block_log_dets
 
 

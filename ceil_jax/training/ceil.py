@@ -71,8 +71,6 @@ def set_log_probs(
         valid: places of the shortlist that hold an example, over which the maximum of r is taken; all by default.
     """
     relevances = jax.vmap(relevance)(queries, examples, valid=valid)
-    if valid is not None:
-        relevances = jnp.where(valid, relevances, -jnp.inf)
     if log_dets is None:
         log_dets = jax.vmap(block_log_dets)(examples, subsets)
     return jax.vmap(subset_log_probs, (0, 0, 0, None))(relevances, log_dets, subsets, trade_off)
@@ -150,7 +148,8 @@ def train_ceil(
     def quality(examples: _FrozenExamples | _LearntExamples, params: Mapping[str, Any]) -> np.ndarray:
         blocks = [held_out[i : i + _JUDGED] for i in range(0, len(held_out), _JUDGED)]
         batches = (of_sets(examples, rows, np.tile(every_set, (len(rows), 1))) for rows in blocks)
-        ours = [np.asarray(predict(params, examples.vectors(params, found), rest)) for found, rest in batches]
+        vectors = partial(examples.vectors, params[context])
+        ours = [np.asarray(predict(params, vectors(found), rest)) for found, rest in batches]
         return ranking_quality(np.concatenate(ours)[:, judged], data.scores[held_out][:, judged])
 
     def batch(step: int, rows: np.ndarray) -> tuple[Any, CEILBatch]:
@@ -194,7 +193,7 @@ class _FrozenExamples:
         shortlist, chosen = self._candidates.shortlist[rows], (rows[:, None], sets)
         return self._bank[shortlist], self._candidates.subsets[chosen], shortlist >= 0, self._log_dets[chosen]
 
-    def vectors(self, params: Mapping[str, Any], examples: np.ndarray) -> np.ndarray:
+    def vectors(self, own: Any, examples: np.ndarray) -> np.ndarray:
         return examples
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
-from ceil_jax.distributed.devices import jit_whole, over_devices
+from ceil_jax.distributed.devices import over_devices
 from ceil_jax.dpp.kernel import norm
 from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import TrainingData
@@ -153,24 +153,22 @@ def train_epr(
         apply = beside_fixed(encoder.apply, data.fixed.weight)
     else:
         apply = unit_length(encoder, [example.input for example in data.bank[:8]])
-    encode = over_devices(apply)
-    encode_now = jit_whole(encode)
+    objective = partial(
+        epr_objective,
+        encode=over_devices(apply),
+        temperature=config.temperature,
+        train_context=config.train_context,
+    )
+    cache = GradientCache(apply, names[-1], objective)
     # examples that are candidates of several queries are encoded once
     asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
     texts = tokens.once(asked, _HELD_OUT_TEXTS)
 
     def quality(params: Mapping[str, Any]) -> np.ndarray:
-        def encoded(side: str) -> np.ndarray:
-            return texts.encoded(lambda _, chunk: encode_now(params[side], chunk))[texts.place]
-
-        sides = [encoded(side) for side in names]
+        sides = [cache.vectors(params[name], texts) for name in names]
         relevance = np.einsum("qd,qcd->qc", sides[0][:, 0], sides[-1][:, 1:])
         return ranking_quality(relevance, data.scores[held_out])
 
-    objective = partial(
-        epr_objective, encode=encode, temperature=config.temperature, train_context=config.train_context
-    )
-    cache = GradientCache(apply, names[-1], objective)
     return fit(
         folder,
         dict.fromkeys(names, encoder.params),

@@ -107,9 +107,8 @@ class GradientCache:
         self._backward = jit_whole(backward)
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
-    def vectors(self, params: Mapping[str, Any], texts: Texts) -> Float[np.ndarray, "*shape d"]:
-        """The vector of the text at every place, without dropout."""
-        own = params[self._name]
+    def vectors(self, own: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
+        """The vector of the text at every place by the parameters `own` of `apply`, without dropout."""
         return texts.encoded(lambda _, tokens: self._encode(own, tokens, None))[texts.place]
 
     def __call__(

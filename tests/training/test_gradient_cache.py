@@ -72,7 +72,7 @@ def test_it_is_the_gradient_of_the_loss(case, table, monkeypatch, name, size, ke
 def test_without_a_key_vectors_are_those_of_the_texts(case, table):
     params, _ = case
     cache = GradientCache(apply, "context", loss)
-    found = cache.vectors(params, table.once(ASKED, 3))
+    found = cache.vectors(params["context"], table.once(ASKED, 3))
     tokens = table[ASKED.reshape(-1)]
     expected = apply(params["context"], tokens).reshape(3, 4, -1)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
