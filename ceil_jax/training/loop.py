@@ -184,13 +184,7 @@ def better_beyond_noise(one: Float[np.ndarray, " q"], other: Float[np.ndarray, "
     return bool(gain.mean() > _BEYOND_NOISE * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
-def ending(
-    average: Any,
-    best: Any | None,
-    start: Any,
-    held_out: HeldOut,
-    what: str,
-) -> tuple[Any, Ending]:
+def ending(average: Any, best: Any | None, start: Any, held_out: HeldOut, what: str) -> tuple[Any, Ending]:
     """Return the weights that training ends with, and how they were chosen.
 
     They are the averaged weights or the start, whichever ranks held-out sets better. The checkpoint that ranked them

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.training.free.rows import Observed, beside, features, label_places
 
 
@@ -29,12 +30,12 @@ class Adapter:
 
     def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return [unit(features · kernel + bias), √weight · u]."""
-        mapped = _unit(features(rows) @ self.query_kernel + self.query_bias)
+        mapped = unit_rows(features(rows) @ self.query_kernel + self.query_bias)
         return beside(mapped, rows.vectors, self.cosine_weight)
 
     def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return the same of the features beside the output's."""
-        mapped = _unit(example_features(rows, self.labels) @ self.example_kernel + self.example_bias)
+        mapped = unit_rows(example_features(rows, self.labels) @ self.example_kernel + self.example_bias)
         return beside(mapped, rows.vectors, self.cosine_weight)
 
 
@@ -50,7 +51,3 @@ def example_features(rows: Observed, labels: tuple[str, ...]) -> Float[np.ndarra
         return np.hstack([features(rows), rows.output_vectors])
     one_hot = np.eye(len(labels) + 1, dtype=np.float32)[label_places(rows, labels)]
     return np.hstack([features(rows), one_hot])
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)

@@ -28,14 +28,6 @@ def measured_by(rows: Observed, same_choices: bool) -> Kind:
     return "label" if same_choices else "structures" if rows.structures else "tokens"
 
 
-def held_out_rows(count: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " m"]]:
-    """Return (inside, outside): nine tenths of a bank's rows and the others, of which there are at least 20 where the
-    bank has 40."""
-    order = np.random.default_rng([0, count]).permutation(count)
-    out = min(max(20, count // 10), count // 2)
-    return np.sort(order[out:]), np.sort(order[:out])
-
-
 def nearest(method: FreeMethod, bank: Observed, queries: Observed, k: int) -> Int[np.ndarray, "q k"]:
     """Return the places in the bank of each query's k most relevant examples, best first."""
     scores = method.query(queries) @ method.examples(bank).T
@@ -48,9 +40,12 @@ def nearest(method: FreeMethod, bank: Observed, queries: Observed, k: int) -> In
 def agreement(fits: Fits, rows: Observed, kind: Kind, k: int) -> dict[str, Float[np.ndarray, " q"]]:
     """Return, for every method, the mean similarity of a held-out row's output to those of its k chosen examples.
 
-    Each method is trained on nine tenths of the bank, among which it chooses; the others are the queries.
+    Each method is trained on nine tenths of the bank, among which it chooses; the others, at least 20 where the bank
+    has 40, are the queries.
     """
-    inside, outside = held_out_rows(len(rows.texts))
+    count = len(rows.texts)
+    out = min(max(20, count // 10), count // 2)
+    outside, inside = map(np.sort, np.split(np.random.default_rng([0, count]).permutation(count), [out]))
     bank, queries, similarity = rows.take(inside), rows.take(outside), OutputComparison(kind, rows)
     found = {}
     for name, fit in fits.items():

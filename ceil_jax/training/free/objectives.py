@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ceil_jax.training.candidates import TrainingData
+from ceil_jax.training.ceil import set_log_probs
 from ceil_jax.training.free.output_similarity import Kind, OutputComparison
 from ceil_jax.training.free.rows import Observed
 from ceil_jax.training.losses import SetScores, epr_contrastive_loss
@@ -60,10 +61,8 @@ def epr(positions: Int[np.ndarray, " q"], data: TrainingData, pool: int) -> Obje
     """EPR on vectors: InfoNCE with in-batch negatives, a positive drawn from the `pool` best-scored candidates of a
     query and a hard negative from as many worst (Rubin et al., NAACL 2022)."""
     order = np.argsort(-data.scores, axis=1, kind="stable")
-    ranked, pool = (
-        np.take_along_axis(data.candidates.shortlist, order, axis=1),
-        min(pool, order.shape[1] // 2),
-    )
+    ranked = np.take_along_axis(data.candidates.shortlist, order, axis=1)
+    pool = min(pool, order.shape[1] // 2)
 
     def draw(generator: np.random.Generator, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         best, worst = generator.integers(pool, size=(2, len(queries)))
@@ -90,8 +89,6 @@ def ceil(
         return np.maximum(shortlist, 0), given
 
     def loss(queries: Array, examples: Array, given: Any, scale: Array) -> Array:
-        from ceil_jax.training.ceil import set_log_probs
-
         subsets, scores, valid = given
         log_probs = set_log_probs(queries, examples, subsets, None, trade_off, valid)
         return jax.vmap(set_loss)(SetScores(log_probs, scores, (subsets >= 0).any(axis=-1))).mean()
