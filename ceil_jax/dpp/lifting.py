@@ -41,18 +41,15 @@ def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @chunked.def_vmap
     def lift(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
-        leaves, structure = jax.tree.flatten(arguments)
-        split = jax.tree.leaves(batched)
+        rows = jax.tree.map(lambda leaf, of_query: leaf if of_query else None, arguments, tuple(batched))
 
-        def one(own: list[jax.Array]) -> Any:
-            remaining = iter(own)
-            whole = [
-                next(remaining) if of_query else leaf for leaf, of_query in zip(leaves, split, strict=True)
-            ]
-            return function(*jax.tree.unflatten(structure, whole))
+        def one(own: Any) -> Any:
+            def whole(mine: Any, shared: Any) -> Any:
+                return shared if mine is None else mine
 
-        rows = [leaf for leaf, of_query in zip(leaves, split, strict=True) if of_query]
-        largest = max(leaf.size for leaf in rows) // size
+            return function(*jax.tree.map(whole, own, arguments, is_leaf=lambda leaf: leaf is None))
+
+        largest = max(leaf.size for leaf in jax.tree.leaves(rows)) // size
         results = jax.lax.map(one, rows, batch_size=min(size, queries_at_once(largest)))
         return results, jax.tree.map(lambda _: True, results)
 

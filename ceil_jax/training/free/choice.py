@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.training.free.head import fold_numbers
-from ceil_jax.training.free.output_similarity import Kind, OutputComparison
-from ceil_jax.training.free.rows import FreeMethod, Observed
+from ceil_jax.training.free.rows import FreeMethod, Kind, Observed, OutputComparison
 from ceil_jax.training.loop import better_beyond_noise
 
 _FOLDS = 5

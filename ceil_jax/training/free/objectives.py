@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.ceil import set_log_probs
-from ceil_jax.training.free.output_similarity import Kind, OutputComparison
-from ceil_jax.training.free.rows import Observed
+from ceil_jax.training.free.rows import Kind, Observed, OutputComparison
 from ceil_jax.training.losses import SetScores, epr_contrastive_loss
 
 

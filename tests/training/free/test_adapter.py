@@ -9,8 +9,7 @@ from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.choice import nearest
 from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.objectives import ceil, epr, tst
-from ceil_jax.training.free.output_similarity import OutputComparison
-from ceil_jax.training.free.rows import Cosine, Observed
+from ceil_jax.training.free.rows import Cosine, Observed, OutputComparison
 from ceil_jax.training.losses import ceil_loss
 
 LABELS = ("bad", "good")
