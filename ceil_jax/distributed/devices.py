@@ -112,23 +112,16 @@ def map_batches(
     batch_size = _even(total, batch_size, threads * mesh.size)
     step = batch_size * mesh.size
     shared = [jax.device_put(array, whole(mesh)) for array in shared]
-
-    def put(start: int) -> list[jax.Array]:
-        return [jax.device_put(_filled(array[start : start + step], step), split(mesh)) for array in rows]
-
-    starts = range(0, total, step)
-    first = put(0)
-    shapes = tuple((array.shape, array.dtype) for array in (*first, *shared))
-    # compile before the threads start, or each of them would
-    compiled = _compiled(function, mesh, len(rows), shapes, tuple(sorted(static.items())))
+    apply = _over_mesh(function, mesh, len(rows), len(shared), tuple(sorted(static.items())))
 
     def run(start: int) -> Any:
-        result = compiled(*(put(start) if start else first), *shared)
+        batch = [_filled(array[start : start + step], step) for array in rows]
+        result = apply(*(jax.device_put(array, split(mesh)) for array in batch), *shared)
         # a thread that does not wait would take all batches, and the calls of one thread run one after another
         return jax.block_until_ready(result) if threads > 1 else result
 
     with ThreadPoolExecutor(threads) as pool:
-        results = list(pool.map(run, starts))
+        results = list(pool.map(run, range(0, total, step)))
     if len(results) == 1:
         return jax.tree.map(lambda leaf: leaf[:total], results[0])
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:total], *results)
@@ -153,24 +146,15 @@ def _filled(batch: Any, size: int) -> Any:
 
 
 @functools.lru_cache(maxsize=128)
-def _compiled(
-    function: Callable[..., Any],
-    mesh: Mesh,
-    rows: int,
-    shapes: tuple[tuple[tuple[int, ...], Any], ...],
-    static: tuple[tuple[str, Any], ...],
+def _over_mesh(
+    function: Callable[..., Any], mesh: Mesh, rows: int, shared: int, static: tuple[tuple[str, Any], ...]
 ) -> Callable[..., Any]:
-    """The compiled function. It is cached, because `jax.jit` of a new function object would compile each time."""
-    specs = (PartitionSpec(AXIS),) * rows + (PartitionSpec(),) * (len(shapes) - rows)
+    """The jitted function. It is cached, because `jax.jit` of a new function object would compile each time."""
     mapped = jax.shard_map(
         functools.partial(function, **dict(static)),
         mesh=mesh,
-        in_specs=specs,
+        in_specs=(PartitionSpec(AXIS),) * rows + (PartitionSpec(),) * shared,
         out_specs=PartitionSpec(AXIS),
         check_vma=False,  # scans in `function` start from constants, which are replicated
     )
-    arguments = [
-        jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
-        for (shape, dtype), spec in zip(shapes, specs, strict=True)
-    ]
-    return jax.jit(mapped).lower(*arguments).compile()
+    return jax.jit(mapped)
