@@ -41,7 +41,7 @@ def register_metric(
     Raises:
         UserError: the name is taken.
     """
-    made = metric if isinstance(metric, Metric) else PerExample(name, metric)
+    made = metric if isinstance(metric, Metric) else PerExample(metric)
     METRICS.register(name, made, replace=replace)
 
 

@@ -14,8 +14,6 @@ from ceil_jax.tasks.example import Example
 class Metric(ABC):
     """A function of predictions and gold examples, with values in [0, 1]."""
 
-    name: str
-
     def check(self, examples: Sequence[Example]) -> None:
         """Raise a UserError if a query lacks what the metric needs; called before the LM answers."""
         return
@@ -49,7 +47,6 @@ class Metric(ABC):
 class PerExample(Metric):
     """A metric that is a function of one prediction and one example."""
 
-    name: str
     score: Callable[[str, Example], float]
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:

@@ -55,8 +55,6 @@ class CharBleu(Metric):
     that its prediction and its gold answer are long enough for, so that `ls` for `ls` scores 1.
     """
 
-    name = "char_bleu"
-
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         counts = self.statistics(np.empty(0), predictions, examples)
         return bleu(counts, np.minimum(ORDER, counts[:, -2:].min(axis=1)))
@@ -74,8 +72,6 @@ class CharBleu(Metric):
 
 class Bleu(Metric):
     """sacrebleu's BLEU (13a tokens, exponential smoothing) over 100; with effective order for single examples."""
-
-    name = "bleu"
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         scores = [sentence.score for sentence in self._sentences(predictions, examples)]

@@ -52,7 +52,7 @@ def mean(sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
 
 
 def bootstrap_interval(
-    values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES, seed: int = 0
+    values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES
 ) -> Interval:
     """Return a statistic of per-example values with its interval over resampled examples.
 
@@ -60,12 +60,11 @@ def bootstrap_interval(
         values: float64 [N] or [N, s].
         statistic: a function of the values' sums.
         resamples: how often the examples are drawn.
-        seed: decides the draws.
 
     Raises:
         ValueError: there are no values.
     """
-    return _percentile(*_resampled(values, statistic, resamples, seed))
+    return _percentile(*_resampled(values, statistic, resamples, 0))
 
 
 def metric_interval(
