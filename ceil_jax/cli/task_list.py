@@ -1,4 +1,4 @@
-"""The list of tasks with their metrics and sizes, and one task in detail, as text for a terminal."""
+"""The list of tasks with their metrics, and one task in detail, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from ceil_jax.tasks.spec import TaskSpec
 
 
 def listed(data_dir: Path | None = None) -> str:
-    """Return all tasks in the order of TASKS, with the sizes that are known without reading the data."""
+    """Return all tasks in the order of TASKS."""
     rows = []
     for spec in TASKS.values():
-        bank, queries = spec.sizes or (spec.bank_size, None)
         source = "embedded" if spec.embedded else spec.hub.repo if spec.hub else f"files in {spec.folder}/"
         here = spec.embedded or (data_dir and spec.folder and (data_dir / spec.folder).is_dir())
-        rows.append([spec.name, spec.metric, bank, queries, "yes" if here else None, source])
+        rows.append([spec.name, spec.metric, "yes" if here else None, source])
     return (
-        f"{Table(['task', 'metric', 'bank', 'queries', 'here', 'source'], rows).text()}\n\n"
-        "here: embedded, or in --data-dir. Without a size, the data has to be read to know it.\n"
+        f"{Table(['task', 'metric', 'here', 'source'], rows).text()}\n\n"
+        "here: embedded, or in --data-dir.\n"
         "ceil-jax tasks NAME shows one task: its sizes and five prompts."
     )
 

@@ -6,9 +6,8 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
 - `families/`: the entries, one module a family of data sets
 - `registry`: `TASKS`, all entries by name, and `register_task`
-- `load`: `load_task`, a named task; `own_file`: `load_file`, a task of the user's own table
-- `files`, `hub`: rows from local files, data frames and the Hugging Face hub; `rows`: a row to an example
-- `formats`: JSON, JSON lines, separated values and parquet, and how much of them is read
+- `load`: `load_task`, a named task, from files or the hub; `own_file`: `load_file`, a task of the user's own table
+- `files`: rows from files (JSON, separated values, parquet) and data frames; `rows`: a row to an example
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `words`: when two texts are one question (`question_key`); which queries stand in a bank
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs

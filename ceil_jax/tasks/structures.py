@@ -92,14 +92,14 @@ def sql(query: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def structure_parser_of(bank: Sequence[Example], share: float = 0.9) -> Structures | None:
-    """Return the parser that reads a bank's outputs; None where less than a share of them are programs of one kind.
+def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
+    """Return the parser that reads a bank's outputs; None where less than nine tenths are programs of one kind.
 
     At most 500 examples are looked at.
     """
     outputs = [example.output for example in bank[:: max(1, len(bank) // 500)]]
     for parser, fits in ((sql, _is_sql), (bracketed, _is_bracketed)):
-        if outputs and sum(map(fits, outputs)) >= share * len(outputs):
+        if outputs and sum(map(fits, outputs)) >= 0.9 * len(outputs):
             return parser
     return None
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.example import Example
 
 T = TypeVar("T")
 

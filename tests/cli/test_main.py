@@ -13,8 +13,6 @@ from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.tasks import TASKS
-from ceil_jax.tasks.load import load_task
 
 TINY = "compare --lm tiny --encoder tiny --method random --limit 3 --bank-limit 20"
 
@@ -174,14 +172,8 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
     (tmp_path / "geoquery").mkdir()
     assert main(["tasks", "--data-dir", str(tmp_path)]) == 0
     found = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
-    assert {"9,546", "yes"} & {*found["movie_reviews"]}
-    assert "yes" in found["geoquery"] and "yes" not in found["dr_spider.db"]
-
-
-@pytest.mark.packages
-def test_listed_sizes_are_those_of_the_data():
-    task = load_task("movie_reviews")
-    assert TASKS["movie_reviews"].sizes == (len(task.train), len(task.validation))
+    assert "yes" in found["geoquery"] and "yes" in found["movie_reviews"]
+    assert "yes" not in found["dr_spider.db"]
 
 
 def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, reviews):

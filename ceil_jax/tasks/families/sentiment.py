@@ -22,11 +22,6 @@ SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
 """The paper's Table 7 shows "very positive"; the released code has these words; we do as the code."""
 
 
-def rating_class(rating: float) -> int:
-    """Return the class of a rating, from 0 (terrible) to 4 (great)."""
-    return bisect_left(RATING_CUTS, rating)
-
-
 def held_out(sentence: str) -> bool:
     """Whether a sentence is validation, as about a tenth are: by its words alone, whichever others come or go."""
     digest = hashlib.sha256(bert_words(sentence).encode()).digest()
@@ -55,7 +50,7 @@ def _entry(name: str, words: tuple[str, ...], grade: Callable[[Row], int], **oth
     def example(id: str, row: Row) -> Example:
         return Example(id, text(row, "text"), words[grade(row)], words)
 
-    return TaskSpec(name, Template("{input} It is {output}"), "accuracy", example, choices=words, **others)
+    return TaskSpec(name, Template("{input} It is {output}"), "accuracy", example, **others)
 
 
 ENTRIES = (
@@ -71,10 +66,9 @@ ENTRIES = (
     _entry(
         "movie_reviews",
         MOVIE_WORDS,
-        lambda row: rating_class(row["rating"]),
+        lambda row: bisect_left(RATING_CUTS, row["rating"]),
         columns=("text", "rating"),
         embedded=movie_reviews,
-        sizes=(9542, 1061),
         note="sentences SST was made from, with other ratings and cuts: not comparable with SST-5",
     ),
 )
