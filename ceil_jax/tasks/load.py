@@ -14,7 +14,7 @@ from ceil_jax.tasks.files import TableRows, numbered_rows, read_table
 from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import examples_of
-from ceil_jax.tasks.spec import Row, TaskSpec
+from ceil_jax.tasks.spec import Hub, Row, TaskSpec
 from ceil_jax.tasks.words import bert_words, first_of_each, overlap
 
 __all__ = ["load_file", "load_task"]
@@ -99,7 +99,8 @@ def _examples(
     for name in names:
         split = _split(spec, name, root)
         if split is not None:
-            examples += examples_of(split, name, spec.columns, read, keep)
+            hint = "take files, or a revision of the hub's data set, that have the column"
+            examples += examples_of(split, name, spec.columns, read, keep, hint=hint)
     if not examples:
         raise UserError(f"task {spec.name!r}: no row of {', '.join(names)} is one of its queries")
     return examples
@@ -110,7 +111,7 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
     if spec.embedded is not None:
         return numbered_rows(f"task {spec.name!r}, split {name!r}", spec.embedded()[name])
     if root is None and spec.hub is not None:
-        return _hub_split(spec, name)
+        return _hub_split(spec, spec.hub, name)
     wanted = (
         f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {', '.join(spec.columns)})"
     )
@@ -133,12 +134,9 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
     return read_table(file)
 
 
-def _hub_split(spec: TaskSpec, name: str) -> TableRows:
-    """Return one split of a task's data set on the hub. Its columns are checked before a row is read."""
+def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
     import datasets
 
-    hub = spec.hub
-    assert hub is not None
     source = f"{hub.repo}{f' ({hub.config})' if hub.config else ''} at revision {hub.revision}"
     try:
         data = datasets.load_dataset(hub.repo, hub.config, split=name, revision=hub.revision)
@@ -148,10 +146,4 @@ def _hub_split(spec: TaskSpec, name: str) -> TableRows:
             f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a data_dir that "
             f"holds {spec.folder}/{name}.jsonl with the columns {', '.join(spec.columns)}"
         ) from None
-    missing = [column for column in spec.columns if column not in data.column_names]
-    if missing:
-        raise UserError(
-            f"{source}, split {name!r}: no column {', '.join(map(repr, missing))}; it has "
-            f"{', '.join(data.column_names)}. The dataset has changed: name a revision that has the column"
-        )
-    return numbered_rows(f"{source}, split {name!r}", data.select_columns(list(spec.columns)).to_list())
+    return numbered_rows(f"{source}, split {name!r}", data.to_list())

@@ -124,12 +124,7 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
     for name, value in row.items():
         if name in columns.named:
             fields[name] = _needed(row, name, blank=True)
-        elif (
-            name == columns.output
-            or name in columns.input
-            or missing(value)
-            or (isinstance(value, str) and not value)
-        ):
+        elif name in (*columns.input, columns.output) or missing(value) or as_text(value) == "":
             continue
         elif name and _carried(name) == name and (text := _carried(value)) is not None:
             fields[name] = text

@@ -84,7 +84,7 @@ def test_hub_schema_loads(name, tmp_path):
 def test_a_renamed_column_is_named_with_the_revision(tmp_path):
     features, rows = HUB["sst5"]
     renamed = {"sentence" if column == "text" else column: kind for column, kind in features.items()}
-    with refused(r"0123abcd, split 'train': no column 'text'; it has sentence, label, label_text"):
+    with refused(r"0123abcd, split 'train': no column 'text'; it has 'sentence', 'label', 'label_text'"):
         load_task(repository(tmp_path, "sst5", renamed, rows))
 
 
