@@ -61,16 +61,12 @@ class CommandBar:
 
     def enter(self, stage: str, what: str) -> None:
         """Begin a stage: `what` says what it does."""
-        self._leave()
-        self._stage, self._what, self._began = stage, what, time.monotonic()
-        self._number = min(self._number + 1, self._total)
-        self.advance(0.0)
-
-    def _leave(self) -> None:
         if self._stage:
             self._spent += time.monotonic() - self._began
             self._spent_expected += self._expected.pop(self._stage, 0.0)
-            self._stage = ""
+        self._stage, self._what, self._began = stage, what, time.monotonic()
+        self._number = min(self._number + 1, self._total)
+        self.advance(0.0)
 
     def seconds_left(self, share: float) -> float:
         """Return the seconds that the command still takes, when this share of the running stage is done."""
