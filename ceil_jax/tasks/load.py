@@ -15,7 +15,7 @@ from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec
-from ceil_jax.tasks.words import bert_words, first_of_each, overlap
+from ceil_jax.tasks.words import bert_words, first_of_each
 
 __all__ = ["load_file", "load_task"]
 
@@ -60,18 +60,10 @@ def load_task(
         bank = first_of_each(bank, lambda example: bert_words(example.input))
     few_shot = _examples(spec, (spec.few_shot,), root)[::-1] if spec.few_shot else []
     available = _examples(spec, spec.validation, root, spec.keep)
-    kept = draw(bank, spec.bank_size if bank_limit is None else bank_limit, seed)
-    queries = draw(available, limit, seed)
-    shared = overlap(queries, kept)
-    if shared.question_in_bank.any():
-        log.info(
-            "%s: %d of %d queries stand word for word in the bank, and the outputs of %d do",
-            *(spec.name, shared.question_in_bank.sum(), len(queries), shared.output_in_bank.sum()),
-        )
     return Task(
         name=spec.name,
-        train=kept,
-        validation=queries,
+        train=draw(bank, spec.bank_size if bank_limit is None else bank_limit, seed),
+        validation=draw(available, limit, seed),
         template=spec.template,
         metric=spec.metric,
         per_token=spec.per_token,

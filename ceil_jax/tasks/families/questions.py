@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec, label, table2, text, texts
@@ -38,9 +38,7 @@ def _web_question(id: str, row: Row) -> Example:
     return Example(id, text(row, "question"), answers[0], references=answers)
 
 
-def _entry(name: str, **others: Any) -> TaskSpec:
-    return TaskSpec(name, Template("{input} {output}"), "accuracy", per_token=True, **others)
-
+_entry = partial(TaskSpec, template=Template("{input} {output}"), metric="accuracy", per_token=True)
 
 ENTRIES = (
     _entry(
