@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
 from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import file_sha256
+from ceil_jax.store.locking import disk_errors, held
 
 log = logging.getLogger(__name__)
 
@@ -101,22 +100,17 @@ def once(relative: str, fill: Callable[[Path], None]) -> Path:
     It appears whole or not at all: filled beside its place and renamed, by one process at a time.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: it cannot be written, for a full disk or the like.
     """
     target = cache_path() / relative
     if target.is_dir():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{target}.lock"):
+    with held(target.parent, f"{target.name}.lock"), disk_errors(target.parent):
         if not target.is_dir():
             filling = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
             try:
                 fill(filling)
                 filling.rename(target)
-            except OSError as error:
-                raise UserError(
-                    f"cannot write {target}: {error.strerror}; free space or set CEIL_JAX_CACHE"
-                ) from None
             finally:
                 shutil.rmtree(filling, ignore_errors=True)
     return target

@@ -127,5 +127,5 @@ def test_a_full_disk_is_one_line(index):
     def full(folder):
         raise OSError(28, "No space left on device")
 
-    with refused("No space left on device; free space or set CEIL_JAX_CACHE"):
+    with refused("No space left on device; what was finished is safe: make room"):
         once("made/it", full)
