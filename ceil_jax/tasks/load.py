@@ -80,11 +80,7 @@ def _examples(
     spec: TaskSpec, names: Sequence[str], root: Path | None, keep: Callable[[Row], bool] | None = None
 ) -> list[Example]:
     read = spec.example
-    if spec.enrich is not None:
-        if root is None:
-            raise UserError(
-                f"task {spec.name!r} needs files the hub does not have ({spec.note}): give data_dir"
-            )
+    if spec.enrich is not None and root is not None:
         enrich = spec.enrich(root)
         read = lambda id, row: spec.example(id, enrich(row))  # noqa: E731
     examples: list[Example] = []

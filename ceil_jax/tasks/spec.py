@@ -49,7 +49,7 @@ class TaskSpec:
     embedded: Callable[[], Mapping[str, Sequence[Row]]] | None = None
     """Makes the splits without a hub or a folder."""
     enrich: Callable[[Path], Callable[[Row], Row]] | None = None
-    """data_dir -> a function that adds to a row what other files of `data_dir` hold."""
+    """data_dir -> a function that adds to a row what other files of `data_dir` hold; for a task without a hub."""
     keep: Callable[[Row], bool] | None = None
     """Which rows of the validation splits are this task's queries; all by default."""
     train: tuple[str, ...] = ("train",)

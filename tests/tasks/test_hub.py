@@ -114,7 +114,7 @@ def test_no_such_split_or_repository(tmp_path):
 
 
 def test_what_the_hub_lacks_needs_a_folder():
-    with refused(r"'spider' needs files the hub does not have.*give data_dir"):
+    with refused(r"'spider' has no hub copy: give a data_dir that holds spider/train"):
         load_task("spider")
     with refused(r"'geoquery' has no hub copy: give a data_dir that holds geoquery/standard"):
         load_task("geoquery")

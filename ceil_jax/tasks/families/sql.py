@@ -18,7 +18,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import file_sha256
 from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.spec import Hub, Row, TaskSpec, text
+from ceil_jax.tasks.spec import Row, TaskSpec, text
 
 SQL_TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
 
@@ -142,13 +142,12 @@ SPIDER = TaskSpec(
     example=_sql_example,
     columns=("db_id", "question", "query"),
     folder="spider",
-    hub=Hub("xlangai/spider"),
     enrich=functools.partial(_enrich, ("spider",)),
     files={"train": "train_spider", "validation": "dev"},
     deduplicate=False,  # the paper's bank is all 7,000; equal questions are about different databases
     max_new_tokens=200,
     language="sql",
-    note="the hub has neither its schemas nor its databases",
+    note="its copy on the hub has neither schemas nor databases",
 )
 
 
@@ -159,7 +158,6 @@ def _dr_spider(group: str) -> TaskSpec:
         SPIDER,
         name=f"dr_spider.{group.lower()}",
         folder="dr_spider",
-        hub=None,
         enrich=functools.partial(_enrich, ("dr_spider", "spider")),
         columns=(*SPIDER.columns, "perturbation_group", "perturbation_type"),
         bank_of="spider",
@@ -176,7 +174,6 @@ ENTRIES = (
         SPIDER,
         name="kaggledbqa",
         folder="kaggledbqa",
-        hub=None,
         enrich=functools.partial(_enrich, ("kaggledbqa",)),
         bank_of="spider",
         validation=("test",),
