@@ -224,7 +224,7 @@ class Run:
         with held(folder):
             if self.summary(stage):
                 return
-            if not stage.shared and (shown := running_bar()):
+            if not stage.shared and (shown := running_bar.get()):
                 shown.enter(stage.key, stage.what)
             write(folder / KEY, (canonical(stage.content) + "\n").encode())
             lms = [self.lm(lm) for lm in stage.lms]

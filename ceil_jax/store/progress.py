@@ -25,7 +25,8 @@ _LINE_EVERY = 60.0
 _STARTING = 60.0
 """Seconds that say little of a command's pace: models are loaded and programs compiled."""
 
-_running: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
+running_bar: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
+"""The command's bar, if one is shown."""
 _inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
 
 
@@ -96,17 +97,12 @@ class CommandBar:
 def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
     """Show one bar for all work inside the block, by the expected seconds of each stage."""
     one = CommandBar(dict(expected))
-    token = _running.set(one)
+    token = running_bar.set(one)
     try:
         yield one
     finally:
-        _running.reset(token)
+        running_bar.reset(token)
         one.close()
-
-
-def running_bar() -> CommandBar | None:
-    """Return the command's bar, if one is shown."""
-    return _running.get()
 
 
 class _Part:
@@ -133,7 +129,7 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
         return
     token = _inside.set(True)
     try:
-        if command := _running.get():
+        if command := running_bar.get():
             yield _Part(total, initial, command.advance)
         elif not _shown():
             say = _minutely()

@@ -50,7 +50,7 @@ def test_a_log_has_a_line_a_minute(clock, caplog, monkeypatch):
 def test_bars_inside_are_parts_of_the_commands(monkeypatch):
     shares = []
     with command_bar({"a": 1.0}) as shown:
-        assert running_bar() is shown
+        assert running_bar.get() is shown
         monkeypatch.setattr(shown, "advance", shares.append)
         with bar(8, "texts", initial=2) as part:
             part.update(2)
@@ -60,7 +60,7 @@ def test_bars_inside_are_parts_of_the_commands(monkeypatch):
                 inner.update(100)
                 inner.set_postfix_str("spent")
     assert shares == [4 / 8, 5 / 8]
-    assert running_bar() is None
+    assert running_bar.get() is None
 
 
 def test_without_a_terminal_a_bar_is_a_line_a_minute(clock, caplog, capsys, monkeypatch):
