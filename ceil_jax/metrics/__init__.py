@@ -5,7 +5,7 @@ Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
 - `METRICS`, `register_metric`: all metrics by name
 - `base`: `Metric`, what a metric is
 - `match`: accuracy, exact match, SQuAD's exact match
-- `bleu`: BLEU over characters and sacrebleu's
+- `bleu`: BLEU over characters
 - `qdmr`: LF-EM of decomposed questions (Break)
 - `sql`: execution accuracy, in a sandbox whose child process is `sql_worker`
 - `bootstrap`: confidence intervals
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ceil_jax.metrics.base import Metric, PerExample
-from ceil_jax.metrics.bleu import Bleu, CharBleu
+from ceil_jax.metrics.bleu import CharBleu
 from ceil_jax.metrics.match import accuracy, exact_match, squad_em
 from ceil_jax.metrics.qdmr import lf_em
 from ceil_jax.metrics.sql import SqlExecution
@@ -50,7 +50,6 @@ for _name, _metric in (
     ("exact_match", exact_match),
     ("squad_em", squad_em),
     ("char_bleu", CharBleu()),
-    ("bleu", Bleu()),
     ("lf_em", lf_em),
     ("sql_execution", SqlExecution()),
 ):

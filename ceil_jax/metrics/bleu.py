@@ -1,15 +1,13 @@
-"""BLEU of commands: over characters, as in CEIL's released code, and over words, by sacrebleu."""
+"""BLEU of commands over characters, as in CEIL's released code."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ceil_jax.errors import UserError
-from ceil_jax.metrics.base import Metric, golds
+from ceil_jax.metrics.base import Metric
 from ceil_jax.tasks.example import Example
 
 ORDER = 4
@@ -68,41 +66,3 @@ class CharBleu(Metric):
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
         return bleu(sums)
-
-
-class Bleu(Metric):
-    """sacrebleu's BLEU (13a tokens, exponential smoothing) over 100; with effective order for single examples."""
-
-    def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        scores = [sentence.score for sentence in self._sentences(predictions, examples)]
-        return np.clip(np.array(scores, np.float64) / 100, 0.0, 1.0)  # a perfect match is 100.00000000000004
-
-    def statistics(
-        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
-    ) -> np.ndarray:
-        found = self._sentences(predictions, examples)
-        columns = [(*one.counts, *one.totals, one.sys_len, one.ref_len) for one in found]
-        return np.array(columns, np.float64).reshape(len(found), 2 * ORDER + 2)
-
-    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-        def one(row: np.ndarray) -> float:
-            numbers = [round(number) for number in row]
-            found = _sacrebleu().BLEU.compute_bleu(
-                numbers[:ORDER], numbers[ORDER : 2 * ORDER], *numbers[-2:], smooth_method="exp"
-            )
-            return min(1.0, found.score / 100)
-
-        return np.apply_along_axis(one, -1, sums)
-
-    def _sentences(self, predictions: Sequence[str], examples: Sequence[Example]) -> list[Any]:
-        sentence_bleu = _sacrebleu().BLEU(effective_order=True).sentence_score
-        pairs = zip(predictions, examples, strict=True)
-        return [sentence_bleu(prediction, list(golds(example))) for prediction, example in pairs]
-
-
-def _sacrebleu():
-    try:
-        from sacrebleu import metrics
-    except ImportError:
-        raise UserError("metric 'bleu' needs sacrebleu: pip install ceil-jax[bleu]") from None
-    return metrics

@@ -108,7 +108,7 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
 def test_an_unknown_metric_ends_before_the_lm_answers(capsys, tmp_path, reviews):
     runs = tmp_path / "runs"
     code, line = said(capsys, *TINY.split(), "--data", reviews(), "--metric", "bleau", "--out", str(runs))
-    assert (code, "unknown metric 'bleau'; did you mean 'bleu'" in line) == (2, True), line
+    assert (code, "unknown metric 'bleau'; did you mean 'char_bleu'" in line) == (2, True), line
     assert not runs.exists()
 
 

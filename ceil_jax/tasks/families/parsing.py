@@ -57,7 +57,7 @@ ENTRIES = (
         name="nl2bash",
         columns=("nl", "bash"),
         metric="char_bleu",
-        more_metrics=("exact_match", "bleu"),
+        more_metrics=("exact_match",),
         folder="nl2bash",
         hub=Hub("jiacheng-ye/nl2bash", revision="refs/convert/parquet"),
         paper=table2(34.35, 58.98, 53.69, 54.89, 51.30, 48.99, 56.82, 59.91),
