@@ -38,7 +38,7 @@ def test_the_bank_is_deduplicated_and_the_queries_are_not(folder):
     assert task.train[7] == Example("train-7", "print line 7", "sed -n 7p")
     assert task.train[10].id == "train-11"  # the position in the file, before the repeated row 10 went
     assert [example.id for example in task.validation] == ["validation-0", "validation-1", "validation-2"]
-    assert (task.metric, task.more_metrics) == ("char_bleu", ("exact_match", "bleu"))
+    assert (task.metric, task.more_metrics) == ("char_bleu", ("exact_match",))
 
 
 def test_limits_draw_by_seed_and_keep_order_and_ids(folder):
