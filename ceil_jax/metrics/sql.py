@@ -22,12 +22,19 @@ log = logging.getLogger(__name__)
 
 _COMMAND = [sys.executable, "-I", "-S", str(Path(__file__).with_name("sql_worker.py"))]
 
+_HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The first bytes of a rollback journal that has not been rolled back or committed."""
+
 
 class SqlOutcome(NamedTuple):
     """The outcome of a prediction: equal, different, error, cut (over a limit) or gold failed."""
 
     outcome: str
     detail: str = ""
+
+    @property
+    def right(self) -> bool:
+        return self.outcome == "equal"
 
 
 class SqlSandbox:
@@ -54,13 +61,14 @@ class SqlSandbox:
         `>=` and YEAR(CURDATE()) as 2020. A prediction that is the gold query to the letter is not run again.
 
         Args:
-            database: an SQLite file without rows in a journal beside it; it is opened read-only.
+            database: an SQLite file; it is opened read-only.
             gold: the query whose result is right.
             predicted: the query to judge.
 
         Raises:
-            UserError: this is no POSIX system.
+            UserError: the database has rows in a journal beside it, or this is no POSIX system.
         """
+        _check_whole(database)
         if self._child is None:
             if os.name != "posix":
                 raise UserError(
@@ -89,6 +97,18 @@ class SqlSandbox:
         self._child = None
 
 
+def _check_whole(database: str | os.PathLike[str]) -> None:
+    """Refuse a database whose last changes lie in a file beside it: read-only and immutable, it would miss them."""
+    for ending, magic in (("-wal", b""), ("-journal", _HOT_JOURNAL)):
+        with suppress(FileNotFoundError), open(f"{os.fspath(database)}{ending}", "rb") as journal:
+            start = journal.read(len(_HOT_JOURNAL))
+            if start and start.startswith(magic):
+                raise UserError(
+                    f"{journal.name} holds changes that are not in the database yet: close what has it open, or run "
+                    f'sqlite3 {os.fspath(database)} "PRAGMA wal_checkpoint(TRUNCATE)"'
+                )
+
+
 class SqlExecution(Metric):
     """Execution accuracy; each example's `fields["database"]` is the path of its SQLite file."""
 
@@ -101,12 +121,7 @@ class SqlExecution(Metric):
                     "execution accuracy needs the path of an SQLite file in the column 'database', relative to the "
                     "data file; the papers' tasks have them under data_dir/<task>/database/"
                 )
-            for beside in (Path(f"{path}-wal"), Path(f"{path}-journal")):
-                if beside.is_file() and beside.stat().st_size:
-                    raise UserError(
-                        f"{beside} holds changes that are not in the database yet: close what has it open, or run "
-                        f"sqlite3 {path} VACUUM"
-                    )
+            _check_whole(path)
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         self.check(examples)
@@ -120,4 +135,4 @@ class SqlExecution(Metric):
         if failed:
             shown = ", ".join(failed[:5])
             log.warning("%d gold queries do not run and count as wrong: %s", len(failed), shown)
-        return np.array([one.outcome == "equal" for one in found], np.float64)
+        return np.array([outcome.right for outcome in found], np.float64)
