@@ -21,7 +21,7 @@ FEWEST_QUERIES = 150
 LEAST_TRAINING = 40
 """Training queries below which a training is left out."""
 
-_WARM, _PROBE = 8, 32
+_WARM, _PROBE = 8, 64
 """Queries answered before the LM's speed is measured, and those with which it is: with random examples where the
 table has such a row, else with none."""
 
