@@ -25,7 +25,7 @@ _WARM, _PROBE = 8, 64
 """Queries answered before the LM's speed is measured, and those with which it is: with random examples where the
 table has such a row, else with none."""
 
-_SHARE = 0.9
+_SHARE = 0.95
 """The share of the minutes that is planned: loading models and the page take the rest."""
 
 
@@ -41,10 +41,10 @@ class Fitted(NamedTuple):
 def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     """Return the largest comparison that this machine ends within some minutes.
 
-    Cut in this order until it fits: the training queries of methods that learn from the LM, to a half and to a
-    quarter; then those rows one by one, those that learn from sets first, each time with all training queries again;
-    queries, down to 150; rows that learn from the bank's outputs alone. A command that was stopped, or is given
-    again, keeps the cut that it has taken. Where nothing fits, the smallest comparison takes longer.
+    Cut in this order until it fits: the training queries of methods that learn from the LM, to three quarters, a half
+    and a quarter; then those rows one by one, those that learn from sets first, each time with all training queries
+    again; queries, down to 150; rows that learn from the bank's outputs alone. A command that was stopped, or is
+    given again, keeps the cut that it has taken. Where nothing fits, the smallest comparison takes longer.
     """
     targets = tuple(opened.graph.metric(name).key for name in methods)
     taken = opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
@@ -95,7 +95,7 @@ def _opened(whole: Opened, cut: _Cut) -> Opened:
 def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[_Cut]:
     """Ever smaller comparisons."""
     config, rows, queries = opened.graph.config, tuple(methods), len(opened.graph.queries)
-    shares = (1.0, 0.5, 0.25)
+    shares = (1.0, 0.75, 0.5, 0.25)
     trained = [name for name in reversed(rows) if METHODS[name].trains]
     # sets first, then single examples; of each kind the last row first
     dear = [name for sets in (True, False) for name in trained if _learns(name, sets)]

@@ -27,16 +27,13 @@ def summary(cut):
 
 def test_training_queries_are_cut_first_then_rows_then_queries():
     found = list(map(summary, _cuts(open_run(CONFIG, TASK), ROWS)))
-    assert found[:3] == [
-        (400, 60, "ceil", 200),
-        (200, 40, "ceil", 200),  # never below 40
-        (100, 40, "ceil", 200),
-    ]
+    learnt = ((400, 60), (300, 45), (200, 40), (100, 40))  # never below 40
+    assert found[:4] == [(n, c, "ceil", 200) for n, c in learnt]
     # sets first; the rest's training queries are back
-    assert found[3:6] == [(n, c, "epr_map", 200) for n, c in ((400, 60), (200, 40), (100, 40))]
-    assert [one[2] for one in found[6:9]] == ["epr"] * 3
+    assert found[4:8] == [(n, c, "epr_map", 200) for n, c in learnt]
+    assert [one[2] for one in found[8:12]] == ["epr"] * 4
     # without a training no share is tried; queries last, and never below 150
-    assert found[9:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
+    assert found[12:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
     # no LM taught TST
     assert all(config.tst.instances == 300 for config, _, _ in _cuts(open_run(CONFIG, TASK), ROWS))
 
@@ -44,9 +41,9 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
     asked = ("random", "free", "epr", "free_map")
     found = [(rows, queries) for _, rows, queries in _cuts(open_run(CONFIG, TASK), asked)]
-    assert found[2][0] == asked
+    assert found[3][0] == asked
     both = ("random", "free", "free_map")
-    assert found[3:] == [*((both, n) for n in (200, 180, 162, 150)), (both[:2], 150), (both[:1], 150)]
+    assert found[4:] == [*((both, n) for n in (200, 180, 162, 150)), (both[:2], 150), (both[:1], 150)]
 
 
 @pytest.fixture
