@@ -3,7 +3,7 @@
 - `main`: the command `ceil-jax`, and what all commands share (`command`)
 - `commands`: its sub-commands
 - `first`: what will fail, fails first: libraries, the hub and the models
-- `task_list`: the tasks with their sizes
+- `task_list`: the tasks with their metrics, and one of them in detail
 - `data_flags`: a named task, or a file of the user's own
 - `propose`: the columns and the metric of a file that were not named
 - `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them (`--help-all`)
