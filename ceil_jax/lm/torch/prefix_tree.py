@@ -24,7 +24,7 @@ class Trie:
         path = np.zeros(0, np.int64)
         for row in sorted(range(len(rows)), key=rows.__getitem__):
             tokens = rows[row]
-            shared = _common_prefix(before, tokens)
+            shared = common_prefix(before, tokens)
             path = np.concatenate([path[:shared], np.arange(len(ids), len(ids) + len(tokens) - shared)])
             ids += tokens[shared:]
             depths += range(shared, len(tokens))
@@ -73,7 +73,8 @@ class Trie:
         return tokens, visible
 
 
-def _common_prefix(first: list[int], second: list[int]) -> int:
+def common_prefix(first: list[int], second: list[int]) -> int:
+    """Return how many tokens two rows share at their beginning."""
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit

@@ -7,17 +7,21 @@ padded, and logits are computed only where a token is scored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import torch
 
 from ceil_jax.lm.tokens import PairTokens
-from ceil_jax.lm.torch.prefix_tree import Trie
+from ceil_jax.lm.torch.prefix_tree import Trie, common_prefix
 from ceil_jax.lm.torch.tree_attention import Layers, PassAttention, attending
 
 LOGITS_AT_ONCE = 2**25
 """The most logits kept at one time: 128 MiB in float32."""
+
+_READ_TWICE = 32
+"""Tokens that two cores may both read because their rows begin alike."""
 
 
 class TreeReader:
@@ -30,7 +34,26 @@ class TreeReader:
         self._rows_at_once = max(LOGITS_AT_ONCE // model.get_output_embeddings().weight.shape[0], 1)
 
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        """Return the log-probabilities of each row's scored tokens, and the number of tokens read."""
+        """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
+
+        On a CPU each core reads a share of the rows: cores that share a pass wait for one another at every product.
+        """
+        cores = torch.get_num_threads()
+        parts = _shares(rows, 1 if _one_at_a_time(self.model) else cores, max(1, self.budget // 2))
+        if len(parts) == 1:
+            return self._each(rows)
+        try:
+            with ThreadPoolExecutor(len(parts), "lm", torch.set_num_threads, (cores // len(parts),)) as pool:
+                done = list(pool.map(self._each, [[rows[place] for place in part] for part in parts]))
+        finally:
+            torch.set_num_threads(cores)
+        scores = [np.zeros(0)] * len(rows)
+        for part, (found, _) in zip(parts, done, strict=True):
+            for place, log_probs in zip(part, found, strict=True):
+                scores[place] = log_probs
+        return scores, sum(read for _, read in done)
+
+    def _each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         asked = [row for row in rows if row.scored]
         if not asked:
             return [np.zeros(0)] * len(rows), 0
@@ -75,3 +98,29 @@ class TreeReader:
             logits = logits.float()
             yield first, last, logits.sub_(logits.logsumexp(-1, keepdim=True))
             carried, start = attention.carry(), stop
+
+
+def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
+    """The places of the rows in a part of about as many tokens for each core, of at least so many.
+
+    In sorted order they are cut behind the even place, at the first at which neighbours begin differently.
+    """
+    order = sorted(range(len(rows)), key=lambda place: rows[place].ids)
+    ends = np.cumsum([len(rows[place].ids) for place in order])
+    parts, start = [], 0
+    for part in range(1, min(cores, int(ends[-1] if len(ends) else 0) // least)):
+        stop = max(start, int(np.searchsorted(ends, ends[-1] * part / cores))) + 1
+        while stop < len(order) and (
+            common_prefix(rows[order[stop - 1]].ids, rows[order[stop]].ids) > _READ_TWICE
+        ):
+            stop += 1
+        parts.append(order[start:stop])
+        start = stop
+    return [part for part in (*parts, order[start:]) if part] or [[]]
+
+
+def _one_at_a_time(model: Any) -> bool:
+    """Whether a model reads for one thread alone: off the CPU, or where it sets its rotary frequencies by length."""
+    rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    kinds = [rope, *(one for one in rope.values() if isinstance(one, dict))]
+    return model.device.type != "cpu" or any(one.get("rope_type") in ("dynamic", "longrope") for one in kinds)

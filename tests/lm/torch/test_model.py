@@ -103,6 +103,22 @@ def test_results_do_not_depend_on_the_batch(lm, network, kind, budget):
     np.testing.assert_allclose(np.concatenate(alone), reference, atol=1e-4)
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_each_core_reads_rows_of_its_own(lm, network, kind, cores):
+    working, before = set(), torch.get_num_threads()
+    hook = network.register_forward_pre_hook(lambda *_: working.add(torch.get_num_threads()))
+    try:
+        torch.set_num_threads(cores)
+        found = language_model(network, kind, token_budget=16).log_likelihood(*zip(*PAIRS, strict=True))
+        assert torch.get_num_threads() == cores
+    finally:
+        hook.remove()
+        torch.set_num_threads(before)
+    # GPT-Neo's rows are padded and read together
+    assert working == {cores if kind[0] == "gpt_neo" else 1}
+    assert found == pytest.approx(lm.log_likelihood(*zip(*PAIRS, strict=True)), abs=1e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
 def test_tokens_read_counts_what_options_share_once(network, kind):
     lm = language_model(network, kind)
