@@ -1,0 +1,99 @@
+"""Learning curves (no paper's figure): EPR and CEIL with more training queries, untrained at first or from free.
+
+    python experiments/learning_curve.py --tasks geoquery.template --scale small --data-dir DATA
+    python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600 --epr.initial free
+
+Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances and the task's bank; with
+--epr.initial free from that start alone. A second table has what no LM is asked for: the share of the chosen examples whose output
+is the query's, or whose program is, where outputs are programs.
+"""
+
+import sys
+from dataclasses import replace
+
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import lines_of
+from harness.grid import Cell, Entry, Grid, Measured
+from harness.panels import panels
+from harness.table import ExperimentTable
+
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.methods import METHODS, label_of
+from ceil_jax.pipeline.records import settings_of
+from ceil_jax.report.table import Table
+from ceil_jax.tasks.structures import structure_parser_of
+
+COUNTS = (100, 400, 1600, 6400)
+UNTRAINED = ("topk", "free")
+
+
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
+    found = [Entry(METHODS[name].label, "untrained", Cell(config, name)) for name in UNTRAINED]
+    starts = ("base", "free") if config.epr.initial == "base" else (config.epr.initial,)
+    for count in (count for count in COUNTS if count <= config.ceil.instances):
+        for start in starts:
+            epr = replace(config.epr, instances=count, initial=start)
+            trained = replace(config, epr=epr, ceil=replace(config.ceil, instances=count))
+            found += [
+                Entry(
+                    label_of(name, settings_of(trained)),
+                    f"{count:,} queries",
+                    Cell(trained, name),
+                    least_bank=count,
+                )
+                for name in ("epr", "ceil")
+            ]
+    return found
+
+
+def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    rows = [
+        [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)]
+        for one in table.measured
+    ]
+    header = ["task", "row", "column", "same output, %"]
+    return replace(
+        table, sections=[Table(header, rows, "Chosen examples with the query's output or program")]
+    )
+
+
+def agreement(grid: Grid, measured: Measured) -> float:
+    """Return the share of the chosen examples whose output, or program, is the query's; of the first seed's run."""
+    cell = measured.entry.cell.seeded(measured.seeds[0])
+    run, graph = grid.open(cell)
+    task = grid.task(cell.config)
+    parser = structure_parser_of(task.train) or str.strip
+    bank = [parser(example.output) for example in task.train]
+    same = [
+        bank[pick.position] == parser(query.output)
+        for query, picks in zip(task.validation, run.get(graph.chosen(cell.method)), strict=True)
+        for pick in picks
+    ]
+    return sum(same) / len(same)
+
+
+def draw(table: ExperimentTable):
+    tasks = table.by_task()
+    figure, axes = panels(len(tasks), 5.2, 4.0)
+    for panel, (task, members) in zip(axes, tasks.items(), strict=True):
+        trained = [one for one in members if one.entry.column != "untrained"]
+        for one in members:
+            if one not in trained:
+                panel.axhline(one.interval[0], linestyle=":", color="grey", linewidth=1)
+                panel.annotate(one.entry.row, (1, one.interval[0]), xycoords=("axes fraction", "data"))
+        if trained:
+            lines_of(panel, trained, "training queries", lambda one: one.entry.cell.config.ceil.instances)
+        panel.set_title(task, fontsize="medium")
+    return figure
+
+
+EXPERIMENT = Experiment(
+    "learning_curve",
+    "Learning curves: EPR and CEIL with more training queries",
+    entries,
+    draw,
+    with_agreement,
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())
