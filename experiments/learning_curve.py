@@ -4,8 +4,8 @@
     python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600 --epr.initial free
 
 Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances and the task's bank; with
---epr.initial free from that start alone. A second table has what no LM is asked for: the share of the chosen examples whose output
-is the query's, or whose program is, where outputs are programs.
+--epr.initial free from that start alone. A second table has what no LM is asked for: the share of the chosen examples
+whose output is the query's, or whose program is, where outputs are programs.
 """
 
 import sys
