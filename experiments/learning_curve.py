@@ -3,13 +3,14 @@
     python experiments/learning_curve.py --tasks geoquery.template --scale small --data-dir DATA
     python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600 --epr.initial free
 
-Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances and the task's bank; with
---epr.initial free from that start alone. A second table has what no LM is asked for: the share of the chosen examples
+Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the whole bank where that is
+smaller; with --epr.initial free from that start alone. A second table has what no LM is asked for: the share of the chosen examples
 whose output is the query's, or whose program is, where outputs are programs.
 """
 
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import lines_of
@@ -30,8 +31,8 @@ UNTRAINED = ("topk", "free")
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     found = [Entry(METHODS[name].label, "untrained", Cell(config, name)) for name in UNTRAINED]
     starts = ("base", "free") if config.epr.initial == "base" else (config.epr.initial,)
-    for count in (count for count in COUNTS if count <= config.ceil.instances):
-        for start in starts:
+    for fewer, count in pairwise((0, *COUNTS)):
+        for start in starts if count <= config.ceil.instances else ():
             epr = replace(config.epr, instances=count, initial=start)
             trained = replace(config, epr=epr, ceil=replace(config.ceil, instances=count))
             found += [
@@ -39,7 +40,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
                     label_of(name, settings_of(trained)),
                     f"{count:,} queries",
                     Cell(trained, name),
-                    least_bank=count,
+                    least_bank=fewer + 1,
                 )
                 for name in ("epr", "ceil")
             ]
