@@ -4,14 +4,15 @@
     python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600 --epr.initial free
 
 Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the whole bank where that is
-smaller; with --epr.initial free from that start alone. A second table has what no LM is asked for: the share of the chosen examples
-whose output is the query's, or whose program is, where outputs are programs.
+smaller; with --epr.initial free from that start alone. A second table has what no LM is asked for: how alike the
+chosen examples' outputs are to the query's, by equality or, where outputs are programs, by the F1 of their structures.
 """
 
 import sys
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import lines_of
 from harness.grid import Cell, Entry, Grid, Measured
@@ -52,25 +53,24 @@ def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)]
         for one in table.measured
     ]
-    header = ["task", "row", "column", "same output, %"]
-    return replace(
-        table, sections=[Table(header, rows, "Chosen examples with the query's output or program")]
-    )
+    header = ["task", "row", "column", "alike, %"]
+    return replace(table, sections=[Table(header, rows, "Outputs of the chosen examples and of the query")])
 
 
 def agreement(grid: Grid, measured: Measured) -> float:
-    """Return the share of the chosen examples whose output, or program, is the query's; of the first seed's run."""
+    """Return how alike the outputs of the chosen examples are to their query's, from 0 to 1, in the first seed's run:
+    the mean F1 of their structures or, where they are no programs, the share that is equal."""
     cell = measured.entry.cell.seeded(measured.seeds[0])
     run, graph = grid.open(cell)
     task = grid.task(cell.config)
-    parser = structure_parser_of(task.train) or str.strip
+    parser = structure_parser_of(task.train) or (lambda output: frozenset([output]))
     bank = [parser(example.output) for example in task.train]
-    same = [
-        bank[pick.position] == parser(query.output)
-        for query, picks in zip(task.validation, run.get(graph.chosen(cell.method)), strict=True)
-        for pick in picks
-    ]
-    return sum(same) / len(same)
+    found = []
+    for query, picks in zip(task.validation, run.get(graph.chosen(cell.method)), strict=True):
+        own = parser(query.output)
+        others = [bank[pick.position] for pick in picks]
+        found += [2 * len(own & other) / max(1, len(own) + len(other)) for other in others]
+    return float(np.mean(found))
 
 
 def draw(table: ExperimentTable):
