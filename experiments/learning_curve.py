@@ -5,7 +5,7 @@
 
 Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the whole bank where that is
 smaller; with --epr.initial free from that start alone. A second table has what no LM is asked for: how alike the
-chosen examples' outputs are to the query's, by equality or, where outputs are programs, by the F1 of their structures.
+chosen examples' outputs are to the query's: whether equal or, of programs, by the F1 of their structures.
 """
 
 import sys
