@@ -227,16 +227,11 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def write(
-    folder: Path, subject: str, machine: Mapping[str, Any], settings: Settings, rows: list[Measured]
-) -> Path:
+def write(folder: Path, subject: str, machine: Mapping[str, Any], settings: Settings, rows: list[Measured]) -> Path:
     """`<subject>-<device>.json`: the machine, the settings, every round of every contender."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{subject}-{settings.device}.json"
-    cases = [
-        asdict(row) | {"medians": {name: timing.median for name, timing in row.timings.items()}}
-        for row in rows
-    ]
+    cases = [asdict(row) | {"medians": {name: timing.median for name, timing in row.timings.items()}} for row in rows]
     what = {"subject": subject, "machine": machine, "settings": asdict(settings), "cases": cases}
     file.write_text(json.dumps(what, indent=1, ensure_ascii=False) + "\n")
     return file

@@ -42,19 +42,17 @@ class Range:
     (None, None, None)
     """
 
-    low: float | None = None
-    """The lowest number."""
+    low: float = -math.inf
     high: float = 2**31 - 1
-    """The highest number; by default what 32 bits hold."""
+    """By default what 32 bits hold."""
     above: float = -math.inf
     """A number that is just too low."""
 
     def __contains__(self, value: float) -> bool:
-        low = -math.inf if self.low is None else self.low
-        return self.above < value and low <= value <= self.high
+        return self.above < value and self.low <= value <= self.high
 
     def __str__(self) -> str:
-        if self.low is None:
+        if self.above > -math.inf:
             return f"above {self.above:g}"
         return f"at least {self.low}" if self.high == Range.high else f"from {self.low} to {self.high}"
 

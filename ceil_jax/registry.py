@@ -17,9 +17,7 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Values by name, in the order of registration.
-
-    `registry[name]` raises a `UserError` that suggests a known name; `name in registry` and `get` work as in a dict.
+    """Values by name, in the order of registration; `registry[name]` raises a `UserError` that suggests a known name.
 
     Messages say the kind of its values, such as "retriever"; `hint` ends the one about an unknown name.
 
@@ -38,9 +36,7 @@ class Registry(dict[str, T]):
     def register(self, name: str, value: T, *, replace: bool = False) -> None:
         """Add a value; a name that is taken is a UserError, unless the value is to `replace` the one there."""
         if name in self and not replace:
-            raise UserError(
-                f"a {self.kind} {name!r} is registered already; take another name, or pass replace=True"
-            )
+            raise UserError(f"a {self.kind} {name!r} is registered already; take another name, or pass replace=True")
         self[name] = value
 
     def __missing__(self, name: str) -> T:
@@ -82,11 +78,7 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
-    """Return what a user's function makes.
-
-    Raises:
-        UserError: it asks for arguments, or returns something other than `expected`.
-    """
+    """Return what a user's function makes; a UserError if that is not `expected`, or it asks for arguments."""
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError) as error:

@@ -50,10 +50,7 @@ WIDTH, HEIGHT, GAP, RISE = 124, 44, 22, 84
 def modules() -> dict[str, Path]:
     """Dotted name -> file of every module of the package."""
     files = sorted(PACKAGE.rglob("*.py"))
-    return {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
-        for file in files
-    }
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
 
 
 def imports(file: Path) -> set[str]:
@@ -192,12 +189,8 @@ def _steps(levels: Mapping[str, int], lines: Mapping[str, set[str]]) -> set[tupl
 
 def _places(levels: Mapping[str, int], steps: set[tuple[str, str]]) -> dict[str, tuple[int, int]]:
     """Room or passing line -> (x of its middle, floor), in an order with few crossings and short steps."""
-    floor_of = dict(levels) | {
-        name: int(name.partition("@")[2]) for step in steps for name in step if "@" in name
-    }
-    by_floor = {
-        floor: sorted(name for name in floor_of if floor_of[name] == floor) for floor in set(levels.values())
-    }
+    floor_of = dict(levels) | {name: int(name.partition("@")[2]) for step in steps for name in step if "@" in name}
+    by_floor = {floor: sorted(name for name in floor_of if floor_of[name] == floor) for floor in set(levels.values())}
     total = max(map(len, by_floor.values())) * (WIDTH + GAP) + GAP
     places: dict[str, tuple[int, int]] = {}
 

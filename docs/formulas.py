@@ -9,9 +9,7 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import SimpleTextInlineProcessor
 
 # either code, in which a dollar is only a dollar, or a formula, on its own lines or within a line
-PARTS = re.compile(
-    r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S
-)
+PARTS = re.compile(r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S)
 
 
 class PlainUnderscores(Extension):

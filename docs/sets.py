@@ -86,14 +86,10 @@ def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> st
         xs = left + 14 + (PANEL - 28) * places[:, 0]
         ys = top + 14 + (HEIGHT - 28) * (1 - places[:, 1])
         parts.append(f'<text class="head" x="{left}" y="{top - 10}">{way.title}</text>')
-        parts.append(
-            f'<rect class="frame" x="{left + 0.5}" y="{top}" width="{PANEL - 1}" height="{HEIGHT}" rx="6"/>'
-        )
+        parts.append(f'<rect class="frame" x="{left + 0.5}" y="{top}" width="{PANEL - 1}" height="{HEIGHT}" rx="6"/>')
         for place in range(len(candidates)):
             if place not in way.places:
-                parts.append(
-                    f'<circle class="dot" cx="{xs[1 + place]:.1f}" cy="{ys[1 + place]:.1f}" r="3.5"/>'
-                )
+                parts.append(f'<circle class="dot" cx="{xs[1 + place]:.1f}" cy="{ys[1 + place]:.1f}" r="3.5"/>')
         parts.append(f'<text class="query" x="{xs[0]:.1f}" y="{ys[0] + 5:.1f}" text-anchor="middle">◆</text>')
         for number, place in enumerate(way.places, 1):
             x, y = xs[1 + place], ys[1 + place]
@@ -118,9 +114,7 @@ def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> st
 def main() -> None:
     """Write the figure."""
     task = load_task("movie_reviews")
-    FILE.write_text(
-        drawing(load_encoder("all-MiniLM-L6-v2"), task.train, task.validation[QUERY]), encoding="utf-8"
-    )
+    FILE.write_text(drawing(load_encoder("all-MiniLM-L6-v2"), task.train, task.validation[QUERY]), encoding="utf-8")
     print(f"wrote {FILE}")
 
 

@@ -39,9 +39,7 @@ def peak_gib() -> float:
 
 def said(step: str, seconds: float, queries: int = 0) -> None:
     row = {"step": step, "seconds": round(seconds, 2), "peak_gib": round(peak_gib(), 2)}
-    print(
-        json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})), flush=True
-    )
+    print(json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})), flush=True)
 
 
 def main() -> None:

@@ -55,9 +55,7 @@ def f1(output: str, gold: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["nl2bash", "mtop"])
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args(arguments)

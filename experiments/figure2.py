@@ -77,9 +77,7 @@ def draw(table: ExperimentTable):
     return figure
 
 
-def draw_matrix(
-    axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str
-) -> None:
+def draw_matrix(axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str) -> None:
     """Draw a heat map with the number in each cell; NaN stays white.
 
     Args:

@@ -45,15 +45,11 @@ def draw(table: ExperimentTable):
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]
-    for above, below, (task, members) in zip(
-        axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
-    ):
+    for above, below, (task, members) in zip(axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True):
         examples = [one for one in members if one.entry.column.startswith("K")]
         trade_offs = [one for one in members if one.entry.column.startswith("λ")]
         less = table, "epr"
-        lines_of(
-            above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots, names, less
-        )
+        lines_of(above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots, names, less)
         lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off, names, less)
         above.set_title(task, fontsize="medium")
     return figure

@@ -21,7 +21,7 @@ from ceil_jax.tasks.load import load_task
 
 ROWS = (
     *("majority", "classifier", "topk", "dpp", "set_bsr"),
-    *("head", "structures", "adapter", "tst", "free", "free_map"),
+    *("head", "structures", "tst", "free", "free_map"),
     *("epr", "epr_map", "ceil"),
 )
 
@@ -35,8 +35,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     wanted = [
         name
         for name in ROWS
-        if name in METHODS
-        and (name in options.method or not (options.method or METHODS[name].learns_from_lm))
+        if name in METHODS and (name in options.method or not (options.method or METHODS[name].learns_from_lm))
     ]
     labels = {name: label_of(name, settings_of(config)) for name in wanted}
     return [

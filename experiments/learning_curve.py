@@ -49,10 +49,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    rows = [
-        [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)]
-        for one in table.measured
-    ]
+    rows = [[one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)] for one in table.measured]
     header = ["task", "row", "column", "alike, %"]
     return replace(table, sections=[Table(header, rows, "Outputs of the chosen examples and of the query")])
 

@@ -112,9 +112,7 @@ def config_of(options: Options) -> CEILConfig:
         "batch_size",
         "learning_rate",
     )
-    return CEILConfig(
-        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
-    )
+    return CEILConfig(subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own})
 
 
 def planted_scores(
@@ -239,18 +237,14 @@ def run(options: Options, task: Task) -> dict[str, Any]:
             f"tau{name}": float(ranking_quality(ours[sets], planted).mean())
             for name, (sets, planted) in scores.items()
         }
-        found = map_score(
-            asked_vectors, examples, similar[rest], options.shots, options.trade_off, options.planted
-        )
+        found = map_score(asked_vectors, examples, similar[rest], options.shots, options.trade_off, options.planted)
         return {**taus, "map_score": found}
 
     config = config_of(options)
     shape = options.sets, options.size
     if options.sampler == "k_dpp":
         relevances = similarity(cosines[first])
-        candidates = k_dpp_sets(
-            shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed
-        )
+        candidates = k_dpp_sets(shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed)
     else:
         candidates = uniform_sets(queries[first], shortlist[first], *shape, options.seed)
     noisy, _ = planted_scores(similar[first], candidates.subsets, *how)
@@ -262,9 +256,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     before = measured(encoder, encoder)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        trained = train_ceil(
-            Path(folder), encoder, vectors, data, config, options.seed, float(config.trade_off)
-        )
+        trained = train_ceil(Path(folder), encoder, vectors, data, config, options.seed, float(config.trade_off))
     seconds = time.perf_counter() - began
     query = encoder.with_params(trained.params["query"])
     context = encoder.with_params(trained.params["context"]) if "context" in trained.params else query
@@ -275,9 +267,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         "held_out_before": quality["start"],
         "held_out_after": quality[kept],
         **{
-            f"{name}_{when}": found[name]
-            for name in before
-            for when, found in (("before", before), ("after", after))
+            f"{name}_{when}": found[name] for name in before for when, found in (("before", before), ("after", after))
         },
         "seconds": seconds,
     }
@@ -287,8 +277,7 @@ def main(argv: list[str] | None = None) -> None:
     options = tyro.cli(Options, args=argv, description=__doc__)
     task = load_task(options.task, options.data_dir, bank_limit=options.bank_limit)
     found = {
-        name: round(value, 4) if isinstance(value, float) else value
-        for name, value in run(options, task).items()
+        name: round(value, 4) if isinstance(value, float) else value for name, value in run(options, task).items()
     }
     print(
         f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, "

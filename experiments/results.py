@@ -32,9 +32,7 @@ from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.words import Overlap
 
 
-def published(
-    records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()
-) -> str:
+def published(records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
     """Return records as Markdown, with a section for each experiment and setting.
 
     Means, and intervals of differences, need records with statistics; the queries of each column are resampled
@@ -50,9 +48,7 @@ def published(
     """
     parts = []
     for title, table in tables(records, experiments, minus):
-        counts = {
-            place: Number(one.examples) for place, one in table.runs.items() if one.examples is not None
-        }
+        counts = {place: Number(one.examples) for place, one in table.runs.items() if one.examples is not None}
         shown = [*table.tables()]
         if counts:
             shown.append(table.crossed(counts, "#ICE: examples that fitted into a prompt, mean"))
@@ -123,9 +119,7 @@ def _where(table: Crossed) -> str:
     return f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. {'; '.join(where)}.\n"
 
 
-def together(
-    records: Sequence[Published], first: str, again: str, data_dir: Path | None = None
-) -> list[Published]:
+def together(records: Sequence[Published], first: str, again: str, data_dir: Path | None = None) -> list[Published]:
     """Return the runs that two experiments have in common, cut to the queries that both answered.
 
     They stand under each experiment's name, and once more under both names, as further seeds of one.
@@ -176,16 +170,10 @@ def _run(record: Published) -> tuple[str, str, str, int, int | None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", type=Path, default=RESULTS)
-    parser.add_argument(
-        "--experiment", nargs="+", default=[], help="only these, such as table2; default: all"
-    )
-    parser.add_argument(
-        "--minus", nargs="+", default=["EPR", "dense top-k"], help="rows to compare others with"
-    )
+    parser.add_argument("--experiment", nargs="+", default=[], help="only these, such as table2; default: all")
+    parser.add_argument("--minus", nargs="+", default=["EPR", "dense top-k"], help="rows to compare others with")
     parser.add_argument("--together", nargs=2, metavar=("FIRST", "AGAIN"), help="a run and its repetition")
     parser.add_argument("--add", type=Path, help="another such file, whose runs are added")
     parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")

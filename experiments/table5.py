@@ -25,9 +25,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     untrained = [Entry("base encoder", "no CEIL training, top-k", Cell(config, "topk"))]
     untrained += [Entry("EPR", "no CEIL training, top-k", Cell(config, "epr"))]
     return untrained + [
-        Entry(
-            start, loss, Cell(replace(config, ceil=replace(config.ceil, initial=initial, loss=name)), "ceil")
-        )
+        Entry(start, loss, Cell(replace(config, ceil=replace(config.ceil, initial=initial, loss=name)), "ceil"))
         for start, initial in STARTS.items()
         for loss, name in LOSSES.items()
     ]

@@ -52,9 +52,7 @@ def draw(table: ExperimentTable):
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     [latency] = table.sections
-    for above, below, (task, members) in zip(
-        axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
-    ):
+    for above, below, (task, members) in zip(axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True):
         sizes = [one for one in members if one.entry.cell.method == "ceil"]
         lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
         timed = [row for row in latency.rows if row[0] == task and row[2] is not None]

@@ -48,9 +48,7 @@ TOLERANCE = 0.02
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
     parser.add_argument("--lm", default=TUNE.lm)
@@ -77,9 +75,7 @@ class Outcomes:
         rows = field.task.validation
         methods = searched(search, field.config, field.task)
         entrants = [field.enter(one, rows) for one in candidates(methods, search, field.task)]
-        found = field.answer(
-            entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"
-        )
+        found = field.answer(entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates")
         self.candidates = [one.candidate for one in entrants]
         self.labels = [one.candidate.label for one in entrants]
         self.tokens = np.stack([one.tokens for one in entrants])

@@ -114,9 +114,7 @@ def play(made: World, tuning: int, budget: float, resamples: int = 1000) -> Play
 def random_search(made: World, tuning: int, budget: float, seed: int) -> int:
     """Return the best of the candidates that a random search can ask for all rows with the same tokens."""
     order = np.random.default_rng([seed, 24]).permutation(len(made.truth))
-    asked = [
-        i for i, total in zip(order, (made.tokens[order] * tuning).cumsum(), strict=True) if total <= budget
-    ]
+    asked = [i for i, total in zip(order, (made.tokens[order] * tuning).cumsum(), strict=True) if total <= budget]
     return max(asked or [order[0]], key=lambda i: made.answers[i, :tuning].mean())
 
 

@@ -59,9 +59,7 @@ for panel, angle in zip(axes, (20, 75), strict=False):
         panel.annotate("", vector, (0, 0), arrowprops={"arrowstyle": "->", "color": BLUE, "lw": 2})
         panel.annotate(name, vector, (4, 4), textcoords="offset points")
     area = float(np.linalg.det(np.array([a, b])))
-    panel.set(
-        xlim=(-0.1, 2.1), ylim=(-0.1, 1.1), aspect="equal", xlabel="first feature", ylabel="second feature"
-    )
+    panel.set(xlim=(-0.1, 2.1), ylim=(-0.1, 1.1), aspect="equal", xlabel="first feature", ylabel="second feature")
     panel.set_title(f"θ = {angle}°: area {area:.2f}, det S = {area**2:.2f}", fontsize="medium")
 axes[2].plot(angles, dets["cosine"], color=BLUE, label="S = cos θ")
 axes[2].plot(angles, dets["shifted"], color=ORANGE, linestyle="--", label="S = (1 + cos θ)/2")

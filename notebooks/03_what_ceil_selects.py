@@ -77,9 +77,7 @@ def as_config(settings):
     known = {field.name for field in fields(RunConfig)} & set(settings)
     values = {name: settings[name] for name in known}
     for part in ("tst", "epr", "ceil", "skills"):
-        given = {
-            name: tuple(one) if isinstance(one, list) else one for name, one in settings.get(part, {}).items()
-        }
+        given = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.get(part, {}).items()}
         values[part] = replace(getattr(RunConfig(), part), **given)
     return RunConfig(**values | {"out": Path("runs")})
 
@@ -153,9 +151,7 @@ def draw_plane(axes, query, items, labels, sets):
     axes.set_xlabel("first principal axis of the candidates")
     axes.set_ylabel("second principal axis")
     # beside the points, so that it hides none of them
-    axes.legend(
-        fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=1.1, frameon=False
-    )
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=1.1, frameon=False)
 
 
 figure, axes = plt.subplots(figsize=(7, 5))
@@ -222,9 +218,7 @@ def draw_kernel(axes, kernel, chosen):
     low, high = float(off.min()), float(off.max())
     norm = LogNorm(low, high) if 0 < 10 * low < high else Normalize(low, high)
     ink, places = axes.xaxis.label.get_color(), np.asarray(chosen, int)
-    shown = axes.imshow(
-        np.ma.masked_array(kernel, diagonal), cmap="cividis", interpolation="nearest", norm=norm
-    )
+    shown = axes.imshow(np.ma.masked_array(kernel, diagonal), cmap="cividis", interpolation="nearest", norm=norm)
     for place in places:
         axes.axhline(place, color=RED, linewidth=0.9, alpha=0.7)
         axes.axvline(place, color=RED, linewidth=0.9, alpha=0.7)
@@ -233,9 +227,7 @@ def draw_kernel(axes, kernel, chosen):
     axes.set_ylabel("candidate")
     beside = axes.inset_axes((1.04, 0.0, 0.2, 1.0), sharey=axes)
     values = np.diag(kernel)
-    beside.barh(
-        np.arange(len(values)), values, 0.9, color=[RED if i in places else GREY for i in range(len(values))]
-    )
+    beside.barh(np.arange(len(values)), values, 0.9, color=[RED if i in places else GREY for i in range(len(values))])
     if values.max() > 10 * values.min() > 0:
         beside.set_xscale("log")
     beside.tick_params(axis="y", labelleft=False)

@@ -83,9 +83,7 @@ for place, (_, interval) in enumerate(pairs):
     axes.errorbar(interval.mean, place, xerr=reach, fmt="o", color=BLUE, capsize=3)
 axes.axvline(0, color=GREY, linewidth=1)
 axes.set_yticks(range(len(pairs)), [line.label for line, _ in pairs])
-axes.set(
-    xlabel=f"points more than {theirs.label}, 95 % interval", ylabel="method", ylim=(len(pairs) - 0.5, -0.5)
-)
+axes.set(xlabel=f"points more than {theirs.label}, 95 % interval", ylabel="method", ylim=(len(pairs) - 0.5, -0.5))
 
 # %% [markdown]
 # ## One query

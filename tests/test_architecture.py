@@ -95,9 +95,7 @@ def test_modules_do_not_import_each_other():
 
 @pytest.mark.parametrize("library", HOMES)
 def test_a_heavy_library_stays_in_its_room(library):
-    used = [
-        name for name, file in MODULES.items() if library in {n.split(".")[0] for n in names_imported(file)}
-    ]
+    used = [name for name, file in MODULES.items() if library in {n.split(".")[0] for n in names_imported(file)}]
     assert used, f"nothing imports {library}: take it out of the table"
     assert [name for name in used if not inside(name, HOMES[library])] == []
 

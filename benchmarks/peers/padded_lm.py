@@ -44,9 +44,7 @@ class PaddedLM:
         ).reshape(len(rows), -1)
         return -(loss * scored[:, 1:]).sum(1).double().cpu().numpy()
 
-    def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
-    ) -> list[np.ndarray]:
+    def choice_log_likelihood(self, prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """One whole pass for each option of each prompt."""
         return [
             self.log_likelihood([prompt] * len(options), options)

@@ -70,9 +70,7 @@ def same_sets(queries: np.ndarray, items: np.ndarray, results: Mapping[str, np.n
         for row in np.flatnonzero((np.sort(ours, axis=1) != np.sort(theirs, axis=1)).any(axis=1)):
             difference = log_det(queries[row], items[ours[row]]) - log_det(queries[row], items[theirs[row]])
             if (theirs[row] < 0).any() or abs(difference) > TOLERANCE:
-                raise Disagreement(
-                    f"query {row}: {OURS} {ours[row]}, {peer} {theirs[row]}, log det {difference:+}"
-                )
+                raise Disagreement(f"query {row}: {OURS} {ours[row]}, {peer} {theirs[row]}, log det {difference:+}")
             different += peer == "numpy"
     return f"same sets but for {different} ties among {len(ours)} queries"
 

@@ -71,9 +71,7 @@ def same_distribution(kernel: np.ndarray, k: int, results: Mapping[str, np.ndarr
     log_dets = {}
     for name, samples in results.items():
         samples = np.asarray(samples)
-        if samples.shape[1] != k or any(
-            len(set(sample)) != k or min(sample) < 0 for sample in samples.tolist()
-        ):
+        if samples.shape[1] != k or any(len(set(sample)) != k or min(sample) < 0 for sample in samples.tolist()):
             raise Disagreement(f"{name}: a sample that is no set of {k} items")
         frequency = np.bincount(samples.ravel(), minlength=len(kernel)) / len(samples)
         deviation = np.sqrt(np.maximum(expected * (1 - expected), 1e-3) / len(samples))
@@ -95,8 +93,6 @@ def marginals(kernel: np.ndarray, k: int) -> np.ndarray:
     with jax.enable_x64(True):
         log_values = jnp.log(jnp.maximum(jnp.asarray(values), 1e-300))
         log_all = log_elementary_symmetric(log_values, k)[-1, k]
-        without = [
-            log_elementary_symmetric(jnp.delete(log_values, j), k - 1)[-1, k - 1] for j in range(len(values))
-        ]
+        without = [log_elementary_symmetric(jnp.delete(log_values, j), k - 1)[-1, k - 1] for j in range(len(values))]
         taken = np.exp(np.asarray(log_values + jnp.stack(without) - log_all))
     return np.asarray(vectors**2 @ taken)

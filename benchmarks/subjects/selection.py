@@ -51,8 +51,6 @@ def _select(selector: CeilSelector, texts: Iterator[str]) -> Selection:
 def full(results: Mapping[str, Selection]) -> str:
     """As many different examples as asked for, and the most relevant stands last."""
     picks = results[OURS].picks
-    if len({pick.example.id for pick in picks}) != K or picks[-1].relevance != max(
-        p.relevance for p in picks
-    ):
+    if len({pick.example.id for pick in picks}) != K or picks[-1].relevance != max(p.relevance for p in picks):
         raise Disagreement(f"{len(picks)} picks: {picks}")
     return f"{K} examples"

@@ -75,9 +75,7 @@ def frozen_step(
 
 
 @jax.jit
-def learned_step(
-    queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array
-) -> dict[str, Any]:
+def learned_step(queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array) -> dict[str, Any]:
     def loss(queries: jax.Array, items: jax.Array) -> jax.Array:
         return _loss(queries, items, subsets, lm_scores, jax.vmap(block_log_dets)(items, subsets))
 

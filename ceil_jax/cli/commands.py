@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,8 @@ _TUNE = TuneConfig()
 
 ROWS = (
     "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to "
-    "prepare: free free_map head head_map structures adapter tst tst_map; from the LM's scores: epr epr_map "
-    "ceil_topk ceil epr_adapter ceil_adapter; skill_base skill_consistency skill_distinct target_knn target_sketch, "
+    "prepare: free free_map head head_map structures tst tst_map; from the LM's scores: epr epr_map "
+    "ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn target_sketch, "
     "or a retriever that --plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
@@ -90,7 +91,7 @@ def compare_command(
         from ceil_jax.pipeline.minutes import fitted
 
         opened, method, said = fitted(opened, method, minutes)
-        print(said)
+        print(said, file=sys.stderr if json else sys.stdout)
     table = compare(*opened, method)
     if not json:
         print("\n" + table.text())
@@ -198,9 +199,7 @@ def tune_command(
     print(f"page: {files.page}\nselector: {files.selector}\n\n{files.program}")
 
 
-def tasks_command(
-    name: Annotated[str | None, tyro.conf.Positional] = None, data_dir: Path | None = None
-) -> None:
+def tasks_command(name: Annotated[str | None, tyro.conf.Positional] = None, data_dir: Path | None = None) -> None:
     """List the tasks, or show one: the sizes of its splits and five sample prompts.
 
     Args:
@@ -220,8 +219,7 @@ def tasks_command(
 
 
 def report_command(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
-    out: Path | None = None,
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),), out: Path | None = None
 ) -> None:
     """Write one self-contained HTML page of every evaluation in one or several folders of runs.
 

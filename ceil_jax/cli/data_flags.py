@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -45,10 +46,8 @@ NO_FILE = OwnData()
 def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output folder.
 
-    A share of a file's inputs is `held_out` as queries, unless --validation has them.
-
-    Raises:
-        UserError: flags of `--data` without it, `--task` beside it, or data that cannot be read.
+    A share of a file's inputs is `held_out` as queries, unless --validation has them. Flags of `--data` without it,
+    `--task` beside it, and data that cannot be read are UserErrors.
     """
     task = _named_task(config, own) if own.data is None else _own_task(config, own, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
@@ -74,9 +73,7 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     from ceil_jax.tasks.load import load_file
 
     if config.task != RunConfig().task:
-        raise UserError(
-            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
-        )
+        raise UserError(f"--task {config.task}: not beside --data, which is a task of its own; give one of them")
     assert own.data is not None
     delimiter = own.delimiter and _unescaped(own.delimiter)
     if own.input == NO_FILE.input or own.output == NO_FILE.output:
@@ -98,5 +95,8 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
 
 
 def _unescaped(text: str) -> str:
-    """A shell passes \\t and \\n as two characters."""
-    return text.replace(r"\t", "\t").replace(r"\n", "\n")
+    """A shell passes \\t and \\n as two characters; \\\\ is one backslash."""
+    marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
+    if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
+        log.info(r"%s: read with \t as a tab and \n as a line's end; \\ is a backslash", text)
+    return re.sub(r"\\[tn\\]", lambda found: marks[found[0]], text)

@@ -25,23 +25,14 @@ log = logging.getLogger(__name__)
 HUB_SECONDS = 5.0
 """How long the hub has to answer before it is taken for unreachable."""
 
-
 EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ray"}
 """The extra that brings a library that only some uses need."""
 
 
 def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None:
-    """Name a library that is missing, of EXTRAS or `needed` besides, and do without a hub that cannot be reached.
-
-    Raises:
-        UserError: a library that the settings need is not installed.
-    """
+    """Raise a UserError for a missing library, `needed` or by the settings, and do without an unreachable hub."""
     local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
-    wants = {
-        "openai": is_address(config.lm),
-        "torch": local,
-        "ray": config.engine == "ray",
-    }
+    wants = {"openai": is_address(config.lm), "torch": local, "ray": config.engine == "ray"}
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")

@@ -30,10 +30,7 @@ SHORTENED = ("RunConfig", "OwnData", "TuneConfig")
 
 
 def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
-    """Return the arguments as tyro knows them, and the registry that prints as much help as they ask for.
-
-    `--help-all` stands for `--help` with all settings.
-    """
+    """Return the arguments as tyro knows them, and the registry that prints as much help as they ask for."""
     short = "--help-all" not in arguments and not {"-h", "--help"}.isdisjoint(arguments)
     registry = ConstructorRegistry()
     # settings are left out for printing help only: tyro takes no argument that it does not show
@@ -43,9 +40,8 @@ def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry
 
 def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | None:
     """Build a dataclass from flags; generic types, and those without a default instance, are left to tyro."""
-    if not is_dataclass(info.type) or hasattr(info.type, "__parameters__"):
-        return None
-    if not isinstance(info.default, info.type):
+    generic = hasattr(info.type, "__parameters__")
+    if not is_dataclass(info.type) or generic or not isinstance(info.default, info.type):
         return None
     hints = get_type_hints(info.type, include_extras=True)
     # a marker, which a type checker takes for a generic alias

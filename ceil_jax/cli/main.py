@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import logging
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import tyro
 
@@ -70,18 +73,17 @@ def command(
 ) -> int:
     """Run a command and return its exit code: 2 after a one-line message about a mistake of the user.
 
-    Args:
-        name: the command's name, for messages.
-        run: called with the defaults that `--scale` names and with the arguments that not all commands take.
-        arguments: the command line; by default that of the process.
-        scales: the defaults by the name of their scale.
-        scaled: the sub-commands that take `--scale`; all by default.
+    `run` gets the defaults that `--scale` names in `scales`, and the arguments that not all commands take. The
+    sub-commands in `scaled` take `--scale`, by default all. The command line is by default that of the process.
     """
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without λ must not end a run
+            stream.reconfigure(errors="replace")
     try:
         given, rest = _SHARED.parse_known_args(arguments)
         scale = given.scale or "tiny"
@@ -95,6 +97,11 @@ def command(
         if any(word.split("=")[0] == "--retriever" for word in rest):
             log.warning("--retriever is called --method now")
             rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
+        # shells leave ~ as it is behind an equals sign
+        rest = [re.sub(r"^(--[\w.-]+=|)~(?=/)", rf"\g<1>{Path.home()}", word) for word in rest]
+        flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))
+        for flag in [flag for flag, count in flags.items() if count > 1]:
+            log.warning("%s stands twice: the last one counts; several values stand behind one", flag)
         for module in given.plugin:
             try:
                 imported_module(module)

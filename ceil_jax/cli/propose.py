@@ -39,6 +39,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
+            value = value[0] if isinstance(value, list) and len(value) == 1 else value
             if name and isinstance(value, str | int | float) and str(value).strip():
                 values.setdefault(name, []).append(str(value))
     return [Column(name, len(own), len(set(own)), _words(own)) for name, own in values.items()]
@@ -53,11 +54,7 @@ def _words(values: Sequence[str]) -> float:
 
 
 def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None) -> None:
-    """See that a file has the columns `input` and `output`, where these are asked for.
-
-    Raises:
-        UserError: it has not; the message proposes others.
-    """
+    """Raise a UserError, which proposes other columns, if a file lacks `input` or `output` where they are meant."""
     table = read_table(file, delimiter)
     named = [name for name in inputs if name != "input" or name in table.columns()]
     answer = output if output != "output" or output in table.columns() else ""
@@ -66,7 +63,8 @@ def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str |
     found = columns([row for row in table.rows if not isinstance(row, RowError)])
     flags = propose(found, named, answer)
     how = f"name the columns, such as {flags}" if flags else "no two of them are a text and its answer"
-    raise UserError(f"{file}: {len(table.rows):,} rows with {', '.join(map(str, found))}: {how}")
+    shown = ", ".join(map(str, found)) or f"no column of texts or numbers, but {', '.join(table.columns())}"
+    raise UserError(f"{file}: {len(table.rows):,} rows with {shown}: {how}")
 
 
 def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:

@@ -28,13 +28,12 @@ def listed(data_dir: Path | None = None) -> str:
 def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
     """Return a task's sizes, metrics, source and published numbers, and five prompts."""
     task = load_task(spec, data_dir)
+    paper = ", ".join(f"{method} {value}" for method, value in spec.paper.items())
     lines = [
         f"{task.name}: {len(task.train):,} examples in the bank, {len(task.validation):,} queries",
         f"metric: {', '.join((task.metric, *task.more_metrics))}",
         f"hub: {spec.hub.repo} at {spec.hub.revision}" if spec.hub else "",
-        f"paper: {', '.join(f'{method} {value}' for method, value in spec.paper.items())}"
-        if spec.paper
-        else "",
+        f"paper: {paper}" if paper else "",
         f"note: {spec.note}" if spec.note else "",
     ]
     opening = task.template.example(task.train[0]) + task.template.separator

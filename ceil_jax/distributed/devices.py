@@ -51,10 +51,7 @@ def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]
 
     Args:
         function: `function(params, rows, **others)` → [B, …]. `rows` is a pytree of arrays [B, …], and each row's
-            result depends on that row alone.
-
-    Returns:
-        A function with the same arguments and results; `function` itself if there is one device.
+            result depends on that row alone. It is returned as it is if there is one device.
     """
     mesh = device_mesh()
     if mesh.size == 1:
@@ -87,18 +84,15 @@ def map_batches(
 
     The last batch is padded with copies of its first row, so that one shape is compiled; their results are
     dropped. On a CPU as many batches run side by side as there are cores, because most of XLA's small operations
-    use one core.
+    use one core. The results are jax arrays [Q, …].
 
     Args:
         function: takes and returns arrays (or pytrees of arrays) with a leading axis of any length, and treats rows
             independently.
         rows: arrays [Q, …], all with the same Q.
-        shared: arrays that every device receives whole; none by default.
+        shared: arrays that every device receives whole.
         batch_size: greatest number of rows that a device works on in one call.
         static: further arguments of `function`, hashable and compiled in.
-
-    Returns:
-        The results as jax arrays [Q, …].
 
     Raises:
         ValueError: there are no rows.
@@ -122,8 +116,6 @@ def map_batches(
 
     with ThreadPoolExecutor(threads) as pool:
         results = list(pool.map(run, range(0, total, step)))
-    if len(results) == 1:
-        return jax.tree.map(lambda leaf: leaf[:total], results[0])
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:total], *results)
 
 

@@ -13,18 +13,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ceil_jax.dpp.kernel import Scalar, log_det
+from ceil_jax.dpp.kernel import Scalar, at_least_float32, log_det
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
-    """log det L_S, the log-probability of a subset up to `log_normalizer`.
+    """log det L_S of a positive semi-definite L: the log-probability of a subset up to `log_normalizer`.
 
-    Args:
-        kernel: L, positive semi-definite.
-        subset: item indices; −1 marks an empty place.
-
-    Returns:
-        0 for the empty subset, finite for one that holds an item twice (see `kernel.log_det`).
+    It is 0 for the empty subset, and finite for one that holds an item twice (see `kernel.log_det`).
 
     >>> import jax.numpy as jnp
     >>> round(float(subset_log_det(jnp.diag(jnp.array([2.0, 3.0, 4.0])), jnp.array([0, 2, -1]))), 4)  # log 8
@@ -53,13 +48,8 @@ def subset_log_probs(
     """log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S) up to the shared normaliser.
 
     No matrix of all the batch's items is built (the released code builds [B, U, U]), and any trade-off is safe,
-    because no exponential is taken.
-
-    Args:
-        relevance: r, as `kernel.relevance` returns it.
-        block_log_dets: log det S_S (`kernel.block_log_dets`).
-        subsets: item indices; −1 marks an empty place.
-        trade_off: λ, above 0.
+    because no exponential is taken. r comes from `kernel.relevance`, log det S_S from `kernel.block_log_dets`; λ is
+    above 0.
     """
     chosen = jnp.where(subsets >= 0, relevance[jnp.maximum(subsets, 0)], 0)
     return chosen.sum(axis=-1) / trade_off + block_log_dets
@@ -67,16 +57,9 @@ def subset_log_probs(
 
 @jax.jit
 def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
-    """One sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006).
+    """One sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006), for a positive semi-definite L.
 
-    Eigenvector j takes part with probability λ_j / (1 + λ_j).
-
-    Args:
-        key: a `jax.random.key`.
-        kernel: L, positive semi-definite.
-
-    Returns:
-        int32: the items in the order drawn, then −1.
+    Eigenvector j takes part with probability λ_j / (1 + λ_j). The items come in the order drawn, then −1 (int32).
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -94,16 +77,9 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
     """One sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm 8).
 
     The elementary symmetric polynomials are computed in log space, and the kernel's scale does not matter.
-    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32).
-
-    Args:
-        key: a `jax.random.key`.
-        kernel: L, positive semi-definite.
-        k: number of items.
-
-    Returns:
-        int32: the items in the order drawn. A kernel of rank below k has no subset of size k; the sample then has
-        as many items as the rank, then −1.
+    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32). The items come in the order
+    drawn (int32). A kernel of rank below k has no subset of size k; the sample then has as many items as the rank,
+    then −1.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -111,7 +87,9 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
     [0, 1, 2]
     """
     key_vectors, key_items = jax.random.split(key)
-    values, vectors = _eigh(kernel / jnp.maximum(jnp.diagonal(kernel).max(), jnp.finfo(kernel.dtype).tiny))
+    kernel = at_least_float32(kernel)
+    largest = jnp.diagonal(kernel).max(initial=0)
+    values, vectors = _eigh(kernel / jnp.maximum(largest, jnp.finfo(kernel.dtype).tiny))
     chosen = _sample_eigenvectors(key_vectors, values, k)
     return _sample_projection(key_items, vectors, chosen, k)
 
@@ -119,12 +97,7 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
 def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
     """Logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1}).
 
-    Args:
-        log_values: log v.
-        k: greatest degree.
-
-    Returns:
-        [n + 1, k + 1]: row i, column l holds log e_l(v_1 … v_i).
+    Row i, column l of the result, [n + 1, k + 1], holds log e_l(v_1 … v_i).
     """
 
     def step(log_e: Array, log_value: Array) -> tuple[Array, Array]:
@@ -138,8 +111,8 @@ def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Ar
 
 def _eigh(kernel: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """Eigenvalues and eigenvectors (columns); eigenvalues that may be rounding errors are 0."""
-    values, vectors = jnp.linalg.eigh(kernel)
-    floor = kernel.shape[0] * jnp.finfo(kernel.dtype).eps * jnp.abs(values).max()
+    values, vectors = jnp.linalg.eigh(at_least_float32(kernel))
+    floor = kernel.shape[0] * jnp.finfo(values.dtype).eps * jnp.abs(values).max(initial=0)
     return jnp.where(values > floor, values, 0), vectors
 
 
@@ -167,6 +140,8 @@ def _sample_projection(
     The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a random draw in
     place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
     """
+    if not min(k, chosen.size):
+        return jnp.full(k, -1, jnp.int32)
     # the chosen columns first, in their order: `top_k` puts the earlier of equals first, and sorts only k
     _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)

@@ -25,7 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ceil_jax.dpp.kernel import Scalar, norm, similarity, similarity_from_features
+from ceil_jax.dpp.kernel import (
+    Scalar,
+    at_least_float32,
+    check_trade_off,
+    norm,
+    similarity,
+    similarity_from_features,
+)
 from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024
@@ -55,54 +62,47 @@ class _State(NamedTuple):
 
 @partial(jax.jit, static_argnames="k")
 def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
-    """Greedy MAP from a kernel.
+    """Greedy MAP from a positive semi-definite kernel L: k of the valid items (all by default).
 
-    Args:
-        kernel: L, positive semi-definite.
-        k: number of items to choose.
-        valid: the items that may be chosen; all by default.
-
-    Returns:
-        `MapResult` of [k] items and gains. Ties go to the lower index. Items with L_ii = 0, also by underflow under a
-        small trade-off, have log det −∞ and are never chosen.
+    Ties go to the lower index. Items with L_ii = 0, also by underflow under a small trade-off, have log det −∞ and
+    are never chosen.
 
     >>> import jax.numpy as jnp
     >>> greedy_map(jnp.array([[2.0, 1.9, 0.0], [1.9, 2.0, 0.0], [0.0, 0.0, 1.0]]), k=2).items.tolist()
     [0, 2]
     """
+    kernel = at_least_float32(kernel)
     diagonal = jnp.diagonal(kernel)
     return _greedy(lambda item: _at(kernel, item), diagonal, jnp.zeros_like(diagonal), k, valid)
 
 
-@partial(jax.jit, static_argnames="k")
 def greedy_map_from_features(
-    features: Float[Array, "n d"],
-    relevance: Float[Array, " n"],
+    features: Float[Array, "n d"] | Float[np.ndarray, "n d"],
+    relevance: Float[Array, " n"] | Float[np.ndarray, " n"],
     k: int,
     trade_off: Scalar,
-    valid: Bool[Array, " n"] | None = None,
+    valid: Bool[Array, " n"] | Bool[np.ndarray, " n"] | None = None,
 ) -> MapResult:
     """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off), k)`.
 
-    The conditional kernel is never formed, so any trade-off is safe. Only the rows of S that belong to chosen
-    items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`).
-
-    Args:
-        features: one vector for each item.
-        relevance: r, as `kernel.relevance` returns it; a constant added to it does not change the set.
-        k: number of items to choose.
-        trade_off: λ, above 0.
-        valid: the items that may be chosen; all by default.
-
-    Returns:
-        `MapResult` of [k] items and gains; ties go to the lower index.
+    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S that belong to chosen items
+    are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). A constant added to r (`kernel.relevance`) does
+    not change the set. Ties go to the lower index; only valid items are chosen (all by default).
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
     >>> greedy_map_from_features(features, jnp.array([0.0, -0.01, -0.2]), k=2, trade_off=0.1).items.tolist()
     [0, 2]
-    """
 
+    Raises:
+        ValueError: see `kernel.check_trade_off`.
+    """
+    check_trade_off(trade_off)
+    return _from_features(at_least_float32(features), at_least_float32(relevance), k, trade_off, valid)
+
+
+@partial(jax.jit, static_argnames="k")
+def _from_features(features: Array, relevance: Array, k: int, trade_off: Scalar, valid: Array | None) -> MapResult:
     @lifted_in_chunks
     def choose(features: Array, relevance: Array, trade_off: Array, valid: Array | None) -> MapResult:
         norms = norm(features)
@@ -127,17 +127,11 @@ def _greedy(
     k: int,
     valid: Bool[Array, " n"] | None,
 ) -> MapResult:
-    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½.
-
-    Args:
-        similarity_row: an item → its row of S.
-        diagonal: of S.
-        log_quality: log q.
-        k: number of items to choose.
-        valid: the items that may be chosen; all by default.
-    """
+    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from S's diagonal and a function from items to their rows."""
     n, dtype = diagonal.size, diagonal.dtype
     steps = min(k, n)
+    if not steps:
+        return MapResult(jnp.full(k, -1, jnp.int32), jnp.full(k, -jnp.inf, dtype))
     epsilon = CLOSED_BELOW * jnp.finfo(dtype).eps
     places = jnp.arange(n, dtype=jnp.int32)
 

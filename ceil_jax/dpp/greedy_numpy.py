@@ -34,20 +34,17 @@ def greedy_steps(
 ) -> Iterator[Pick]:
     """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by one.
 
-    With groups, each step chooses among the items whose group was chosen least often so far, of the groups with open
-    items left.
+    There are fewer than n steps where the remaining items do not fit or are combinations of chosen ones.
 
     Args:
-        features: float32 [n, d], unit rows; S = (1 + F Fᵀ) / 2.
-        relevance: r, [n], on the scale of S; its maximum is subtracted.
+        features: unit rows; S = (1 + F Fᵀ) / 2.
+        relevance: r on the scale of S; its maximum is subtracted.
         trade_off: λ, above 0.
-        groups: int [n], numbered from 0; by default all items are in one group.
+        groups: numbers from 0. Each step chooses among the items whose group was chosen least often so far, of the
+            groups with open items left. By default all items are in one group.
         fits: is called with the item whose turn it is; one for which it returns False is passed over for good.
         waits: is called likewise; one for which it returns True is chosen only when its group has no other open item,
             by gain among the waiting ones.
-
-    Yields:
-        At most n steps; fewer where the remaining items do not fit or are combinations of chosen ones.
 
     >>> import numpy as np
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)

@@ -16,6 +16,17 @@ from jaxtyping import Array, Bool, Float, Int
 Scalar = int | float | Float[Array, ""]
 
 
+def at_least_float32(array: Any) -> Array:
+    """The array in float32, or in float64 if it is: in half precision two different items look alike."""
+    return jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
+
+
+def check_trade_off(trade_off: Any) -> None:
+    """Raise a ValueError unless λ is above 0, where its value is known (not inside `jax.jit`)."""
+    if not isinstance(trade_off, jax.core.Tracer) and not trade_off > 0:
+        raise ValueError(f"trade_off is {trade_off}; λ has to be above 0")
+
+
 def similarity(dots: Any, norms: Any = 1.0) -> Any:
     """Similarity (1 + cos) / 2 of pairs of vectors, given their dot products.
 
@@ -31,44 +42,34 @@ def similarity(dots: Any, norms: Any = 1.0) -> Any:
 
 
 def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "*b n n"]:
-    """Similarity matrix S of the items, (1 + cos) / 2.
+    """Similarity matrix S of the items, (1 + cos) / 2; the vectors may have any length.
 
     `conditional_kernel` and `greedy_map` take any other positive semi-definite matrix as well.
-
-    Args:
-        features: one vector for each item, of any length.
 
     >>> import jax.numpy as jnp
     >>> similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.5], [0.5, 1.0]]
     """
+    features = at_least_float32(features)
     norms = norm(features)
     dots = jnp.einsum("...id,...jd->...ij", features, features, precision="highest")
     return similarity(dots, norms[..., :, None] * norms[..., None, :])
 
 
 def relevance(
-    query: Float[Array, "*b d"],
-    items: Float[Array, "*b n d"],
-    valid: Bool[Array, "*b n"] | None = None,
+    query: Float[Array, "*b d"], items: Float[Array, "*b n d"], valid: Bool[Array, "*b n"] | None = None
 ) -> Float[Array, "*b n"]:
-    """Relevance r of the items to the query: their similarity to it, less the greatest.
+    """Relevance r of the items to the query: their similarity to it, less the greatest of the valid items' (of all by
+    default), so that it is 0 for the most relevant one. Vectors may have any length.
 
     The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1 and shifts the log det of
     all sets of one size by the same amount.
-
-    Args:
-        query: its vector, of any length.
-        items: one vector for each item.
-        valid: the items over which the maximum is taken; all by default.
-
-    Returns:
-        r_i ≤ 0 for valid items, 0 for the most relevant one.
 
     >>> import jax.numpy as jnp
     >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
     [0.0, -0.5, -1.0]
     """
+    query, items = at_least_float32(query), at_least_float32(items)
     dots = jnp.einsum("...d,...nd->...n", query, items, precision="highest")
     r = similarity(dots, norm(query)[..., None] * norm(items))
     counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
@@ -89,7 +90,7 @@ def conditional_kernel(
         trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
 
     Raises:
-        ValueError: λ is 0, negative or NaN (checked where its value is known, not inside `jax.jit`).
+        ValueError: see `check_trade_off`.
 
     >>> import jax.numpy as jnp, numpy as np
     >>> L = conditional_kernel(jnp.array([0.0, -0.2]), jnp.array([[1.0, 0.5], [0.5, 1.0]]), trade_off=0.1)
@@ -97,8 +98,7 @@ def conditional_kernel(
     [[1.    0.184]
      [0.184 0.135]]
     """
-    if not isinstance(trade_off, jax.core.Tracer) and not trade_off > 0:
-        raise ValueError(f"trade_off is {trade_off}; λ has to be above 0")
+    check_trade_off(trade_off)
     log_root_quality = relevance / (2 * trade_off)
     return jnp.exp(log_root_quality[..., :, None] + log_root_quality[..., None, :]) * similarity
 
@@ -107,11 +107,7 @@ def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) ->
     """log det S_S of each subset S, from its own k × k block; differentiable in the features.
 
     If the subsets hold more items in all than there are, the blocks are taken out of the n × n matrix S, which spares
-    a copy of the subsets' features. Otherwise they are formed one by one.
-
-    Args:
-        features: one vector for each item.
-        subsets: item indices; −1 marks an empty place.
+    a copy of the subsets' features. Otherwise they are formed one by one. −1 marks an empty place of a subset.
     """
     places = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
@@ -127,16 +123,10 @@ def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = 
     It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so that rows of any
     scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, where ε is 64 times the
     dtype's machine epsilon (7.6e-6 in float32). A duplicated item then gives log 2ε instead of NaN, with gradients
-    below 1/ε, while the log det of a well-conditioned block moves by no more than its rounding.
-
-    Args:
-        matrix: positive semi-definite.
-        valid: the rows and columns that count; all by default.
-
-    Returns:
-        0 where nothing is valid.
+    below 1/ε, while the log det of a well-conditioned block moves by no more than its rounding. Only valid rows and
+    columns count (all by default); where none is, the result is 0.
     """
-    k = matrix.shape[-1]
+    matrix, k = at_least_float32(matrix), matrix.shape[-1]
     tiny = jnp.finfo(matrix.dtype).tiny
     eye = jnp.eye(k, dtype=bool)
     if valid is not None:

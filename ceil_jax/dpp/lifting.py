@@ -29,13 +29,9 @@ def queries_at_once(numbers: int) -> int:
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which `jax.vmap` lifts by a loop over chunks.
+    """The same function of arrays (or None in their place), which `jax.vmap` lifts by a loop over chunks.
 
-    Args:
-        function: a function of arrays, or None in their place.
-
-    Returns:
-        A function with the same results and derivatives. Derivatives are lifted at once, not in chunks.
+    Derivatives are the same too; they are lifted at once, not in chunks.
     """
     chunked = jax.custom_batching.custom_vmap(function)
 
@@ -43,10 +39,10 @@ def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
     def lift(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
         rows = jax.tree.map(lambda leaf, of_query: leaf if of_query else None, arguments, tuple(batched))
 
-        def one(own: Any) -> Any:
-            def whole(mine: Any, shared: Any) -> Any:
-                return shared if mine is None else mine
+        def whole(mine: Any, shared: Any) -> Any:
+            return shared if mine is None else mine
 
+        def one(own: Any) -> Any:
             return function(*jax.tree.map(whole, own, arguments, is_leaf=lambda leaf: leaf is None))
 
         largest = max(leaf.size for leaf in jax.tree.leaves(rows)) // size

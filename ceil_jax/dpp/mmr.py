@@ -20,18 +20,10 @@ def maximal_marginal_relevance(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
 ) -> MapResult:
-    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2.
+    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2; λ in [0, 1], where 1 gives top-k.
 
-    Args:
-        features: [n, d], unit rows.
-        relevance: r, [n], on the scale of s.
-        k: number of items to choose.
-        trade_off: λ in [0, 1]; 1 gives top-k.
-        valid: bool [n], the items that may be chosen; all by default.
-
-    Returns:
-        The items in the order chosen, ties by the lower index, and the value that each had when it was chosen;
-        items −1 and gains −inf when none is left.
+    Features are unit rows, and r is on the scale of s. The result holds valid items (all by default) in the order
+    chosen, ties by the lower index, and the value that each had when it was chosen; −1 and −inf when none is left.
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

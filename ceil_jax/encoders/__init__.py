@@ -1,7 +1,6 @@
 """Texts to vectors: tokenizers, transformers in Flax, and the folders that they are read from and written to.
 
-`retrieval/`, `training/` and `selector/` decide which texts are encoded and how their vectors are used. Flax is
-imported in this room only.
+`retrieval/`, `training/` and `selector/` decide which texts are encoded and how their vectors are used.
 
 - `text_encoder`: the `TextEncoder` protocol, which is all that retrieval needs, and the check for vectors
 - `encoder`: `Encoder`, a Flax network with its parameters and tokenizer; training needs this one

@@ -42,7 +42,6 @@ FACTORY_FILE = "ceil_jax.json"
 """The file of a saved encoder that names its factory, where the network is of no Hugging Face family."""
 
 HF_FILES = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-"""The files of a folder whose network is of one."""
 
 
 class Encoder:
@@ -139,7 +138,6 @@ class Encoder:
 
     @cached_property
     def _on_devices(self) -> Params:
-        """The parameters on every device, so that `encode` copies them once."""
         return jax.device_put(dict(self.params), whole(device_mesh()))
 
     def _warn_of_cut(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
@@ -154,14 +152,11 @@ class Encoder:
             )
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], in the order given; with a bar where it takes long.
+        """Return the vector of each of N texts, float32 [N, D], in the order given; with a bar where it takes long.
 
         Texts are sorted by length and padded to one of a few shapes. A text's vector does not depend on the other
-        texts, up to float error. Batches are split evenly over the devices of this process.
-
-        Args:
-            texts: N texts.
-            batch_size: texts a batch and device, for texts of up to 128 tokens; longer texts go fewer at a time.
+        texts, up to float error. Batches are split evenly over the devices of this process; each has `batch_size`
+        texts a device, or fewer where texts are longer than 128 tokens.
 
         Raises:
             UserError: `texts` is not a list of strings, or a vector is not finite.

@@ -18,24 +18,16 @@ from ceil_jax.lm.openai.config import EndpointConfig
 
 
 class EndpointEncoder:
-    """A `TextEncoder` whose vectors come from a server. It has no network, so it cannot be trained or saved.
-
-    Raises:
-        UserError: see `Client`; the server has no such model.
-    """
+    """A `TextEncoder` whose vectors come from a server, with the errors of `Client`. Without a network, it cannot be
+    trained or saved."""
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         base, model = parse_address(spec)
         self._client = Client(base, config)
         self._batch = 8 * config.batch
-        served = self._client.served(model)
-        self.name = served.name
-        self._model = served.model
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits of what the server says of the model."""
-        return hashlib.sha256(f"endpoint {self.name}".encode()).hexdigest()[:16]
+        self._model, self.name, _ = self._client.served(model)
+        # the name holds what the server says of the model
+        self.fingerprint = hashlib.sha256(f"endpoint {self.name}".encode()).hexdigest()[:16]
 
     @cached_property
     def dim(self) -> int:
@@ -44,8 +36,6 @@ class EndpointEncoder:
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vector of each text, float32 [N, D], with a progress bar whenever there are several requests.
-
-        A request has eight times as many texts as `--endpoint.batch` says.
 
         Raises:
             UserError: see `Client`; `texts` is no list of strings; an answer has another number of vectors than

@@ -33,7 +33,7 @@ class Checkpoint:
 
     network: TransformerConfig
     config: Mapping[str, Any]
-    """config.json as it was read."""
+    """The content of config.json."""
     pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     """BERT's pooler. No vector depends on it; it is written back because transformers' models have it."""
 
@@ -117,9 +117,7 @@ def _read(folder: Path, name: str) -> Encoder:
         checkpoint=Checkpoint(network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}),
     )
     ours = {hugging_face_name(name, network.family): name for name in encoder.params}
-    used = {
-        key: turned(ours.get(key, ""), tensor) for key, tensor in tensors.items() if not UNUSED.match(key)
-    }
+    used = {key: turned(ours.get(key, ""), tensor) for key, tensor in tensors.items() if not UNUSED.match(key)}
     check_same_shapes({key: encoder.params[name] for key, name in ours.items()}, used, str(inner))
     return encoder.with_params({name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()})
 
@@ -131,9 +129,7 @@ def _modules(folder: Path) -> dict[str, str]:
     for entry in read_config(file, missing=[]):
         kind = entry["type"].rpartition(".")[2]
         if kind not in ("Transformer", "Pooling", "Normalize"):
-            raise UserError(
-                f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, Normalize"
-            )
+            raise UserError(f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, Normalize")
         paths[kind] = entry["path"]
     if paths and "Pooling" not in paths:
         raise UserError(f"{file}: no Pooling module; expected Transformer, Pooling and possibly Normalize")
@@ -168,9 +164,7 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
         said = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise UserError(f"{folder}: cannot read the tokenizer ({said[0]}); fetch it again") from None
     if tokenizer.pad_token_id is None:
-        raise UserError(
-            f"{folder}: the tokenizer names no padding token; set pad_token in tokenizer_config.json"
-        )
+        raise UserError(f"{folder}: the tokenizer names no padding token; set pad_token in tokenizer_config.json")
     if len(tokenizer) > vocab_size:
         raise UserError(
             f"{folder}: the tokenizer has {len(tokenizer)} tokens and the network {vocab_size}; "

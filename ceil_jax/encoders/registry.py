@@ -60,9 +60,7 @@ def load_encoder(name_or_path: str | os.PathLike[str], *, endpoint: EndpointConf
     if folder.is_dir():
         return _from_folder(folder, folder.resolve().name)
     if folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
-        raise UserError(
-            f"{name} is not a folder; expected a saved encoder, a hub id, or one of {sorted(_FACTORIES)}"
-        )
+        raise UserError(f"{name} is not a folder; expected a saved encoder, a hub id, or one of {sorted(_FACTORIES)}")
     return _from_folder(_download(name), name)
 
 
@@ -70,7 +68,7 @@ def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool
     """Make `load_encoder(name)` return `factory()`, an `Encoder`.
 
     Raises:
-        UserError: the name is taken, and `replace` does not say that this encoder takes its place.
+        UserError: the name is taken, and the encoder is not to `replace` the one that has it.
     """
     _FACTORIES.register(name, factory, replace=replace)
 
@@ -108,12 +106,8 @@ def _download(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise unknown_name(
-            "encoder",
-            name,
-            _FACTORIES,
-            f"It is not a folder here, and no hub id that can be fetched ({type(error).__name__}).",
-        ) from None
+        hint = f"It is not a folder here, and no hub id that can be fetched ({type(error).__name__})."
+        raise unknown_name("encoder", name, _FACTORIES, hint) from None
 
 
 def _packaged(name: str) -> Encoder:
@@ -122,9 +116,7 @@ def _packaged(name: str) -> Encoder:
 
 def _tiny() -> Encoder:
     """The deterministic test encoder: a seeded BERT of two layers whose tokenizer hashes words."""
-    config = TransformerConfig(
-        family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128
-    )
+    config = TransformerConfig(family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128)
     network = Transformer(config, nnx.Rngs(jax.random.key(0)))
     encoder = Encoder(network, HashingTokenizer(config.vocab_size), max_length=config.positions)
     # words outweigh positions, so that texts with the same words are near each other

@@ -25,12 +25,10 @@ training step takes longer to compile."""
 
 
 class Tokens(NamedTuple):
-    """A batch of tokenised texts, padded on the right."""
+    """A batch of tokenised texts, padded on the right, int32 [N, T] twice; the mask is 0 for padding, else 1."""
 
     ids: np.ndarray | jax.Array
-    """int32 [N, T]"""
     mask: np.ndarray | jax.Array
-    """int32 [N, T]: 1 for a token, 0 for padding."""
 
 
 @runtime_checkable
@@ -106,17 +104,13 @@ def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENG
     return min(lengths[place], max_length) if place < len(lengths) else max_length
 
 
-def batches(
-    lengths: Sequence[int], batch_size: int, max_length: int
-) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
+def batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
     """Group texts of similar length, in tokens, into batches of a few shapes.
 
     The longest come first, so that the remaining time of a progress bar is too high rather than too low. No text
     is padded to more than about twice its length. A batch has `batch_size` rows (beyond 128 tokens, fewer in
-    proportion) or, where fewer texts are left, a power of four.
-
-    Yields:
-        the positions of the texts of a batch, and its shape (rows, length).
+    proportion) or, where fewer texts are left, a power of four. Yields the positions of the texts of a batch, and its
+    shape (rows, length).
     """
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):

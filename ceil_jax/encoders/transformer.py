@@ -33,7 +33,6 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
 }
-"""Activation functions by their names in Hugging Face configurations."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,8 @@ class Attention(nnx.Module):
     def __call__(
         self, x: Float[Array, "b t d"], bias: Float[Array, "#b #h #t t"], key: jax.Array | None
     ) -> Float[Array, "b t d"]:
-        q, k, v = (
-            layer(x).reshape(*x.shape[:2], self.heads, -1) for layer in (self.query, self.key, self.value)
-        )
+        projections = self.query, self.key, self.value
+        q, k, v = (project(x).reshape(*x.shape[:2], self.heads, -1) for project in projections)
         # scores and softmax are computed in float32, whatever the dtype
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
         weights = jax.nn.softmax(scores / math.sqrt(q.shape[-1]) + bias, axis=-1).astype(x.dtype)
@@ -152,9 +150,7 @@ class Transformer(nnx.Module):
             bias = bias + relative.transpose(2, 0, 1)[None]
         return bias
 
-    def hidden_states(
-        self, ids: Ids, mask: Ids, *, key: jax.Array | None = None
-    ) -> list[Float[Array, "b t d"]]:
+    def hidden_states(self, ids: Ids, mask: Ids, *, key: jax.Array | None = None) -> list[Float[Array, "b t d"]]:
         """Return the embeddings and the output of every layer; `key` turns dropout on."""
         keys = _split(key, 1 + len(self.layers))
         states = [dropout(self.embeddings(jnp.asarray(ids)), self.config.dropout, keys[0])]

@@ -1,12 +1,10 @@
 """Language models (LMs) behind one class of strings and numpy, and the prompts they are given.
 
-What is done with their scores and answers is in `training` and `pipeline`. torch is imported in `lm.torch` only,
-the `openai` package in `lm.openai` only.
+What is done with their scores and answers is in `training` and `pipeline`.
 
-- `base`: `LanguageModel`, the class of all of them
+- `base`: `LanguageModel`, the class of all of them, and where generated text ends
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget
-- `stopping`: where generated text ends
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
 - `readings`: what LMs have read, by content, in one SQLite file; `ray_reading`: reading on a Ray cluster

@@ -69,10 +69,7 @@ class LanguageModel:
     ) -> list[np.ndarray]:
         """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C choices. A prompt is read once.
 
-        Args:
-            prompts: N prompts.
-            choices: at least one choice for each prompt.
-            per_token: the mean log-probability of a choice's tokens, not their sum; an empty choice has 0.
+        With `per_token`: the mean log-probability of a choice's tokens, not their sum; an empty choice has 0.
 
         Raises:
             UserError: a prompt has no choices, or one string in place of a list of them.
@@ -86,6 +83,11 @@ class LanguageModel:
             asked.texts.extend(options)
         scores, lengths = self.scores(asked)
         flat = np.asarray(scores, np.float64)
+        if not len(flat) == len(lengths) == len(asked.texts) or np.isnan(flat).any():
+            raise UserError(
+                f"{self.name} gave {len(flat)} scores and {len(lengths)} lengths of {len(asked.texts)} texts, "
+                f"{np.isnan(flat).sum()} of them no numbers; expected a number for each"
+            )
         if per_token:
             flat = flat / np.maximum(lengths, 1)
         return np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
@@ -111,7 +113,7 @@ class LanguageModel:
         Args:
             prompts: N prompts.
             max_new_tokens: the most tokens to write for each.
-            stop: non-empty strings that end a text.
+            stop: strings that end a text.
             temperature: 0 is greedy decoding; above 0, tokens are sampled.
             seed: makes sampling reproducible. One for all prompts, or one for each: a prompt that is given several
                 times, with as many seeds, is sampled several times and read once.
@@ -127,15 +129,31 @@ class LanguageModel:
         if max_new_tokens < 1:
             return [""] * len(prompts)
         seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
-        return self.write(prompts, max_new_tokens, stop, temperature, seeds)
+        written = self.write(prompts, max_new_tokens, stop, temperature, seeds)
+        if len(written) != len(prompts) or not all(isinstance(text, str) for text in written):
+            kinds = ", ".join(sorted({type(text).__name__ for text in written}))
+            raise UserError(f"{self.name} wrote {len(written)} answers ({kinds}) to {len(prompts)} prompts")
+        # a token limit may cut a character of two halves, which no file can hold
+        return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in written]
+
+
+def first_stop(text: str, stop: Sequence[str]) -> int | None:
+    """Return where the earliest stop string begins in `text`; None if there is none."""
+    starts = [start for string in stop if (start := text.find(string)) >= 0]
+    return min(starts, default=None)
+
+
+def cut(text: str, stop: Sequence[str]) -> str:
+    """Return `text` before its first stop string, with nothing else removed.
+
+    The released CEIL code calls `.strip("<|endoftext|>")`, which removes letters: "find /home -type f" becomes
+    "ind /home -type".
+    """
+    return text[: first_stop(text, stop)]
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:
-    """Check that texts of these lengths fit in an LM's context.
-
-    Raises:
-        UserError: a text is longer; the message names the number of its prompt.
-    """
+    """Raise a UserError if a text is longer than an LM's context; `prompts` are the numbers that it names them by."""
     for row, length in zip(prompts, lengths, strict=True):
         if length > lm.context_length:
             raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,35 +13,31 @@ from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.tiny import TinyLM
 
 
+@dataclass(eq=False)
 class CountingLM(LanguageModel):
     """An LM with a real tokenizer and no weights: it counts tokens, and neither scores nor writes.
 
-    It has the name of the real LM, whose results are found under the same keys, its context length in tokens and
-    its number of parameters (1 if unknown). `exact` says whether `count` counts the real LM's tokens.
+    Results of the real LM are found under the same name.
     """
 
+    name: str
+    context_length: int
+    parameters: int
+    """1 if unknown."""
+    counter: Callable[[Sequence[str]], np.ndarray]
+    exact: bool = True
+    """Whether `counter` counts the real LM's tokens."""
     tokens_read = 0
 
-    def __init__(
-        self,
-        name: str,
-        context_length: int,
-        parameters: int,
-        count: Callable[[Sequence[str]], np.ndarray],
-        exact: bool = True,
-    ) -> None:
-        self.name, self.context_length, self.parameters = name, context_length, parameters
-        self._count, self.exact = count, exact
-
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
-        return self._count(texts)
+        return self.counter(texts)
 
     def count(self, requests: Iterable[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
         """Return the tokens that answering some requests reads and writes, by answers of the usual length."""
         distinct = list(dict.fromkeys(requests))
-        choices = self._count([text for one in distinct for text in one.choices])
-        read = self._count(list({one.prompt: 0 for one in distinct})).sum() + (choices - 1).clip(0).sum()
-        length = self._count(answers).mean() + 1 if answers else 0
+        choices = self.counter([text for one in distinct for text in one.choices])
+        read = self.counter(list({one.prompt: 0 for one in distinct})).sum() + (choices - 1).clip(0).sum()
+        length = self.counter(answers).mean() + 1 if answers else 0
         return float(read), float(sum(min(length, one.limit) for one in distinct))
 
 

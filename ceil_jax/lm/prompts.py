@@ -13,7 +13,7 @@ from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example, Template
 
 Fit = Literal["greedy", "similarity"]
-"""Which examples to drop when not all fit; see `PromptBuilder.build`."""
+"""How `PromptBuilder.build` drops examples."""
 
 
 def examples_text(template: Template, examples: Sequence[Example]) -> str:
@@ -39,25 +39,20 @@ def prompt_order(relevance: Sequence[float]) -> list[int]:
 
 
 Order = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
-"""(relevance float [k], gains float [k]) of a prompt's examples, in the order in which they were chosen → their
-positions in prompt order, the one next to the query last."""
+"""(relevance float [k], gains float [k]) of a prompt's examples, in the order in which they were chosen → a
+permutation of 0 … k − 1, their positions in prompt order, the one next to the query last."""
 
 ORDERS: Registry[Order] = Registry("order of examples", "register_order adds one.")
-"""The orders in which examples stand in a prompt."""
 
 
 def register_order(name: str, order: Order, *, replace: bool = False) -> None:
-    """Add an order of examples, which `--order NAME` then uses.
+    """Add an order of examples, which `--order NAME` then uses; see `Order`.
 
-    Args:
-        name: its name.
-        order: (relevance float [k], gains float [k]) of the examples that fit → a permutation of 0 … k − 1, in prompt
-            order. Gains are those of the choice, such as DPP-MAP's; candidate sets of training have no gains, and
-            get the relevance again.
-        replace: whether it takes the place of an order that has this name; by default that is refused.
+    It gets the examples that fit. Gains are those of the choice, such as DPP-MAP's; candidate sets of training have
+    no gains, and get the relevance again.
 
     Raises:
-        UserError: the name is taken.
+        UserError: the name is taken, and the order is not to `replace` the one that has it.
 
     >>> register_order("most_relevant_first", lambda relevance, gains: prompt_order(relevance)[::-1])
     """
@@ -160,11 +155,10 @@ class PromptBuilder:
         fit: Fit = "greedy",
         gains: Sequence[float] | None = None,
     ) -> Prompt:
-        """Return the prompt with those of the chosen examples that fit.
+        """Return the prompt with those of the chosen examples that fit; the query's output is not shown.
 
         Args:
-            query: its output is not shown.
-            chosen: the examples, in greedy order.
+            chosen: k examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
             fit: "greedy" takes the longest prefix of the greedy order, which is the greedy MAP set of that size;
                 "similarity" the most similar ones up to the first that does not fit, as the released CEIL code does.
@@ -190,9 +184,7 @@ class PromptBuilder:
                 return Prompt(text, order)
             remaining += self._length(self._piece(chosen[fitting.pop()]))
 
-    def _ordered(
-        self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
-    ) -> tuple[int, ...]:
+    def _ordered(self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]) -> tuple[int, ...]:
         asked = [relevance[i] for i in fitting], [gains[i] for i in fitting]
         places = [int(place) for place in self._order(*asked)]
         if sorted(places) != list(range(len(fitting))):
@@ -205,7 +197,7 @@ class PromptBuilder:
 
 def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:
     """Return the tokens to keep free for answers: of the longest choice or, without choices, at least `longest`."""
-    texts = {template.continuation(query, text) for query in queries for text in query.choices or ()}
+    texts = {template.continuation(query, text) for query in queries for text in query.choices}
     texts |= {template.continuation(query, query.output) for query in queries}
     known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0
     return known if all(query.choices for query in queries) else max(known, longest)

@@ -35,9 +35,6 @@ FILE = "readings.sqlite"
 _CHUNKS = {"score": 64, "write": 32}
 """Prompts that the LM is given at a time, and the most that a kill loses."""
 
-_AT_ONCE = 500
-"""Keys in one query of the database."""
-
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens INTEGER NOT NULL,"
     " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
@@ -98,8 +95,7 @@ class Readings:
     """Readings in a folder of runs, by the key of their request; new ones are kept in the file of the shard, if any.
 
     Raises:
-        UserError: by every method, if the disk is full or a file cannot be written. A damaged file is set aside, and
-            the message says so.
+        UserError: by every method, if the disk is full, or a file cannot be written or is damaged (it is set aside).
     """
 
     def __init__(self, folder: Path, shard: Shard | None = None) -> None:
@@ -117,8 +113,8 @@ class Readings:
         found: dict[bytes, Reading] = {}
         if not (self.shards or (self._folder / FILE).exists()):
             return found
-        for start in range(0, len(keys), _AT_ONCE):
-            some = keys[start : start + _AT_ONCE]
+        for start in range(0, len(keys), 500):
+            some = keys[start : start + 500]
             marks = ",".join("?" * len(some))
             for database in ("main", "shared") if self._shard else ("main",):
                 query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"
@@ -213,7 +209,6 @@ class ReadingMeter:
         self.requests = 0
 
     def enter(self, key: bytes, cost: Cost, now: bool) -> None:
-        """Add a reading, unless it was added before."""
         if key not in self._keys:
             self._keys.add(key)
             self.requests += 1
@@ -271,7 +266,7 @@ class ReadLM(LanguageModel):
         return self._read(asked)
 
     def missing(self, requests: Sequence[LMRequest]) -> int:
-        """Return how many of the requests have not been read."""
+        """Return how many of the distinct requests have not been read."""
         keys = {request.key(self.name) for request in requests}
         return len(keys) - len(self.readings.find(list(keys)))
 

@@ -16,11 +16,7 @@ from ceil_jax.store.hashing import file_sha256
 
 
 def load_lm(
-    spec: str,
-    *,
-    dtype: str = "auto",
-    device_map: str | None = None,
-    endpoint: EndpointConfig | None = None,
+    spec: str, *, dtype: str = "auto", device_map: str | None = None, endpoint: EndpointConfig | None = None
 ) -> LanguageModel:
     """Return the language model called `spec`.
 
@@ -60,11 +56,7 @@ def load_lm(
 
 
 def source_of(spec: str) -> tuple[str, str]:
-    """Return the folder or hub id of a transformers LM, and its name without the dtype.
-
-    Raises:
-        UserError: `spec` is neither a packaged name, a folder nor a hub id.
-    """
+    """Return the folder or hub id of a transformers LM, and its name without the dtype; else a UserError."""
     folder = Path(spec).expanduser()
     if spec in PACKAGED:
         return str(converted(spec)), spec
@@ -72,12 +64,8 @@ def source_of(spec: str) -> tuple[str, str]:
         return str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return spec, spec
-    raise unknown_name(
-        "language model",
-        spec,
-        ["tiny", *PACKAGED],
-        "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too.",
-    )
+    hint = "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."
+    raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
 
 
 def _fingerprint(folder: Path) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
-from ceil_jax.lm.stopping import cut, first_stop
+from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths, cut, first_stop
 from ceil_jax.tasks.draws import text_rng
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
@@ -70,9 +69,7 @@ class TinyLM(LanguageModel):
         start = len(tokens)
         while start and matches[start - 1].end() > len(prompt):
             start -= 1
-        found = [
-            _log_probs(tokens[:place], tokens[place : place + 1])[0] for place in range(start, len(tokens))
-        ]
+        found = [_log_probs(tokens[:place], [tokens[place]])[0] for place in range(start, len(tokens))]
         return float(sum(found)), len(found)
 
     def _continued(

@@ -50,7 +50,11 @@ class PairTokenizer:
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
-        _keep_white_space_in_offsets(self._backend)
+        # byte-level tokenizers may leave white space out of a token's offsets: ";\n" would seem to end before "\n"
+        processor = self._backend.post_processor
+        for part in processor if type(processor).__name__ == "Sequence" else [processor]:
+            if hasattr(part, "trim_offsets"):
+                part.trim_offsets = False
         self._first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
@@ -66,7 +70,10 @@ class PairTokenizer:
         texts = [prompt + continuation for prompt, continuation in zip(prompts, continuations, strict=True)]
         tokens = []
         for prompt, encoding in zip(prompts, self._backend.encode_batch(texts), strict=True):
-            start = end = _end(encoding)
+            end, special = len(encoding), encoding.special_tokens_mask
+            while end > 0 and special[end - 1]:
+                end -= 1
+            start = end
             # special tokens before the text have no characters
             while start > 0 and (encoding.token_to_chars(start - 1) or (0, 0))[1] > len(prompt):
                 start -= 1
@@ -102,22 +109,3 @@ def loading_errors(what: str) -> Iterator[None]:
             f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a packaged one, such "
             "as SmolLM2-135M-Instruct"
         ) from None
-
-
-def _end(encoding: Any) -> int:
-    """The number of tokens without the special ones at the end."""
-    end = len(encoding)
-    special = encoding.special_tokens_mask
-    while end > 0 and special[end - 1]:
-        end -= 1
-    return end
-
-
-def _keep_white_space_in_offsets(backend: Any) -> None:
-    """Switch off trimmed offsets: byte-level tokenizers may leave white space out of a token's offsets, and then
-    ";\\n" would seem to end before "\\n"."""
-    processor = backend.post_processor
-    parts = processor if type(processor).__name__ == "Sequence" else [processor]
-    for part in parts:
-        if hasattr(part, "trim_offsets"):
-            part.trim_offsets = False

@@ -24,22 +24,16 @@ from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example
 
 METRICS: Registry[Metric] = Registry("metric")
-"""All metrics by name."""
 
 
-def register_metric(
-    name: str, metric: Metric | Callable[[str, Example], float], *, replace: bool = False
-) -> None:
+def register_metric(name: str, metric: Metric | Callable[[str, Example], float], *, replace: bool = False) -> None:
     """Add a metric, which tasks, `--metric` and `metric=…` then name.
 
-    Args:
-        name: its name.
-        metric: a function of a prediction and its example with a value in [0, 1], of which the mean is
-            reported; or a Metric.
-        replace: whether it takes the place of one that has this name; by default that is refused.
+    It is a Metric, or a function of a prediction and its example with a value in [0, 1], of which the mean is
+    reported.
 
     Raises:
-        UserError: the name is taken.
+        UserError: the name is taken, and the metric is not to `replace` the one that has it.
     """
     made = metric if isinstance(metric, Metric) else PerExample(metric)
     METRICS.register(name, made, replace=replace)

@@ -32,9 +32,7 @@ def character_counts(prediction: str, gold: str) -> list[int]:
 def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
     """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0.
 
-    Args:
-        counts: float64 [..., 10], as `character_counts` gives them.
-        orders: n goes from 1 to this; int [...] where it differs.
+    The counts, float64 [..., 10], are those of `character_counts`; n goes from 1 to `orders`, an int or int [...].
     """
     matches, totals = counts[..., :ORDER], counts[..., ORDER : 2 * ORDER]
     orders = np.asarray(orders)[..., None]
@@ -57,9 +55,7 @@ class CharBleu(Metric):
         counts = self.statistics(np.empty(0), predictions, examples)
         return bleu(counts, np.minimum(ORDER, counts[:, -2:].min(axis=1)))
 
-    def statistics(
-        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
-    ) -> np.ndarray:
+    def statistics(self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         pairs = zip(predictions, examples, strict=True)
         rows = [character_counts(prediction, example.output) for prediction, example in pairs]
         return np.array(rows, np.float64).reshape(len(rows), 2 * ORDER + 2)

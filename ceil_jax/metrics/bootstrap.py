@@ -26,10 +26,9 @@ the sums: int [...]."""
 
 
 class Sample(NamedTuple):
-    """The arguments of `bootstrap_interval`: examples, and what is computed from their sums."""
+    """The arguments of `bootstrap_interval`: examples, float [N, c], and what is computed from their sums."""
 
     values: np.ndarray
-    """float [N, c]."""
     statistic: Statistic
 
 
@@ -42,7 +41,6 @@ class Interval(NamedTuple):
     high: float
 
     def percent(self) -> Interval:
-        """Return the interval times 100."""
         return Interval(*(100 * number for number in self))
 
 
@@ -51,25 +49,13 @@ def mean(sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
     return sums.mean(axis=-1) / count
 
 
-def bootstrap_interval(
-    values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES
-) -> Interval:
-    """Return a statistic of per-example values with its interval over resampled examples.
-
-    Args:
-        values: float64 [N] or [N, s].
-        statistic: a function of the values' sums.
-        resamples: how often the examples are drawn.
-
-    Raises:
-        ValueError: there are no values.
-    """
+def bootstrap_interval(values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES) -> Interval:
+    """Return a statistic of per-example values, float64 [N] or [N, s], with its interval over resampled examples; a
+    ValueError if there are none."""
     return _percentile(*_resampled(values, statistic, resamples, 0))
 
 
-def metric_interval(
-    sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES
-) -> Interval:
+def metric_interval(sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES) -> Interval:
     """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
 
     Resamples of equal values are equal, so that a bootstrap interval of 0 of n would have no width. Wilson (1927)
@@ -85,9 +71,7 @@ def metric_interval(
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 
-def _resampled(
-    values: np.ndarray, statistic: Statistic, resamples: int, seed: int
-) -> tuple[float, np.ndarray]:
+def _resampled(values: np.ndarray, statistic: Statistic, resamples: int, seed: int) -> tuple[float, np.ndarray]:
     """Return the statistic of the values, and of resamples of them: a single one where all values are equal."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
@@ -146,11 +130,8 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
     """Return a statistic of each seed, as a sample: examples are resampled, the same for all seeds, and then seeds.
 
     With few seeds such a hierarchical bootstrap is too narrow: resamples of S seeds vary by (S − 1) / S of the
-    variance between seeds.
-
-    Args:
-        statistics: float [S, N, s], for S seeds and N examples.
-        statistic: a function of sums [..., s] for one seed.
+    variance between seeds. The statistics are float [S, N, s], and `statistic` is a function of sums [..., s] for
+    one seed.
     """
     seeds, count, _ = statistics.shape
     return Sample(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 import string
 
-from ceil_jax.metrics.base import golds
 from ceil_jax.tasks.example import Example
-
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def accuracy(prediction: str, example: Example) -> float:
@@ -18,15 +15,17 @@ def accuracy(prediction: str, example: Example) -> float:
 
 def exact_match(prediction: str, example: Example) -> float:
     """Return 1 where the answer equals an accepted one but for blanks at the ends, else 0."""
-    return float(prediction.strip() in {gold.strip() for gold in golds(example)})
+    golds = example.references or (example.output,)
+    return float(prediction.strip() in {gold.strip() for gold in golds})
 
 
 def squad_normalised(answer: str) -> str:
     """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation does."""
-    bare = answer.lower().translate(_PUNCTUATION)
+    bare = answer.lower().translate(str.maketrans("", "", string.punctuation))
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def squad_em(prediction: str, example: Example) -> float:
     """Return 1 where the answer equals an accepted one after `squad_normalised`, else 0."""
-    return float(squad_normalised(prediction) in {squad_normalised(gold) for gold in golds(example)})
+    golds = example.references or (example.output,)
+    return float(squad_normalised(prediction) in {squad_normalised(gold) for gold in golds})

@@ -21,9 +21,7 @@ from ceil_jax.tasks.example import Example
 Word = str | int
 """A word of a step, or the number of the class of the step it refers to."""
 
-_FILLERS = (
-    "return the a an of is are was were be been being that which who whom there has have had do does did"
-)
+_FILLERS = "return the a an of is are was were be been being that which who whom there has have had do does did"
 _DROPPED = frozenset(_FILLERS.split())
 _PHRASES = {
     "max": "highest|maximum|max|largest|biggest|greatest",
@@ -87,8 +85,7 @@ def lf_em(prediction: str, example: Example) -> float:
 def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[int, frozenset[int]]:
     """Return (class of the answer, classes of all steps that nothing refers to).
 
-    Steps are in one class when they are the same operation on arguments of the same classes; `classes`
-    numbers them, shared by the programs to compare.
+    Steps are in one class when they are the same operation on arguments of the same classes; `classes` numbers them.
     """
     numbers: list[int] = []
     used: set[int] = set()

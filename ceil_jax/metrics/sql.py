@@ -53,17 +53,12 @@ class SqlSandbox:
         self._stop()
 
     def compare(self, database: str | os.PathLike[str], gold: str, predicted: str) -> SqlOutcome:
-        """Run two queries on a database and compare their results as the Spider evaluation does.
+        """Run two queries on an SQLite file, read-only, and compare their results as the Spider evaluation does.
 
         Results are multisets of rows up to a permutation of columns; rows in order where the gold query has
         ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty results are equal.
         DISTINCT is kept: the test-suite evaluation strips it from both by default. As there, `> =` is read as
         `>=` and YEAR(CURDATE()) as 2020. A prediction that is the gold query to the letter is not run again.
-
-        Args:
-            database: an SQLite file; it is opened read-only.
-            gold: the query whose result is right.
-            predicted: the query to judge.
 
         Raises:
             UserError: the database has rows in a journal beside it, or this is no POSIX system.
@@ -71,9 +66,7 @@ class SqlSandbox:
         _check_whole(database)
         if self._child is None:
             if os.name != "posix":
-                raise UserError(
-                    "SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows"
-                )
+                raise UserError("SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows")
             pipe = subprocess.PIPE
             self._child = subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         assert self._child.stdin is not None and self._child.stdout is not None

@@ -33,16 +33,8 @@ def ask(
     prompts: Sequence[str],
     queries: Sequence[Example],
 ) -> list[str]:
-    """Return the LM's answer to each prompt: the most likely choice, or for tasks without choices what it writes,
-    greedily.
-
-    Args:
-        lm: the LM.
-        prompting: the template and the longest answer.
-        stop: strings that end an answer.
-        prompts: N prompts.
-        queries: the query of each; its gold output is not read.
-    """
+    """Return the LM's answer to the prompt of each query: the most likely choice, or for tasks without choices what
+    it writes, greedily, up to the `stop` strings. Gold outputs are not read."""
     if queries and queries[0].choices:
         options = [[prompting.template.continuation(q, choice) for choice in q.choices] for q in queries]
         best = lm.choose(prompts, options, per_token=prompting.per_token)
@@ -111,9 +103,7 @@ class Predictions(Answers):
         rows = [
             {
                 "id": query.id,
-                "examples": [
-                    [row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order
-                ],
+                "examples": [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order],
                 "prediction": answer,
                 "gold": query.output,
             }
@@ -184,7 +174,6 @@ class Measured(NamedTuple):
     value: float
     """The metric over all queries, from 0 to 1; for corpus metrics it is not the mean of `scores`."""
     more: dict[str, float]
-    """The task's other metrics."""
     scores: np.ndarray
     """float64 [N]: the metric of each query."""
     statistics: np.ndarray
@@ -217,7 +206,7 @@ class Measurement(Stage[Measured]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         rows, queries = run.get(self.predictions), self.predictions.queries.examples
         metric, predictions = METRICS[self.metric], [row["prediction"] for row in rows]
-        scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+        scores = metric.scored(predictions, queries)
         statistics = np.asarray(metric.statistics(scores, predictions, queries), np.float64)
         # not `corpus`, which would run every query's SQL again
         value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))

@@ -14,7 +14,7 @@ from ceil_jax.pipeline.encoders import Encoders, cached
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
-from ceil_jax.retrieval.registry import Retrieved, build_retriever
+from ceil_jax.retrieval.registry import Retrieved, build_retriever, check_retrieved
 from ceil_jax.retrieval.retrievers import retrieved
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -50,7 +50,11 @@ class Chosen(Stage[list[list[Retrieved]]]):
         bank, queries = run.get(self.bank), run.get(self.queries)
         encoders = self.encoders and run.get(self.encoders)
         given = run.value(self.trade_off)
-        rewritten = dict(self._rewritten(run))
+        rewritten = {
+            _question(example): skills
+            for side in self.skills
+            for example, *skills in zip(side[0].rows.examples, *(run.get(one) for one in side), strict=True)
+        }
         found = build_retriever(
             self.retriever,
             bank,
@@ -63,6 +67,7 @@ class Chosen(Stage[list[list[Retrieved]]]):
             sketch=PARTS.get(self.language),
             known_by="id",  # the texts may be skills
         ).retrieve(queries, self.k)
+        check_retrieved(self.retriever, found, len(queries), bank, self.k)
         save_arrays(
             folder / "chosen.npz",
             positions=shortlists(found),
@@ -70,13 +75,6 @@ class Chosen(Stage[list[list[Retrieved]]]):
             gain=_padded([[pick.gain for pick in row] for row in found], -np.inf, np.float64),
         )
         return {} if given is None else {"trade_off": given}
-
-    def _rewritten(self, run: Run) -> Sequence[tuple[tuple[str, str], list[str]]]:
-        return [
-            (_question(example), skills)
-            for side in self.skills
-            for example, *skills in zip(side[0].rows.examples, *(run.get(one) for one in side), strict=True)
-        ]
 
     def load(self, run: Run, folder: Path) -> list[list[Retrieved]]:
         bank, found = run.get(self.bank), load_arrays(folder / "chosen.npz")
@@ -99,9 +97,7 @@ class StoredSets(Stage[CandidateSets]):
     """Candidate sets, kept as arrays."""
 
     def save(self, folder: Path, found: CandidateSets) -> Mapping[str, Any]:
-        save_arrays(
-            folder / "sets.npz", shortlist=found.shortlist, subsets=np.ascontiguousarray(found.subsets)
-        )
+        save_arrays(folder / "sets.npz", shortlist=found.shortlist, subsets=np.ascontiguousarray(found.subsets))
         return {}
 
     def load(self, run: Run, folder: Path) -> CandidateSets:
@@ -125,6 +121,7 @@ class Singles(StoredSets):
 class NearestSingles(StoredSets):
     """Single candidates that a starting encoder finds nearest."""
 
+    what = "taking the nearest as candidates"
     nearest: Chosen
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
@@ -181,7 +178,6 @@ class MapSets(StoredSets):
     prompting: Prompting
     queries: Examples
     examples: Examples
-    """The bank."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         shortlist, asked = shortlists(run.get(self.nearest)), self.queries.examples

@@ -153,21 +153,14 @@ def from_free(config: RunConfig) -> RunConfig:
     return replace(config, epr=replace(config.epr, initial="free"))
 
 
-APPLIED = SCALES | {
-    "tiny": from_free(SCALES["tiny"]),
-    "demo": from_free(SCALES["demo"]),
-    "small": from_free(SCALES["small"]),
-}
+APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
 """The defaults of `ceil-jax compare` and `export`, which train encoders to be used: each from the best start. In
 experiments, whose subject is training itself, EPR starts untrained, as in the papers."""
 
 DEMO = APPLIED["demo"]
-"""The settings of `ceil-jax demo`."""
 
 TUNE = from_free(
-    RunConfig(
-        epr=EPRConfig(instances=240, candidates=16, epochs=5), ceil=CEILConfig(instances=240, subsets=12)
-    )
+    RunConfig(epr=EPRConfig(instances=240, candidates=16, epochs=5), ceil=CEILConfig(instances=240, subsets=12))
 )
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
 

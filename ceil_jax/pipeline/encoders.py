@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -179,7 +180,6 @@ class Training:
     name: str
     """As in `--ceil.initial`; its settings are the field of RunConfig with this name, if there is one."""
     title: str
-    """Its name in tables and messages."""
     scored: Callable[[Any, Any], Stage[ScoredSets]] | None = None
     """(The run's `Graph`, settings) → the training queries with their candidate sets and scores; none where the
     bank's outputs are all that it learns from."""
@@ -244,12 +244,8 @@ def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
             label = title if name == "query" else f"{title} {name}"
             # it shares compiled functions with the encoder that training began with
             found.append(network.with_params(loaded.params).renamed(label))
-    sides = start.query, start.context
-    return Encoders(*(_over(side, one) for side, one in zip(sides, (found[0], found[-1]), strict=True)))
-
-
-def _over(start: TextEncoder, network: Encoder) -> Any:
-    return replace(start, network=network) if isinstance(start, FreeEncoder) else network
+    sides = zip(start, (found[0], found[-1]), strict=True)
+    return Encoders(*(replace(side, network=one) if isinstance(side, FreeEncoder) else one for side, one in sides))
 
 
 @dataclass(frozen=True)
@@ -259,7 +255,6 @@ class Weights(Stage[Encoders]):
     training: Training
     scored: Stage[ScoredSets] | None
     queries: RetrievalTexts | None
-    """The training queries."""
     bank: RetrievalTexts
     """The bank, as trained encoders read it."""
     start: Stage[Encoders]
@@ -287,16 +282,8 @@ class Weights(Stage[Encoders]):
             if self.asked and isinstance(asked := run.get(self.asked).query, FreeEncoder):
                 fixed = cached(run, asked).fixed(queries, bank)
             data = TrainingData(queries, bank, candidates, scores, self.seen, fixed)
-        lesson = Lesson(
-            folder,
-            run.get(self.start),
-            bank,
-            data,
-            lambda encoder: cached(run, encoder),
-            self.settings,
-            self.seed,
-            run.value(self.trade_off),
-        )
+        start, trade_off, once = run.get(self.start), run.value(self.trade_off), partial(cached, run)
+        lesson = Lesson(folder, start, bank, data, once, self.settings, self.seed, trade_off)
         found = self.training.train(lesson)
         if (found.get("ending") or {}).get("kept") == "start":
             log.warning(

@@ -19,14 +19,9 @@ NEAREST = 1e-9
 
 
 def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str = "") -> str:
-    """Write a method as a selector into a folder, and return what to tell the user.
+    """Write a method (see `selector_of`) as a selector into a folder, and return what to tell the user.
 
-    Args:
-        run: trains what the method needs and is not on disk.
-        graph: the task and the settings.
-        name: see `selector_of`.
-        folder: a selector that is there already is replaced.
-        license: of the examples, as an SPDX name, for the card.
+    A selector that is there already is replaced. The license is that of the examples, as an SPDX name, for the card.
 
     Raises:
         UserError: the folder holds something else, or the method is of another kind. Both are said before
@@ -40,7 +35,7 @@ def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str 
     measured = measured or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
         f"{folder}: {selector.card.title}, {len(selector):,} examples; {measured}\n"
-        f'in Python: CeilSelector.from_pretrained("{folder}").select("a query", k={graph.config.shots})'
+        f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query", k={graph.config.shots})'
     )
 
 
@@ -96,9 +91,7 @@ def _measured(run: Run, graph: Graph, name: str) -> dict[str, float]:
         return {}
     found = run.get(stage)
     values = {graph.task.metric: found.value, **found.more}
-    settings = (
-        f"percent of {len(graph.queries):,} held-out queries, {graph.config.shots} examples, {graph.lm.key}"
-    )
+    settings = f"percent of {len(graph.queries):,} held-out queries, {graph.config.shots} examples, {graph.lm.key}"
     return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
 

@@ -1,44 +1,31 @@
-"""Trained methods on any encoder's vectors, most from the outputs of the bank, without an LM (`training.free`).
+"""Trained methods that learn from the outputs of the bank, without an LM, on any encoder's vectors (`training.free`).
 
-`head` (tasks with choices), `structures` (outputs that parse) and `adapter` (any outputs) are one method each; `free`
-is the one among them and the untrained encoder whose nearest examples have outputs most like those of held-out rows.
-`epr_adapter` and `ceil_adapter` go on from an adapter with the LM's scores.
+`head` (tasks with choices) and `structures` (outputs that parse) are one method each; `free` is the one that applies,
+or the untrained encoder where its nearest examples have outputs as much like those of held-out rows.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ceil_jax.pipeline.encoders import Encoders, Lesson, Training, Weights, cached
 from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.trainings import set_scores, single_scores
 from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import structure_parser_of
-from ceil_jax.training.candidates import TrainingData
-from ceil_jax.training.free import objectives
-from ceil_jax.training.free.choice import (
-    Fit,
-    Fits,
-    agreement,
-    best_free,
-    cross_fitted_queries,
-    measured_by,
-)
+from ceil_jax.training.free.choice import Fit, agreement, best_free, cross_fitted_queries
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, are_pairs, marks, observe
-from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.rows import Cosine, FreeMethod, Observed
+from ceil_jax.training.free.rows import Cosine, Observed
 from ceil_jax.training.free.structures import fit_structure_head
-from ceil_jax.training.losses import ceil_loss
 
 log = logging.getLogger(__name__)
 
@@ -67,24 +54,18 @@ def free_settings(task: Task) -> FreeSettings:
 
 def no_labels(task: Task) -> str:
     """Return why a classifier of labels does not apply to a task; "" if it does."""
-    settings = free_settings(task)
-    if len(settings.labels) > 1:
-        return ""
-    return f"{task.name} has no labels that all of its examples choose among"
+    why = f"{task.name} has no labels that all of its examples choose among"
+    return "" if len(free_settings(task).labels) > 1 else why
 
 
 def _no_programs(task: Task) -> str:
-    return (
-        "" if free_settings(task).parser else f"the outputs of {task.name} are no programs that can be parsed"
-    )
+    why = f"the outputs of {task.name} are no programs that can be parsed"
+    return "" if free_settings(task).parser else why
 
 
 def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Observed:
     """The bank as free methods learn from it."""
-    output_vectors = not settings.labels
-    return observe(
-        encoder, bank, pairs=are_pairs(bank), parser=settings.parser, output_vectors=output_vectors
-    )
+    return observe(encoder, bank, pairs=are_pairs(bank), parser=settings.parser)
 
 
 @dataclass(frozen=True)
@@ -101,12 +82,11 @@ class CrossFitted(Stage[np.ndarray]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         start, settings = run.get(self.weights.start), self.weights.settings
         rows = _rows(cached(run, _base(start)), run.get(self.weights.bank), settings)
-        taken = run.summary(self.weights).get("taken", self.weights.training.name)
+        taken = run.summary(self.weights)["taken"]
         trained = run.get(self.weights).query
         method = trained.method if isinstance(trained, FreeEncoder) else Cosine()
-        save_arrays(
-            folder / "vectors.npz", vectors=cross_fitted_queries(_fits(settings)[taken], method, rows)
-        )
+        found = cross_fitted_queries(_fits(settings)[taken], method, rows)
+        save_arrays(folder / "vectors.npz", vectors=found)
         return {}
 
     def load(self, run: Run, folder: Path) -> np.ndarray:
@@ -124,20 +104,13 @@ def _load(folder: Path, start: Encoders) -> Encoders:
     return Encoders(one, one)
 
 
-def _fits(settings: FreeSettings) -> Fits:
+def _fits(settings: FreeSettings) -> dict[str, Fit]:
     """The free methods that apply."""
     found: dict[str, Fit] = {"cosine": lambda rows, like=None: Cosine()}
     if settings.labels:
         found["head"] = fit_label_head
     if settings.parser:
         found["structures"] = fit_structure_head
-    labels = settings.labels
-
-    def adapter(rows: Observed, like: Any = None) -> FreeMethod:
-        objective = objectives.tst(rows, measured_by(rows, bool(labels)))
-        return fit_adapter(rows, objective, labels=labels, like=like)
-
-    found["adapter"] = adapter
     return found
 
 
@@ -146,12 +119,15 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
     settings: FreeSettings = lesson.settings
     rows, fits = _rows(lesson.cached(_base(lesson.start)), lesson.bank, settings), _fits(settings)
     found: Mapping[str, np.ndarray] = {}
-    if not name:
-        kind = measured_by(rows, bool(settings.labels))
+    if not name and len(fits) > 1:
+        kind: Literal["label", "structures"] = "label" if settings.labels else "structures"
         found = agreement(fits, rows, kind, min(_JUDGED_BY, len(lesson.bank) // 2))
         name = best_free(found)
         said = ", ".join(f"{one} {values.mean():.3f}" for one, values in found.items())
         log.info("free supervision, by held-out rows' %s: %s; taken (cosine in a tie): %s", kind, said, name)
+    elif not name:
+        name = "cosine"
+        log.info("free supervision: outputs are neither labels nor programs; the untrained encoder is taken")
     method = fits[name](rows)
     if isinstance(method, Cosine):
         write_json(lesson.folder / SETTINGS, {"method": ""})
@@ -159,37 +135,7 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
         base, pairs = _base(lesson.start), rows.parts is not None
         learnt = marks(lesson.bank)
         FreeEncoder(base, method, None, settings.parser, pairs, learnt).save_method(lesson.folder)
-    taken = {"taken": name, **{one: float(v.mean()) for one, v in found.items()}} if found else {}
-    return {"bank": len(lesson.bank), **taken}
-
-
-def _train_on_scores(
-    objective: Callable[[Lesson], objectives.Objective], lesson: Lesson
-) -> Mapping[str, Any]:
-    """Train an adapter on the LM's scores, from the adapter that it starts from."""
-    start: FreeEncoder = lesson.start.query  # type: ignore[assignment]
-    method: Any = start.method
-    rows = _rows(lesson.cached(start.base), lesson.bank, FreeSettings(method.labels, start.parser))
-    found = fit_adapter(rows, objective(lesson), labels=method.labels, initial=method, seed=lesson.seed)
-    replace(start, method=found).save_method(lesson.folder)
-    return {"bank": len(lesson.bank)}
-
-
-def _places(lesson: Lesson, data: TrainingData) -> np.ndarray:
-    """int [Q]: the bank rows that are the training queries."""
-    place = {example.id: i for i, example in enumerate(lesson.bank)}
-    return np.array([place[query.id] for query in data.queries])
-
-
-def _singles(lesson: Lesson) -> objectives.Objective:
-    assert lesson.data is not None
-    return objectives.epr(_places(lesson, lesson.data), lesson.data, lesson.settings.positives)
-
-
-def _sets(lesson: Lesson) -> objectives.Objective:
-    assert lesson.data is not None and lesson.trade_off is not None
-    loss = ceil_loss(lesson.settings.loss, lesson.settings.loss_options)
-    return objectives.ceil(_places(lesson, lesson.data), lesson.data, loss, lesson.trade_off)
+    return {"bank": len(lesson.bank), "taken": name, **{one: float(v.mean()) for one, v in found.items()}}
 
 
 def _free(name: str, title: str, train: Any, refusal: Callable[[Task], str] = lambda task: "") -> Training:
@@ -202,6 +148,7 @@ def _free(name: str, title: str, train: Any, refusal: Callable[[Task], str] = la
         refusal=refusal,
         cross_fitted=CrossFitted,
         lm_tokens=False,
+        version=2,
     )
 
 
@@ -211,39 +158,12 @@ HEAD = _free("head", "label head", partial(_train, name="head"), no_labels)
 STRUCTURES = _free("structures", "structures", partial(_train, name="structures"), _no_programs)
 """Expected overlap of the query's predicted local structures with an example's (after Levy et al., ACL 2023)."""
 
-ADAPTER = _free("adapter", "adapter", partial(_train, name="adapter"))
-"""Target similarity tuning of a small map on each side of the vectors, on all of the bank (Poesia et al., 2022)."""
-
 FREE = _free("free", "free", _train)
-"""The one of them that held-out rows of the bank favour, or cosines where none is better beyond noise."""
-
-EPR_ADAPTER = Training(
-    name="epr_adapter",
-    title="EPR, adapter",
-    scored=single_scores,
-    train=partial(_train_on_scores, _singles),
-    load=_load,
-    settings=lambda graph: replace(graph.config.epr, initial="adapter"),
-)
-"""EPR's objective on vectors, from the adapter that the bank's outputs trained."""
-
-CEIL_ADAPTER = Training(
-    name="ceil_adapter",
-    title="CEIL, adapter",
-    scored=set_scores,
-    train=partial(_train_on_scores, _sets),
-    load=_load,
-    settings=lambda graph: replace(graph.config.ceil, initial="epr_adapter"),
-    sets=True,
-)
-"""CEIL's objective on vectors, from EPR's adapter."""
+"""The one of them that applies, or cosines where none does, or where held-out rows do not favour it beyond noise."""
 
 register_method("head", "dense", "label head", HEAD)
 register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))
 register_method("classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier")
 register_method("structures", "dense", "structures", STRUCTURES)
-register_method("adapter", "dense", "adapter on outputs", ADAPTER)
 register_method("free", "dense", "free", FREE)
 register_method("free_map", "dpp", "free + MAP", FREE, against=("free", "classifier"))
-register_method("epr_adapter", "dense", "EPR, adapter", EPR_ADAPTER, against=("adapter", "topk"))
-register_method("ceil_adapter", "dpp", "CEIL, adapter", CEIL_ADAPTER, against=("epr_adapter", "topk"))

@@ -18,13 +18,7 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.answering import Answers, Classified, Majority, Measurement, Predictions
 from ceil_jax.pipeline.choosing import Chosen, MapSets
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.encoders import (
-    AskedByBank,
-    Encoded,
-    Encoders,
-    Untrained,
-    Weights,
-)
+from ceil_jax.pipeline.encoders import AskedByBank, Encoded, Encoders, Untrained, Weights
 from ceil_jax.pipeline.methods import METHODS, TRAININGS, Method, load_own, method_named
 from ceil_jax.pipeline.models import LM, Models, Pretrained
 from ceil_jax.pipeline.scoring import Prompting, Scores, TradeOff
@@ -103,23 +97,20 @@ class Graph:
         if method.answers == "classifier":
             assert method.encoder is not None
             return Classified(asked, self.bank, self.encoders(method.encoder))
-        chosen, shots = self._chosen(method, asked), 0 if method.retriever == "zero" else self.config.shots
-        stop = tuple(self.task.stop)
+        shots = 0 if method.retriever == "zero" else self.config.shots
+        chosen, stop = self.chosen(name, queries), tuple(self.task.stop)
         return Predictions(self.answering, asked, self.bank, chosen, stop, shots, method.label)
 
     def chosen(self, name: str, queries: Sequence[Example] | None = None) -> Chosen:
         """Return the examples that a method chooses for queries; by default for the task's."""
-        asked = self.queries if queries is None else Examples(queries)
-        return self._chosen(self.method(name), asked)
-
-    def _chosen(self, method: Method, queries: Examples) -> Chosen:
-        needs, config = method.needs, self.config
+        method, config = self.method(name), self.config
+        needs, rows = method.needs, self.queries if queries is None else Examples(queries)
         encoders = None if method.encoder is None else self.encoders(method.encoder)
         bank: RetrievalTexts = Inputs(self.bank)
-        asked: RetrievalTexts = Inputs(queries)
+        asked: RetrievalTexts = Inputs(rows)
         vectors: tuple[Stage[np.ndarray], ...] = ()
         if needs.text:
-            bank, asked = self.bank_texts(method.encoder), self.texts(queries)
+            bank, asked = self.bank_texts(method.encoder), self.texts(rows)
             if encoders is not None:
                 vectors = Encoded(encoders, asked), Encoded(encoders, bank, "context")
         trade_off: float | Stage[float] | None = None
@@ -138,7 +129,7 @@ class Graph:
             trade_off=trade_off,
             shortlist=config.shortlist if needs.shortlist else None,
             seed=config.data_seed,
-            skills=tuple(self.skills(rows, orders) for rows in (self.bank, queries)) if orders else (),
+            skills=tuple(self.skills(side, orders) for side in (self.bank, rows)) if orders else (),
             language=self.task.language if needs.sketch else "",
         )
 
@@ -156,14 +147,8 @@ class Graph:
             return given
         # training takes its queries from the beginning of the order, tuning from its end
         asked, first, shots = self._bank_queries(self._order[-TUNING_QUERIES:]), self.first, self.config.shots
-        sets = MapSets(
-            first.nearest(source, asked, self.config.shortlist),
-            first.encoded(source, asked),
-            shots,
-            self.answering,
-            asked,
-            self.bank,
-        )
+        nearest, vectors = first.nearest(source, asked, self.config.shortlist), first.encoded(source, asked)
+        sets = MapSets(nearest, vectors, shots, self.answering, asked, self.bank)
         # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five tasks
         scores = self.scores(asked, sets, (len(TRADE_OFFS), shots), f"λ of {source}", differing=0.47)
         return TradeOff(scores, source)
@@ -245,9 +230,7 @@ class Graph:
         chain = [source]
         while (one := chain[-1]) != "base":
             if one not in TRAININGS:
-                raise unknown_name(
-                    "encoders", one, ("base", *TRAININGS), f"--{chain[-2]}.initial names them."
-                )
+                raise unknown_name("encoders", one, ("base", *TRAININGS), f"--{chain[-2]}.initial names them.")
             chain.append(getattr(self.settings(one), "initial", "base"))
             if chain[-1] in chain[:-1]:
                 raise UserError(f"--{one}.initial {chain[-1]}: a training cannot start from itself")
@@ -272,14 +255,9 @@ class Graph:
 
     def nearest(self, source: str, queries: Examples, n: int) -> Chosen:
         """Return the n nearest examples of each query of the bank, never the query itself."""
-        return Chosen(
-            "dense",
-            self.bank_texts(source),
-            self.texts(queries),
-            min(n, len(self.bank) - 1),
-            self.asked_by_bank(source),
-            self.encoded(source, queries),
-        )
+        bank, asked, n = self.bank_texts(source), self.texts(queries), min(n, len(self.bank) - 1)
+        encoders, vectors = self.asked_by_bank(source), self.encoded(source, queries)
+        return Chosen("dense", bank, asked, n, encoders, vectors)
 
     def encoded(self, source: str, queries: Examples) -> tuple[Stage[np.ndarray], Stage[np.ndarray]]:
         """Return the vectors of queries of the bank, and of the bank, by the encoders of `base` or a training."""
@@ -347,9 +325,7 @@ class Graph:
         config = self.config.skills
         source = config.demonstrations or self.task.language
         if not source:
-            raise UserError(
-                f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations FILE"
-            )
+            raise UserError(f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations FILE")
         if not 0 <= config.order < config.orders:
             raise UserError(
                 f"--skills.order {config.order}: expected a number from 0 to below --skills.orders ({config.orders})"
@@ -407,17 +383,9 @@ class Opened(NamedTuple):
     graph: Graph
 
 
-def open_run(
-    config: RunConfig, task: Task, models: Models | None = None, trained_by: Graph | None = None
-) -> Opened:
-    """Return what computes stages, and the stages of a task. Nothing is computed and no model is loaded yet.
-
-    Args:
-        config: everything that a number depends on besides the task's data.
-        task: the bank, the queries, the template and the metric. The bank of a task of your own loses what shows a
-            query's text (`tasks.own_file.separated`).
-        models: shared with other runs; by default the run's own.
-        trained_by: see `Graph`.
+def open_run(config: RunConfig, task: Task, models: Models | None = None, trained_by: Graph | None = None) -> Opened:
+    """Return what computes stages, and the stages of a task (see `Graph`). Nothing is computed and no model is loaded
+    yet. The bank of a task of your own loses what shows a query's text (`tasks.own_file.separated`).
 
     Example:
         >>> from ceil_jax import load_task

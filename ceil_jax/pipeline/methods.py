@@ -29,7 +29,6 @@ class Method(NamedTuple):
     encoder: str | None
     """base (untrained) or the name of a training; None where no encoder is used."""
     label: str
-    """The row's name in tables."""
     answers: Literal["lm", "majority", "classifier"] = "lm"
     """Who answers: the LM; the most common output of the bank; or a classifier that the bank's outputs trained."""
     against: tuple[str, ...] = ()
@@ -62,7 +61,6 @@ class Method(NamedTuple):
 
 
 TRAININGS: Registry[Training] = Registry("trained method")
-"""The ways of training encoders."""
 
 _ROWS: Registry[Method] = Registry("method")
 for _name, _row in {
@@ -141,7 +139,6 @@ class Methods(Mapping[str, Method]):
 
 
 METHODS = Methods()
-"""The rows that `--method` names."""
 
 
 def method_named(name: str) -> Method:
@@ -156,12 +153,8 @@ def method_named(name: str) -> Method:
 
 
 def label_of(name: str, config: Mapping[str, Any]) -> str:
-    """Return a row's name in tables: "CEIL from free" where its training began with a free method.
-
-    Args:
-        name: a row; one that is not known keeps its name.
-        config: settings by their names in RunConfig.
-    """
+    """Return a row's name in tables: "CEIL from free" where its training began with a free method. A row that is not
+    known keeps its name; `config` has settings by their names in RunConfig."""
     if name not in METHODS:
         return name
     method, start = METHODS[name], METHODS[name].encoder or ""
@@ -178,11 +171,8 @@ def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the rows that an LM can teach, and say which are left out.
-
-    Args:
-        lm: one that gives no log-probabilities, such as a chat server, teaches none.
-        names: rows of METHODS.
+    """Return the rows that an LM can teach, and say which are left out: an LM that gives no log-probabilities, such
+    as a chat server, teaches none.
 
     Raises:
         UserError: none is left.

@@ -58,7 +58,6 @@ class Taken(Stage[dict[str, Any]]):
 
     kind = "minutes"
     targets: tuple[str, ...]
-    """The keys of the rows' stages."""
     minutes: float
     opened: Opened = unkeyed()
     methods: tuple[str, ...] = unkeyed()
@@ -98,7 +97,8 @@ def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[_Cut]:
     shares = (1.0, 0.75, 0.5, 0.25)
     trained = [name for name in reversed(rows) if METHODS[name].trains]
     # sets first, then single examples; of each kind the last row first
-    dear = [name for sets in (True, False) for name in trained if _learns(name, sets)]
+    dear = [name for name in trained if METHODS[name].learns_from_lm]
+    dear.sort(key=lambda name: not TRAININGS[METHODS[name].encoder or ""].sets)
     free = [name for name in trained if name not in dear]
     for share in shares:
         yield _Cut(_trained_on(config, share), rows, queries)
@@ -112,12 +112,6 @@ def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[_Cut]:
     for name in free:
         rows = tuple(row for row in rows if row != name)
         yield _Cut(config, rows, queries)
-
-
-def _learns(name: str, sets: bool) -> bool:
-    """Whether a row learns from an LM's scores, of sets or of single examples."""
-    training = METHODS[name].training
-    return training is not None and training.lm_tokens and training.sets == sets
 
 
 def _trained_on(config: RunConfig, share: float) -> RunConfig:
@@ -158,12 +152,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _said(
-    opened: Opened,
-    rows: Sequence[str],
-    asked: Sequence[str],
-    machine: Machine,
-    whole: float,
-    seconds: float,
+    opened: Opened, rows: Sequence[str], asked: Sequence[str], machine: Machine, whole: float, seconds: float
 ) -> str:
     """The cuts, in one line."""
     graph = opened.graph
@@ -171,9 +160,7 @@ def _said(
     speed = machine.lm / counting.parameters
     parts = [f"{len(graph.queries):,} queries"]
     learnt = dict.fromkeys(METHODS[row].encoder or "" for row in rows if METHODS[row].learns_from_lm)
-    parts += [
-        f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries" for name in learnt
-    ]
+    parts += [f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries" for name in learnt]
     gone = [METHODS[name].label for name in asked if name not in rows]
     parts += [f"no {' and no '.join(gone)}"] if gone else []
     rest = "" if seconds >= whole else f"; --minutes {_minutes(whole)} for all of it"

@@ -56,9 +56,7 @@ class CountingModels(Models):
             UserError: a server or a function, whose tokens cannot be counted here.
         """
         if is_address(lm.spec) or ":" in lm.spec:
-            raise UserError(
-                f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM"
-            )
+            raise UserError(f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM")
         return counting_lm(lm.spec, lm.dtype)
 
 
@@ -79,9 +77,7 @@ class LM:
 
     def loader(self) -> Callable[[], LanguageModel]:
         """Return a function that loads the LM, in another process too."""
-        return partial(
-            load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint
-        )
+        return partial(load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint)
 
     @cached_property
     def key(self) -> str:
@@ -99,9 +95,7 @@ class Pretrained:
     def get(self) -> Encoder:
         """Return the loaded encoder."""
         asked = self.endpoint if is_address(self.name) else None
-        return self.models.once(
-            ("encoder", self.name, asked), lambda: load_encoder(self.name, endpoint=asked)
-        )
+        return self.models.once(("encoder", self.name, asked), lambda: load_encoder(self.name, endpoint=asked))
 
     @cached_property
     def key(self) -> str:

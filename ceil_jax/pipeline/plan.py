@@ -19,7 +19,6 @@ class Machine(NamedTuple):
 
     name: str
     lm: float
-    """Speed at which an LM reads."""
     encode: float
     """Speed at which an encoder encodes."""
     train: float
@@ -51,9 +50,7 @@ def this_machine() -> Machine:
         from ceil_jax.lm.torch.loading import reading_speed
 
         reading = reading_speed()
-    return Machine(
-        "this machine (from its speed just now)", reading, ENCODING[kind] * speed, TRAINING[kind] * speed
-    )
+    return Machine("this machine (from its speed just now)", reading, ENCODING[kind] * speed, TRAINING[kind] * speed)
 
 
 class Plan(dict[Stage[Any], Work]):
@@ -70,12 +67,8 @@ class Plan(dict[Stage[Any], Work]):
 
 
 def plan(run: Run, targets: Sequence[Stage[Any]]) -> Plan:
-    """Return the work of the stages that getting some targets would compute.
-
-    Args:
-        run: knows what is on disk; its LMs may be ones that only count.
-        targets: the stages.
-    """
+    """Return the work of the stages that getting some targets would compute. A run's LMs may be ones that only
+    count."""
     return Plan({stage: run.estimate(stage) for stage in run.missing(targets)})
 
 

@@ -46,7 +46,6 @@ class Record:
     """Settings by their names in RunConfig; all of them in a folder of stages, some in a results file."""
     queries: int
     bank: int
-    """Number of examples in the bank."""
     texts: str
     """`texts-hash` of queries and bank; empty in the oldest results files."""
     value: float
@@ -58,7 +57,6 @@ class Record:
     trade_off: float | None = None
     """λ that the examples were chosen with; None for a method without one."""
     device: str = ""
-    """The device that it was computed on."""
     examples: float | None = None
     """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the oldest lines."""
     statistics: np.ndarray | None = field(default=None, repr=False, compare=False)

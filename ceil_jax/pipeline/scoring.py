@@ -60,17 +60,10 @@ def sample(count: int) -> slice:
     return slice(None, None, max(1, count // SAMPLED))
 
 
-def reading(
-    run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()
-) -> Work:
-    """Return the work of reading prompts, less what has been read.
+def reading(run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()) -> Work:
+    """Return the work of reading `times` as many prompts as the sample `requests`, less what has been read.
 
-    Args:
-        run: its LM may be one that only counts.
-        lm: the LM.
-        requests: a sample of the prompts.
-        times: the number of all prompts over that of the sample.
-        answers: texts as long as those that are generated.
+    What is generated is as long as `answers`. The run's LM may be one that only counts.
     """
     if not requests:
         return Work()
@@ -131,16 +124,14 @@ class Scores(Stage[dict[str, np.ndarray]]):
         some = sample(len(self.queries))
         asked = self.queries.examples[some]
         times = len(self.queries) / max(1, len(asked))
-        if self.sets.in_memory or run.summary(self.sets):
+        if run.summary(self.sets):
             sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
         else:
             sets, times = self._random_sets(len(asked)), times * self.differing
         prompts = iter(self._prompts(run, asked, sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
-            LMRequest(
-                next(prompts), tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token
-            )
+            LMRequest(next(prompts), tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token)
             for q in asked
             for _ in range(sets.subsets.shape[1])
         ]
@@ -153,17 +144,6 @@ class Scores(Stage[dict[str, np.ndarray]]):
         shortlist = np.stack([rng.permutation(len(self.bank))[:n] for _ in range(queries)]).astype(np.int32)
         drawn = [[np.sort(rng.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)]
         return CandidateSets(shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n)))
-
-
-@dataclass(frozen=True)
-class FixedSets(Stage[CandidateSets]):
-    """Candidate sets that are given."""
-
-    in_memory: ClassVar[bool] = True
-    sets: CandidateSets
-
-    def load(self, run: Run, folder: Path) -> CandidateSets:
-        return self.sets
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,11 @@ class Work(NamedTuple):
     written: float = 0.0
     """LM tokens to write."""
     parameters: float = 0.0
-    """Parameters of the LM."""
     encoded: float = 0.0
     """Tokens to encode × parameters of the encoder, padding included."""
     trained: float = 0.0
     """Tokens to train on × parameters of the encoder, padding included."""
     steps: int = 0
-    """Training steps."""
 
 
 class Stage(Generic[T_co]):
@@ -236,9 +234,7 @@ class Run:
             cost = sum((meter.cost for meter in meters), Cost())
             # what it would take from nothing: the wall time without shared stages, in which the time of this run's
             # reading is replaced by what all of its readings ever took
-            apart = sum(meter.now.seconds for meter in meters) + sum(
-                took for _, took in self._shared.values()
-            )
+            apart = sum(meter.now.seconds for meter in meters) + sum(took for _, took in self._shared.values())
             seconds = time.perf_counter() - began - apart + cost.seconds
             shared, self._shared = {key: what for key, (what, _) in self._shared.items()}, outside
             finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens], "shared": shared})
@@ -273,12 +269,8 @@ class Run:
 def closure(
     targets: Iterable[Stage[Any]], without: Callable[[Stage[Any]], bool] = lambda stage: False
 ) -> list[Stage[Any]]:
-    """Return the stages and all that they need, each once, needs first.
-
-    Args:
-        targets: the stages.
-        without: stages that are left out, and what they need with them; by default none.
-    """
+    """Return the stages and all that they need, each once, needs first. Stages `without` are left out, and what they
+    need with them."""
     found: dict[str, Stage[Any]] = {}
 
     def visit(stage: Stage[Any]) -> None:

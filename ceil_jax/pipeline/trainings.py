@@ -10,17 +10,11 @@ import numpy as np
 from ceil_jax.encoders.encoder import require_network
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.choosing import NearestSingles, Sets, Singles
-from ceil_jax.pipeline.encoders import (
-    Lesson,
-    Training,
-    Untrained,
-    encode_bank,
-    network_of,
-    save_networks,
-)
+from ceil_jax.pipeline.encoders import Lesson, Training, Untrained, encode_bank, network_of, save_networks
 from ceil_jax.pipeline.methods import TRAININGS, register_method
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates
 from ceil_jax.pipeline.stage import Stage
+from ceil_jax.pipeline.views import TrainingQueries
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.config import CEILConfig, EPRConfig
@@ -34,26 +28,24 @@ def _report(trained: Trained) -> Mapping[str, Any]:
     return {"history": trained.history, "ending": trained.ending._asdict()}
 
 
-def _singles(graph: Graph, settings: EPRConfig) -> Stage[CandidateSets]:
-    """Single candidates: BM25's, or the nearest of the encoders that training starts from."""
+def _singles(graph: Graph, settings: EPRConfig) -> tuple[TrainingQueries, Stage[CandidateSets], int]:
+    """Training queries and their single candidates, BM25's or the nearest of the encoders that training starts from;
+    how many candidates each has."""
     queries, count = graph.training_queries(settings.instances), min(settings.candidates, len(graph.bank) - 1)
     if settings.initial == "base":
-        return Singles(graph.texts(queries), graph.bank_texts("base"), count)
-    return NearestSingles(graph.nearest(settings.initial, queries, count))
+        return queries, Singles(graph.texts(queries), graph.bank_texts("base"), count), count
+    return queries, NearestSingles(graph.nearest(settings.initial, queries, count)), count
 
 
 def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
-    queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
-    scores = OutputScores(Untrained(graph.pretrained), queries, graph.bank, sets)
-    return ScoredCandidates(sets, scores)
+    queries, sets, _ = _singles(graph, settings)
+    return ScoredCandidates(sets, OutputScores(Untrained(graph.pretrained), queries, graph.bank, sets))
 
 
 def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     """Return training queries with single candidates, scored by the LM."""
-    queries, sets = graph.training_queries(settings.instances), _singles(graph, settings)
-    count = min(settings.candidates, len(graph.bank) - 1)
-    scores = graph.scores(queries, sets, (count, 1), "EPR's candidates")
-    return ScoredCandidates(sets, scores)
+    queries, sets, count = _singles(graph, settings)
+    return ScoredCandidates(sets, graph.scores(queries, sets, (count, 1), "EPR's candidates"))
 
 
 def _train_epr(lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = None) -> Mapping[str, Any]:
@@ -80,18 +72,12 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
             f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it or raise "
             "--ceil.shortlist"
         )
-    queries, k_dpp = graph.training_queries(settings.instances), settings.sampler == "k_dpp"
-    sets = Sets(
-        graph.nearest(settings.initial, queries, available),
-        graph.encoded(settings.initial, queries),
-        settings.subsets,
-        settings.size,
-        settings.sampler,
-        graph.trade_off(settings.trade_off, settings.initial) if k_dpp else None,
-        graph.config.data_seed,
-    )
-    scores = graph.scores(queries, sets, (settings.subsets, settings.size), "CEIL's candidate sets")
-    return ScoredCandidates(sets, scores)
+    start, queries = settings.initial, graph.training_queries(settings.instances)
+    nearest, vectors = graph.nearest(start, queries, available), graph.encoded(start, queries)
+    trade_off = graph.trade_off(settings.trade_off, start) if settings.sampler == "k_dpp" else None
+    shape = settings.subsets, settings.size
+    sets = Sets(nearest, vectors, *shape, settings.sampler, trade_off, graph.config.data_seed)
+    return ScoredCandidates(sets, graph.scores(queries, sets, shape, "CEIL's candidate sets"))
 
 
 def _check_network(graph: Graph, _: Any) -> None:
@@ -119,15 +105,9 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
 
     start, examples = network_of(lesson.start.query), network_of(lesson.start.context)
     assert lesson.trade_off is not None and lesson.data is not None
+    vectors = unit_rows(encode_bank(lesson.cached(lesson.start.context), lesson.bank))
     trained = train_ceil(
-        lesson.scratch,
-        start,
-        unit_rows(encode_bank(lesson.cached(lesson.start.context), lesson.bank)),
-        lesson.data,
-        lesson.settings,
-        lesson.seed,
-        lesson.trade_off,
-        examples,
+        lesson.scratch, start, vectors, lesson.data, lesson.settings, lesson.seed, lesson.trade_off, examples
     )
     # in the released code examples keep the starting encoder
     kept = {"context": examples.params} if lesson.settings.train_context == "released" else {}
@@ -136,32 +116,14 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
 
 
 TST = Training(
-    name="tst",
-    title="TST",
-    scored=_output_scores,
-    train=_train_tst,
-    check=_check_network,
-    lm_tokens=False,
+    name="tst", title="TST", scored=_output_scores, train=_train_tst, check=_check_network, lm_tokens=False
 )
 """Target similarity tuning (Poesia et al., ICLR 2022): learns from the similarity of outputs."""
 
-EPR = Training(
-    name="epr",
-    title="EPR",
-    scored=single_scores,
-    train=_train_epr,
-    check=_check_network,
-)
+EPR = Training(name="epr", title="EPR", scored=single_scores, train=_train_epr, check=_check_network)
 """EPR (Rubin et al., NAACL 2022): learns from the LM's scores of single examples."""
 
-CEIL = Training(
-    name="ceil",
-    title="CEIL",
-    scored=set_scores,
-    train=_train_ceil,
-    check=_check_ceil,
-    sets=True,
-)
+CEIL = Training(name="ceil", title="CEIL", scored=set_scores, train=_train_ceil, check=_check_ceil, sets=True)
 """CEIL (Ye et al., ICML 2023): learns from the LM's scores of sets."""
 
 register_method("tst", "dense", "TST", TST)

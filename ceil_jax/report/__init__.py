@@ -1,6 +1,6 @@
 """Runs shown to a reader: comparisons, tables, figures and pages. Running them is `pipeline`'s, printing `cli`'s.
 
-- `table`: a table of typed cells with Markdown, CSV, text and HTML renderings
+- `table`: a table of typed cells as Markdown, text, HTML and JSON
 - `compare`: several methods on one task (`compare`, `Comparison`)
 - `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs
 - `run_tables`: tables with a row for each method, with the paper's numbers

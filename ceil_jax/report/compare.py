@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,20 +82,20 @@ class Comparison(RunTable):
 
 
 def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
-    """Evaluate methods on the task's validation examples, under one progress bar.
-
-    Args:
-        run: computes what is not on disk.
-        graph: the task and the settings.
-        methods: rows of METHODS, in the order of the table.
-    """
+    """Evaluate rows of METHODS on the graph's task, in order, under one progress bar; what is on disk is reused."""
     targets = check(graph, methods)
     machine = this_machine()
     expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()}
     with command_bar(expected):
         records = [evaluate(run, graph, method).record for method in dict.fromkeys(methods)]
     table = run_table(records)
-    note = "\n".join(_remarks(run, graph, methods, targets))
+    one_seed = (
+        f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals are over "
+        "questions; what another seed or another processor would give is not in them."
+    )
+    trained = any(graph.method(name).trains for name in methods)
+    remarks = one_seed if trained else "", failures(run, targets), getattr(graph.lm.get(), "note", "")
+    note = "\n".join(filter(None, remarks))
     return Comparison(**vars(table), asked=graph.task.asked, costs=_stage_costs(run, targets), note=note)
 
 
@@ -110,15 +110,3 @@ def _stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
         else:
             rest += cost
     return found | ({"everything else": rest} if rest.seconds else {})
-
-
-def _remarks(run: Run, graph: Graph, methods: Sequence[str], targets: Sequence[Stage[Any]]) -> Iterator[str]:
-    if any(graph.method(name).trains for name in methods):
-        yield (
-            f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals are over "
-            "questions; what another seed or another processor would give is not in them."
-        )
-    if rewriting := failures(run, targets):
-        yield rewriting
-    if answers := getattr(graph.lm.get(), "note", ""):
-        yield answers

@@ -124,18 +124,14 @@ def _browsable(table: RunTable) -> dict[str, Any]:
         method = METHODS.get(run.record.method)
         # the other methods' gain is their relevance or an MMR value
         gains = method is not None and method.needs.trade_off == "tunable"
-        rows = [
-            [
-                place("queries", row["id"]),
-                _finite(round(float(score), 4)),
-                _cut(row["prediction"]),
-                [
-                    [place("bank", id), _finite(relevance), _finite(gain) if gains else None]
-                    for id, relevance, gain in row["examples"]
-                ],
+        rows = []
+        for row, score in islice(zip(run.record.rows(), run.scores, strict=True), BROWSED):
+            query = place("queries", row["id"])
+            examples = [
+                [place("bank", id), _finite(relevance), _finite(gain) if gains else None]
+                for id, relevance, gain in row["examples"]
             ]
-            for row, score in islice(zip(run.record.rows(), run.scores, strict=True), BROWSED)
-        ]
+            rows.append([query, _finite(round(float(score), 4)), _cut(row["prediction"]), examples])
         runs.append({"label": run.label, "rows": rows})
     return {"title": f"{record.task}, {record.lm}", "texts": texts, "runs": runs}
 
@@ -151,6 +147,4 @@ def _cut(text: str) -> str:
 def _json(value: Any) -> str:
     """Return JSON that can neither end a script element nor begin a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return text.translate({ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})

@@ -60,17 +60,12 @@ class RunTable:
         """Return the methods with their scores and costs, the paper's numbers and further metrics where there are
         any."""
         rows, more = self.rows, list(self.record.more)
-        table = Table(
-            ["method", "score", "95 % interval", "#ICE"],
-            [[row.label, row.value, row.interval, row.examples] for row in rows],
-        ).with_column("paper", [row.paper for row in rows])
-        return Table(
-            [*table.header, *more, *COST_COLUMNS],
-            [
-                [*cells, *(row.record.more[name] for name in more), *row.costs()]
-                for cells, row in zip(table.rows, rows, strict=True)
-            ],
-        )
+        scores: list[list[Value]] = [[row.label, row.value, row.interval, row.examples] for row in rows]
+        table = Table(["method", "score", "95 % interval", "#ICE"], scores)
+        table = table.with_column("paper", [row.paper for row in rows])
+        further = [[*(row.record.more[name] for name in more), *row.costs()] for row in rows]
+        body = [[*cells, *others] for cells, others in zip(table.rows, further, strict=True)]
+        return Table([*table.header, *more, *COST_COLUMNS], body)
 
     def parts(self) -> Table | None:
         """Return the scores and differences on queries that stand in the bank and on the others, where there are
@@ -98,13 +93,10 @@ def run_table(records: Sequence[Record]) -> RunTable:
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
-    """Return a table for each set of queries, bank, metric and LM, its rows in the order of METHODS.
+    """Return a table for each set of queries, bank, metric and LM that `read_records` found, its rows as in METHODS.
 
     A method has one row for all runs with the same predictions: their settings differ only where the method does
     not depend on them.
-
-    Args:
-        records: evaluations, as `read_records` returns them.
     """
     order = {name: place for place, name in enumerate(METHODS)}
     groups: dict[tuple[str, ...], dict[tuple[str, str], Record]] = {}

@@ -1,7 +1,4 @@
-"""The runs of one method that differ in their seed of training: value, interval, differences, parts of the queries.
-
-Every table of results is made from these, whether the records come from runs that have just ended or from a folder.
-"""
+"""The runs of a method that differ in their seed of training: value, interval, differences, parts of the queries."""
 
 from __future__ import annotations
 
@@ -44,7 +41,6 @@ class Runs:
     where: np.ndarray | None = field(default=None, repr=False)
     """bool [N]: the part of the queries that the numbers are of; None for all of them."""
     paper: float | None = None
-    """The paper's number."""
     label: str = ""
     """The method, and the settings in which it differs from the other runs of that method in a table."""
 

@@ -25,11 +25,8 @@ class Number:
     signed: bool = False
     """Write the sign of positive numbers too, as for differences."""
     sd: float | None = None
-    """Standard deviation."""
     interval: Interval | None = None
-    """Confidence interval around the value."""
     paper: float | None = None
-    """The value that a paper reports."""
 
     def __str__(self) -> str:
         parts = [self._write(self.value)]
@@ -99,10 +96,7 @@ class Table:
         kinds = [' class="text"' if left else "" for left in self._left()]
 
         def row(cells: Sequence[str], tag: str) -> str:
-            made = (
-                f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>"
-                for cell, kind in zip(cells, kinds, strict=True)
-            )
+            made = (f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>" for cell, kind in zip(cells, kinds, strict=True))
             return f"<tr>{''.join(made)}</tr>"
 
         header, *body = self.lines()

@@ -18,12 +18,8 @@ log = logging.getLogger(__name__)
 
 def write_report(folder: Path, comparison: Comparison) -> Path:
     """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return the page."""
-    page = render(
-        f"{comparison.record.task}: choosing in-context examples",
-        [comparison],
-        costs=comparison.costs,
-        notes=[comparison.note],
-    )
+    title = f"{comparison.record.task}: choosing in-context examples"
+    page = render(title, [comparison], costs=comparison.costs, notes=[comparison.note])
     files = {"report.png": chart(comparison)[0], "results.md": comparison.markdown().encode()}
     write_files(folder, {**files, "report.html": page.encode()})
     return folder / "report.html"
@@ -32,10 +28,8 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
 def write_page(roots: Sequence[Path], out: Path) -> Path:
     """Write one page of every finished evaluation in folders of stages, or in folders of such, and return `out`.
 
-    Evaluations that cannot be shown are named on the page and in the log.
-
-    Raises:
-        UserError: no such folder, no finished evaluation in any, or the page cannot be written.
+    Evaluations that cannot be shown are named on the page and in the log. Without any finished evaluation, or where
+    a folder is missing or the page cannot be written, it raises a UserError.
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")

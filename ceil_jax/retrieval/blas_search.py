@@ -23,7 +23,7 @@ ROWS_COPIED = 32_768
 def top_k_by_blas(
     queries: Float[np.ndarray, "q d"], items: Float[np.ndarray, "n d"], k: int
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """`index.top_k`."""
+    """`index.top_k` for at least one query and one item."""
     rows_at_once = BLAS_SCORES // min(len(queries), BLAS_QUERIES)
     if items.dtype != np.float32:
         rows_at_once = min(ROWS_COPIED, rows_at_once)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from ceil_jax.distributed.devices import device_mesh, map_batches, whole
+from ceil_jax.encoders.text_encoder import check_finite
 from ceil_jax.retrieval.index import dot_products, top_k
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.registry import Given
@@ -56,17 +57,16 @@ class EmbeddedBank:
         if self._compared.whole and hasattr(encoder, whole):
             return unit_rows(getattr(encoder, whole)(examples))
         texts = self._compared.texts(examples)
-        vectors = encoder.encode([text for several in texts for text in several])
+        plain = [text for several in texts for text in several]
+        vectors = encoder.encode(plain)
+        check_finite(vectors, plain, str(getattr(encoder, "name", type(encoder).__name__)))
         if self._compared.score is None:
             return unit_rows(vectors)
         return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
 
     def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The n nearest examples of each query, best first, never the query itself.
-
-        Returns:
-            Cosines, float32 [Q, n], positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors,
-            [Q, D] or [Q, m, D].
+        """The n nearest examples of each query, best first, never the query itself: their cosines, float32 [Q, n],
+        their positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors, [Q, D] or [Q, m, D].
         """
         n = min(n, len(self.bank))
         vectors = self._embedded(queries, self._given.query_encoder, "encode_queries")

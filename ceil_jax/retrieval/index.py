@@ -33,16 +33,12 @@ def top_k(
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
     """The k items with the largest dot product for each query, best first. The search is exact, in float32.
 
-    With one CPU device, numpy's BLAS computes the products (`blas_search`), which is faster there than XLA.
-
-    Args:
-        queries: [q, d], spread over the devices.
-        items: [n, d]; may be memory-mapped: `ITEM_BLOCK` rows at a time are read and moved to the devices.
-        k: number of items for each query.
+    With one CPU device, numpy's BLAS computes the products (`blas_search`), which is faster there than XLA. Otherwise
+    the queries are spread over the devices. The items may be memory-mapped: `ITEM_BLOCK` rows at a time are read.
 
     Returns:
-        Scores, float32 [q, k], and indices, int32 [q, k]. Equal scores are ordered by the lower index. Places beyond
-        the bank's size hold score −inf and index −1.
+        Scores (float32) and indices (int32). Equal scores are ordered by the lower index. Places beyond the bank's
+        size hold score −inf and index −1.
 
     Raises:
         ValueError: k is below 1.
@@ -55,7 +51,8 @@ def top_k(
     indices: Array | np.ndarray = np.full((q, k), -1, np.int32)
     if q == 0 or n == 0:
         return np.asarray(scores), np.asarray(indices)
-    if isinstance(items, np.ndarray) and _one_cpu():
+    one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
+    if isinstance(items, np.ndarray) and one_cpu:
         return top_k_by_blas(queries, items, k)
     size = min(ITEM_BLOCK, -(-n // GROUP) * GROUP)
     for start in range(0, n, size):
@@ -70,10 +67,6 @@ def top_k(
             batch_size=QUERY_BATCH,
         )
     return np.asarray(scores), np.asarray(indices)
-
-
-def _one_cpu() -> bool:
-    return jax.default_backend() == "cpu" and jax.device_count() == 1
 
 
 def _merge_block(

@@ -6,6 +6,7 @@ The rest of the package reads `Needs`; nothing else branches on a retriever's na
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -30,7 +31,6 @@ class Retrieved(NamedTuple):
 
     id: str
     position: int
-    """Its position in the bank."""
     relevance: float
     """The score that orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random, the overlap for
     target_sketch."""
@@ -57,7 +57,6 @@ class Needs:
     """The inputs that a retriever has to be given, and what may be done with it."""
 
     encoder: bool = False
-    """An encoder of texts."""
     trade_off: float | Literal["tunable"] | None = None
     """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of its own."""
     skills: Literal["none", "one", "all"] = "none"
@@ -105,7 +104,6 @@ class Registered(NamedTuple):
     build: Callable[[Sequence[Example], Given], Retriever]
     needs: Needs
     label: str
-    """Its name in tables."""
 
 
 _RETRIEVERS: Registry[Registered] = Registry("retriever", "register_retriever adds one.")
@@ -145,6 +143,24 @@ def retrievers() -> Registry[Registered]:
             for name, entry in importlib.import_module(module).RETRIEVERS.items():
                 _RETRIEVERS.register(name, entry)
     return _RETRIEVERS
+
+
+def check_retrieved(
+    name: str, found: Sequence[Sequence[Retrieved]], queries: int, bank: Sequence[Example], k: int
+) -> None:
+    """Raise a UserError unless there are at most k different examples, by position and id, for each query."""
+    expected = f"expected at most {k} different `Retrieved` for each of {queries} queries, by position and id"
+    for row, picks in enumerate(found):
+        try:
+            places = [operator.index(pick.position) for pick in picks]
+            right = all(0 <= place < len(bank) for place in places) and len(set(places)) == len(places) <= k
+            right = right and all(bank[p].id == pick.id for p, pick in zip(places, picks, strict=True))
+        except (AttributeError, TypeError):
+            right = False
+        if not right:
+            raise UserError(f"retriever {name!r} returned {picks!r:.120} for query {row + 1}; {expected}")
+    if len(found) != queries:
+        raise UserError(f"retriever {name!r} returned {len(found)} rows; {expected}")
 
 
 def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriever:

@@ -40,9 +40,6 @@ def retrieved(
 class ZeroRetriever:
     """No examples, whatever k is."""
 
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        pass
-
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         return [[] for _ in queries]
 
@@ -128,7 +125,7 @@ class GreedyRetriever:
 
 
 RETRIEVERS = {
-    "zero": Registered(ZeroRetriever, Needs(text=False), "zero examples"),
+    "zero": Registered(lambda bank, given: ZeroRetriever(), Needs(text=False), "zero examples"),
     "random": Registered(RandomRetriever, Needs(text=False), "random"),
     "bm25": Registered(BM25Retriever, Needs(), "BM25"),
     "dense": Registered(DenseRetriever, Needs(encoder=True, ends_in_nearest=True), "dense top-k"),

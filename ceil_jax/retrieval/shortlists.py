@@ -34,17 +34,11 @@ Shortlists = Int[Array, "q n"] | Int[np.ndarray, "q n"]
 def greedy_map_shortlists(
     queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query; λ above 0.
-
-    Returns:
-        `MapResult` of [q, k] rows of the bank and gains.
-    """
+    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query; λ above 0."""
     return _choose_among(_greedy, queries, items, shortlists, k, trade_off)
 
 
-def mmr_shortlists(
-    queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
-) -> MapResult:
+def mmr_shortlists(queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float) -> MapResult:
     """Maximal marginal relevance (`mmr.maximal_marginal_relevance`), as above; λ in [0, 1], where 1 gives top-k."""
     return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 

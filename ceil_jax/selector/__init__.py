@@ -1,7 +1,5 @@
 """The class for applications: a live bank of examples, its encoders and λ behind one call, `select`.
 
-How the encoders are trained is not here (`training/`), nor how a run of experiments is evaluated (`pipeline/`).
-
 - `selector`: `CeilSelector`, the public class.
 - `settings`: what a selector is made with, and what one call asks for, checked.
 - `bank`: examples and vectors that change while others read, and the shortlist of a query.

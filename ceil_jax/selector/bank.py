@@ -29,7 +29,6 @@ class Shortlist(NamedTuple):
     """The examples among which to choose for one query."""
 
     examples: list[Example]
-    """n examples, the nearest first."""
     vectors: np.ndarray
     """Their unit vectors, float32 [n, D]."""
     cosines: np.ndarray
@@ -62,17 +61,12 @@ class Snapshot:
     def live_vectors(self) -> np.ndarray:
         return self.vectors if self.live.all() else self.vectors[self.live]
 
-    def shortlists(
-        self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
-    ) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query that may be chosen.
+    def shortlists(self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings) -> Iterator[Shortlist]:
+        """Yield the nearest examples of each query, with its unit vector in float32 [Q, D], that may be chosen.
 
         In numpy: moving the bank to a device for one query costs more than reading it, and a bank that grows would
-        compile again and again. `vectors` are the queries' unit vectors, float32 [Q, D].
-
-        Raises:
-            UserError: balance over more values than the shortlist is long; a filter or balance on a field that no
-                example has; a filter on a value that none has.
+        compile again and again. Balance over more values than the shortlist is long, and a filter on a field or value
+        that no example has, are UserErrors.
         """
         most = call.size
         if call.balance is not None:
@@ -142,11 +136,7 @@ class Bank:
             return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
-        """Append n examples with their unit vectors, float32 [n, D], and return their ids, made up here where empty.
-
-        Raises:
-            UserError: an id that is in the bank already or given twice; nothing is added.
-        """
+        """Append n examples with their unit vectors, float32 [n, D], and return their ids, made up where empty."""
         if not examples:
             return []
         with self._changing:
@@ -180,11 +170,7 @@ class Bank:
         return named, number
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Remove examples; the memory of their vectors is freed once more than half of the rows are gone.
-
-        Raises:
-            UserError: an id that is not in the bank; nothing is removed.
-        """
+        """Remove examples; the memory of their vectors is freed once more than half of the rows are gone."""
         ids = list(dict.fromkeys(ids))
         with self._changing:
             unknown = [id for id in ids if id not in self._rows]

@@ -20,11 +20,7 @@ from ceil_jax.tasks.example import Example
 
 
 def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Selection:
-    """Return the selection from a shortlist.
-
-    Raises:
-        UserError: balance on a field that no example has; `count_tokens` that does not count.
-    """
+    """Return the selection; a UserError for balance on an unknown field, or `count_tokens` that does not count."""
     relevance = similarity(shortlist.cosines)
     steps, stopped, repeats = _steps(shortlist, relevance, call)
     chosen, tokens = _fitted(steps, shortlist.examples, relevance, call)
@@ -36,21 +32,13 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
         # gain = (r − max r) / λ + log d²
         added = float(np.exp(min(gain - (relevance[i] - best) / call.trade_off, 0.0)))
         picks.append(Selected(shortlist.examples[i], float(relevance[i]), gain, added))
+    repeated = len(repeats & {step.item for step in chosen})
     return Selection(
-        query,
-        tuple(picks),
-        stopped,
-        tokens,
-        call.template,
-        call.trade_off,
-        shortlist.excluded,
-        len(repeats & {step.item for step in chosen}),
+        query, tuple(picks), stopped, tokens, call.template, call.trade_off, shortlist.excluded, repeated
     )
 
 
-def _steps(
-    shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
-) -> tuple[list[Pick], Stopped, set[int]]:
+def _steps(shortlist: Shortlist, relevance: np.ndarray, call: CallSettings) -> tuple[list[Pick], Stopped, set[int]]:
     """The greedy steps, why there are no more, and those items that say little or nothing new."""
     examples, vectors, threshold = shortlist.examples, shortlist.vectors, call.near_duplicate
     groups = _groups(examples, call)
@@ -123,7 +111,7 @@ def _tokens(prompts: Sequence[Sequence[Example]], call: CallSettings) -> list[in
     texts = [examples_text(call.template, examples) for examples in prompts]
     try:
         counts = np.asarray(call.count_tokens(texts))
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{expected}; given a list, it raised {type(error).__name__}: {error}") from error
     if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):
         raise UserError(f"{expected}; for {len(prompts)} of them it gave {counts.tolist()!r:.80}")

@@ -25,11 +25,7 @@ def field_reader(name: str, output_key: str) -> Callable[[Example], str | None]:
 
 
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
-    """Return whether an example passes the filter of a call.
-
-    Raises:
-        UserError: the filter is neither a mapping nor a function, or holds an operator.
-    """
+    """Return the test of a call's filter; a UserError if that is no mapping and no function, or holds an operator."""
     wanted = call.filter
     if wanted is None:
         return lambda example: True
@@ -38,9 +34,7 @@ def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
     if not isinstance(wanted, Mapping):
         raise UserError(f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example")
     tests = [(field_reader(name, call.output_key), _values(name, value)) for name, value in wanted.items()]
-    return lambda example: all(
-        any(same_value(read(example), value) for value in values) for read, values in tests
-    )
+    return lambda example: all(any(same_value(read(example), value) for value in values) for read, values in tests)
 
 
 def _values(name: str, value: Any) -> Collection[Any]:
@@ -60,10 +54,11 @@ def same_value(text: str | None, wanted: Any) -> bool:
     """
     if text is None or wanted is None:
         return text is wanted
+    text = text.strip()
     if isinstance(wanted, (bool, np.bool_)):
-        return text.strip().lower() == str(wanted).lower()
-    if text == str(wanted) or not isinstance(wanted, (int, float, np.number)):
-        return text == str(wanted)
+        return text.lower() == str(wanted).lower()
+    if text == str(wanted).strip() or not isinstance(wanted, (int, float, np.number)):
+        return text == str(wanted).strip()
     try:
         return float(text) == wanted
     except ValueError:
@@ -71,11 +66,7 @@ def same_value(text: str | None, wanted: Any) -> bool:
 
 
 def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
-    """Explain a filter that no example of the bank passes.
-
-    Raises:
-        UserError: no example has a field of that name, or none of the values that it is compared with.
-    """
+    """Raise a UserError for a filter by a field that no example has, or by values that none has."""
     bank = list(examples)
     if not bank or not isinstance(call.filter, Mapping):
         return

@@ -48,10 +48,7 @@ def save_selector(
     """Write a selector into a folder, in place of the one that is there.
 
     A selector that has the folder's vectors memory-mapped keeps the old ones. `encoders` are "encoder", and
-    "query_encoder" where queries have one of their own.
-
-    Raises:
-        UserError: the folder cannot be written, or an encoder cannot be saved.
+    "query_encoder" where queries have one of their own; one that cannot be saved is a UserError.
     """
     for name, encoder in encoders.items():
         if not (hasattr(encoder, "save_pretrained") and hasattr(encoder, "name")):
@@ -59,6 +56,7 @@ def save_selector(
                 f"{name} is a {type(encoder).__name__}, which does not say how to save it; give one that "
                 "load_encoder loads from a folder, a name or the hub"
             )
+    check_target(folder)
     with held(folder, LOCK), disk_errors(folder):
         before = [path for path in folder.iterdir() if _CONTENT.fullmatch(path.name)]
         content = folder / f"content-{1 + max((int(path.name[8:]) for path in before), default=0)}"
@@ -96,12 +94,9 @@ def save_selector(
 
 
 def check_target(folder: Path) -> None:
-    """Check that a selector may be written into a folder: there is none, or an empty one, or a selector.
+    """Raise a UserError if a folder that is there is neither empty nor a selector.
 
     What the first save of a selector left when it was killed is no obstacle.
-
-    Raises:
-        UserError: it holds something else.
     """
     if (folder / MANIFEST).exists() or not folder.exists():
         return
@@ -111,17 +106,14 @@ def check_target(folder: Path) -> None:
 
 
 def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
-    """Return what `save_selector` wrote: the bank, the encoders by name, and the settings.
-
-    Raises:
-        UserError: a file missing, damaged, or of another save; an encoder that is not registered.
-    """
+    """Return what `save_selector` wrote: the bank, the encoders by name, and the settings."""
     from ceil_jax.encoders import registry
 
     record = read_manifest(folder / MANIFEST)
     content, encoders = folder / record["content"], {}
     try:
         named, found = record["files"], file_hashes(content)
+        found = {name: sha256 for name, sha256 in found.items() if name.rpartition("/")[2] != ".DS_Store"}
         for name in sorted({*named, *found}):
             if named.get(name) != found.get(name):
                 raise UserError(f"{content / name} is missing, damaged, or of another save; {AGAIN}")
@@ -132,7 +124,9 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
             encoder = registry.load_encoder((content / name).resolve())
             encoders[name] = encoder.renamed(title) if hasattr(encoder, "renamed") else encoder
         with (content / EXAMPLES).open(encoding="utf-8") as lines:
-            rows = [{name: _read(value) for name, value in json.loads(line).items()} for line in lines]
+            rows = [json.loads(line) for line in lines]
+        for row in rows:
+            row.update({name: tuple(value) for name, value in row.items() if isinstance(value, list)})
         examples = as_examples([Example(**row) for row in rows], Columns())
         vectors = np.load(content / VECTORS, mmap_mode="r" if examples else None, allow_pickle=False)
         return Bank(examples, np.asarray(vectors), record["next_id"]), encoders, settings
@@ -141,11 +135,7 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
 
 
 def read_manifest(file: Path) -> dict[str, Any]:
-    """Return the content of `selector.json`.
-
-    Raises:
-        UserError: the file is missing, damaged or of another format.
-    """
+    """Return the content of `selector.json`; a UserError if it is missing, damaged or of another format."""
     try:
         record = json.loads(file.read_bytes())
         if record["format"] == FORMAT and _CONTENT.fullmatch(record["content"]):
@@ -159,16 +149,8 @@ def read_manifest(file: Path) -> dict[str, Any]:
     raise UserError(f"{file} is damaged, or of another version than this one reads; {AGAIN}")
 
 
-def _read(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def download(name: str) -> Path:
-    """Return the folder of a hub id, fetched if need be; no file of it is code.
-
-    Raises:
-        UserError: no such repository, or no connection.
-    """
+    """Return the folder of a hub id, fetched if need be; no file of it is code."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 

@@ -12,15 +12,7 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.files import TableLike, numbered_rows, read_table
-from ceil_jax.tasks.rows import (
-    Columns,
-    as_text,
-    check_text,
-    examples_of,
-    list_of_texts,
-    missing,
-    row_example,
-)
+from ceil_jax.tasks.rows import Columns, as_text, check_text, examples_of, list_of_texts, missing, row_example
 from ceil_jax.tasks.spec import FieldError, RowError, text
 
 log = logging.getLogger(__name__)
@@ -44,13 +36,13 @@ def as_examples(
 ) -> list[Example]:
     """Return an Example for each row; its id is empty where the row has none.
 
-    Messages call the rows `source`, and one of them `unit`. Queries need not be `answered`, and may also be texts.
-
-    Raises:
-        UserError: a row that is no example, named by its place and field.
+    Messages call the rows `source`, and one of them `unit`. Queries need not be `answered`, and may also be texts. A
+    row that is no example is a UserError that names its place and field.
     """
     if isinstance(rows, (str, Mapping, Example)):
         raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
+    if hasattr(rows, "columns"):
+        raise UserError(f"{source}: expected a list of {source}, found a data frame; give frame.to_dict('records')")
     given: list[Any] = list(rows)
     plain = all(isinstance(row, Mapping) for row in given)
     needed = (*columns.input, columns.output)[: 1 + answered] if plain else ()
@@ -67,10 +59,8 @@ def table_examples(
     """Return an Example for each row of a file or data frame, which `read_table` reads.
 
     A column `id` without repetitions gives the ids, and columns `choices` and `references` with lists of texts give
-    those; any other column of these names is metadata like the rest. `skip_bad_rows` is as in `examples_of`.
-
-    Raises:
-        UserError: the table cannot be read, or a row is no example, named by its line.
+    those; any other column of these names is metadata like the rest. `skip_bad_rows` is as in `examples_of`. A table
+    that cannot be read, or a row that is no example, is a UserError.
     """
     split = read_table(table, delimiter)
     ids = Counter(as_text(row.get("id")) for row in split.rows if not isinstance(row, RowError))
@@ -89,6 +79,8 @@ def table_examples(
 def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: bool = True) -> Example:
     if isinstance(row, str) and not answered:
         row = Example("", row, "")
+    if not answered:
+        columns = replace(columns, named=())  # a selection without its prompt needs no more than the input
     if isinstance(row, Example):
         return _checked(row, answered)
     if not isinstance(row, Mapping):
@@ -101,7 +93,10 @@ def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: 
     }
     id = check_text("id", "" if not ids or missing(row.get("id")) else str(row["id"]))
     rest = {name: value for name, value in row.items() if name not in own and not (ids and name == "id")}
-    return replace(row_example(id, rest, columns, answered=answered), **own)
+    example = replace(row_example(id, rest, columns, answered=answered), **own)
+    if answered and example.choices and example.output not in example.choices:
+        raise FieldError(columns.output, f"one of its choices, {', '.join(example.choices)}", example.output)
+    return example
 
 
 def _checked(example: Example, answered: bool) -> Example:

@@ -34,12 +34,10 @@ class Selection:
     picks: tuple[Selected, ...]
     """The examples in prompt order: the most relevant last, next to the query; ties in reverse order of choice."""
     stopped: Stopped
-    """Why there are no more."""
     tokens: int | None
     """The number of tokens of `text`; None where no token budget was given."""
     template: Template
     trade_off: float
-    """The λ that was used."""
     excluded: int = 0
     """The number of examples left out because they ask the query's own question."""
     repeats: int = 0

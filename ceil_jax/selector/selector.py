@@ -6,6 +6,7 @@ import copy
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -22,7 +23,6 @@ from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import Encodes, as_encoders, embed, unit_vectors
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.files import TableLike
-from ceil_jax.tasks.rows import Columns
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,8 @@ class CeilSelector(Settings):
         Raises:
             UserError: no such file, or a row that is no example, named by its line.
         """
-        columns = Columns((more.get("input_key", "input"),), more.get("output_key", "output"))
+        names = {one.name for one in fields(Settings)}
+        columns = Settings(**{name: value for name, value in more.items() if name in names}).columns
         rows = table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows)
         return cls.from_examples(rows, **more)
 
@@ -120,7 +121,6 @@ class CeilSelector(Settings):
         A `filter` is passed to the store as it is, in the form that the store takes.
 
         Args:
-            store: the store.
             encoder: as in `from_examples`; by default the store's embeddings.
             search: further arguments of the store's `similarity_search`.
             settings: see `settings.Settings`. `output_key` names the metadata field that is an example's output, and
@@ -175,11 +175,8 @@ class CeilSelector(Settings):
     def over(cls, examples: Iterable[ExampleLike], given: CeilSelector | Encodes) -> Self:
         """Return a selector of examples, called input and output, with a selector's encoders and settings.
 
-        The template is the default one, because the selector's may name fields that only its own examples have.
-
-        Args:
-            examples: as in `from_examples`.
-            given: the selector; or an encoder, for the default settings.
+        The template is the default one, because the selector's may name fields that only its own examples have. Given
+        an encoder, all settings are the default ones.
         """
         if not isinstance(given, CeilSelector):
             return cls.from_examples(examples, encoder=given)
@@ -193,6 +190,11 @@ class CeilSelector(Settings):
         other = type(self).__new__(type(self))
         vars(other).update(vars(self), bank=copy.copy(self.bank))
         return other
+
+    def __reduce__(self) -> Any:
+        raise UserError(
+            "a selector is not pickled: save_pretrained(folder) here, CeilSelector.from_pretrained(folder) there"
+        )
 
     def _own_bank(self) -> Bank:
         if not isinstance(self.bank, Bank):
@@ -231,13 +233,14 @@ class CeilSelector(Settings):
             vectors = unit_vectors(vectors, texts, None, self.encoder)
         return bank.add(rows, vectors)
 
-    def remove(self, ids: str | Iterable[str]) -> None:
-        """Remove examples from the bank, by an id or several.
+    def remove(self, ids: str | Example | Iterable[str | Example]) -> None:
+        """Remove examples from the bank: one or several, by their ids or themselves.
 
         Raises:
             UserError: an id that is not there; nothing is removed.
         """
-        self._own_bank().remove([ids] if isinstance(ids, str) else ids)
+        several = [ids] if isinstance(ids, (str, Example)) or not isinstance(ids, Iterable) else ids
+        self._own_bank().remove(one.id if isinstance(one, Example) else str(one) for one in several)
 
     def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
@@ -263,9 +266,7 @@ class CeilSelector(Settings):
         """
         return self.select_many([query], **options)[0]
 
-    def select_many(
-        self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]
-    ) -> list[Selection]:
+    def select_many(self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded together."""
         call = CallSettings(**{**self.settings, **options})
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)

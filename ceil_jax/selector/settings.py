@@ -51,7 +51,6 @@ class Settings:
     """Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a lambda. A token budget
     needs it. It is not saved."""
     card: Card = field(default_factory=Card)
-    """The content of the model card."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "template" and isinstance(value, str):
@@ -74,14 +73,17 @@ class Settings:
 
     @property
     def columns(self) -> Columns:
-        """The names of the input and the output in rows."""
-        return Columns((self.input_key,), self.output_key)
+        """The names of the input, the output and the template's other fields in rows."""
+        return Columns((self.input_key,), self.output_key, self.template.fields)
 
 
 _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     "trade_off": (Real, lambda value: 0 < value < float("inf"), "a number above 0"),
     "near_duplicate": (Real, lambda value: 0 < value <= 1, "a cosine above 0 and at most 1, or None"),
     "shortlist": (Integral, lambda value: value >= 1, "a whole number from 1"),
+    "input_key": (str, bool, "the name of a field"),
+    "output_key": (str, bool, "the name of a field"),
+    "balance": (str, bool, "the name of a field, or None"),
     "context": (str, ("input", "example").__contains__, "'input' or 'example'"),
     "k": (Integral, lambda value: value >= 1, "a whole number from 1, or None"),
     "token_budget": (Integral, lambda value: value >= 0, "a whole number from 0, or None"),
@@ -111,11 +113,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(eq=False, repr=False)
 class CallSettings(Settings):
-    """The settings that hold for one call of `select`: those of the selector and the call's `Options`.
-
-    Raises:
-        UserError: neither k nor a budget; a budget without `count_tokens`; a value of the wrong type or range.
-    """
+    """The settings that hold for one call of `select`: those of the selector and the call's `Options`, checked."""
 
     k: int | None = None
     token_budget: int | None = None

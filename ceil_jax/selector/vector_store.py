@@ -40,9 +40,7 @@ class StoreBank:
         """The bank itself: a store has no moment of its own."""
         return self
 
-    def shortlists(
-        self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
-    ) -> Iterator[Shortlist]:
+    def shortlists(self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings) -> Iterator[Shortlist]:
         """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of the store."""
         search = {"k": call.size, **self.search}
         if call.filter is not None:

@@ -34,13 +34,7 @@ class FunctionEncoder:
 def as_encoders(given: Any) -> tuple[Any, Any]:
     """Return what embeds examples and what embeds queries; the same object but for LangChain's embeddings.
 
-    Args:
-        given: an object with `encode(texts)`, such as an Encoder or a SentenceTransformer; LangChain `Embeddings`; a
-            function from a list of texts to their vectors; or what `load_encoder` takes: a name, a folder, a hub id,
-            or the address of a server.
-
-    Raises:
-        UserError: none of these.
+    `CeilSelector.from_examples` says what may be given; anything else is a UserError.
     """
     if isinstance(given, (str, os.PathLike)):
         from ceil_jax.encoders.registry import load_encoder
@@ -70,9 +64,6 @@ def embed(
     """Return the unit vector of each text, float32 [N, D]; `dim` is the bank's D, None while it has none.
 
     An encoder that has the method `whole`, such as `encode_examples`, gets the `examples` that the texts are of.
-
-    Raises:
-        UserError: see `unit_vectors`.
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
@@ -84,17 +75,17 @@ def embed(
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:
     """Return the vectors that an encoder gave for N texts as float32 unit rows [N, D].
 
-    Raises:
-        UserError: another shape than (N, dim), or numbers that are not finite.
+    Another shape than (N, dim), and numbers that are not finite, are UserErrors.
     """
     name = str(getattr(encoder, "name", None) or type(encoder).__name__)
     expected = f"expected ({len(texts)}, {dim or 'D'})"
+    if hasattr(vectors, "detach"):  # a tensor of torch, which numpy may not take as it is
+        vectors = vectors.detach().float().cpu().numpy()
     try:
         vectors = np.asarray(vectors, np.float32)
-    except (TypeError, ValueError):
-        raise UserError(
-            f"encoder {name}: vectors of several lengths, or not of numbers; {expected}"
-        ) from None
+    except (TypeError, ValueError) as error:
+        what = f"{type(vectors).__name__}, which is no array of numbers with one length ({error})"
+        raise UserError(f"encoder {name} gave a {what}; {expected}") from None
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] != (dim or vectors.shape[1]):
         raise UserError(
             f"encoder {name}: vectors of shape {vectors.shape} for {len(texts)} texts; {expected}"

@@ -6,6 +6,4 @@ Nearest-neighbour search is in `retrieval/`, which knows nothing of skills; `pip
 - `similarity`: the similarities of inputs with several skills each.
 - `sketches`: the keywords or roles of a formal output, for an oracle.
 - `retrievers`: Skill-KNN and the oracles, for the registry of `retrieval/`.
-
-Names for other rooms: `Rewriter`, `load_demonstrations`.
 """

@@ -40,8 +40,7 @@ class TargetSketch(RankingRetriever):
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         wanted = self._sketch(query.output)
-        shared = [[parts[part] for part in parts.keys() & wanted.keys()] for parts in self._parts]
-        overlap = np.array([sum(weights) for weights in shared])
+        overlap = np.array([sum(parts[part] for part in parts.keys() & wanted) for parts in self._parts])
         draw = text_rng(query.id, self.given.seed).permutation(len(overlap))
         return np.lexsort((draw, self._weights - overlap, -overlap))[:n], overlap
 

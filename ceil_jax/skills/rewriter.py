@@ -58,9 +58,7 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
     packaged = Path(__file__).parent / "demonstrations" / f"{source}.json"
     path = packaged if source in DEMONSTRATIONS else Path(source).expanduser()
     if not path.is_file():
-        raise unknown_name(
-            "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
-        )
+        raise unknown_name("demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too.")
     table = read_table(path)
     names = ("input", "skill", "schema") if "schema" in table.columns() else ("input", "skill")
 

@@ -27,8 +27,7 @@ log = logging.getLogger(__name__)
 KEY, DONE, SCRATCH = "key.json", "done.json", "scratch"
 
 _checked: dict[Path, int] = {}
-"""Folders whose files this process has compared with their checksums, with the time of the last change of
-done.json."""
+"""Folders whose files this process has compared with their checksums, by the time of done.json's last change."""
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
@@ -43,13 +42,11 @@ def finished(folder: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError):
         record, changed = None, -1
-    if _checked.get(folder) == changed:
-        return record["summary"]
-    damaged = _damaged(folder, record)
-    if damaged is not None:
-        log.warning("%s is damaged; computing %s again", damaged, folder.name)
-        return None
-    _checked[folder] = changed
+    if _checked.get(folder) != changed:
+        if damaged := _damaged(folder, record):
+            log.warning("%s is damaged; computing %s again", damaged, folder.name)
+            return None
+        _checked[folder] = changed
     return record["summary"]
 
 
@@ -68,10 +65,7 @@ def _damaged(folder: Path, record: Any) -> Path | None:
 
 
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Mark a folder, all of whose files are whole, as finished, and remove its scratch folder.
-
-    The summary holds JSON values.
-    """
+    """Mark a folder of whole files as finished, with a summary of JSON values, and remove its scratch folder."""
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     kept = [name for name in names if name not in (KEY, DONE) and not name.endswith((".lock", ".part"))]

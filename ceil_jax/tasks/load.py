@@ -22,7 +22,6 @@ __all__ = ["load_file", "load_task"]
 log = logging.getLogger(__name__)
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet")
-"""The endings of a split's file in a folder of data sets."""
 
 
 def load_task(
@@ -50,9 +49,6 @@ def load_task(
         UserError: an unknown name; a missing file, split or column; a row that cannot be read.
     """
     spec = TASKS[name] if isinstance(name, str) else name
-    for argument, most in {"limit": limit, "bank_limit": bank_limit}.items():
-        if most is not None and most < 1:
-            raise UserError(f"{argument} is {most}: expected at least 1, or none for all")
     root = None if data_dir is None else Path(data_dir).expanduser()
     source = spec if spec.bank_of is None else TASKS[spec.bank_of]
     bank = _examples(source, source.train, root)
@@ -79,16 +75,14 @@ def load_task(
 def _examples(
     spec: TaskSpec, names: Sequence[str], root: Path | None, keep: Callable[[Row], bool] | None = None
 ) -> list[Example]:
-    read = spec.example
-    if spec.enrich is not None and root is not None:
-        enrich = spec.enrich(root)
-        read = lambda id, row: spec.example(id, enrich(row))  # noqa: E731
+    enrich = spec.enrich(root) if spec.enrich and root else lambda row: row
+    hint = "take files, or a revision of the hub's data set, that have the column"
     examples: list[Example] = []
     for name in names:
-        split = _split(spec, name, root)
-        if split is not None:
-            hint = "take files, or a revision of the hub's data set, that have the column"
-            examples += examples_of(split, name, spec.columns, read, keep, hint=hint)
+        if split := _split(spec, name, root):
+            examples += examples_of(
+                split, name, spec.columns, lambda id, row: spec.example(id, enrich(row)), keep, hint=hint
+            )
     if not examples:
         raise UserError(f"task {spec.name!r}: no row of {', '.join(names)} is one of its queries")
     return examples
@@ -100,17 +94,14 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
         return numbered_rows(f"task {spec.name!r}, split {name!r}", spec.embedded()[name])
     if root is None and spec.hub is not None:
         return _hub_split(spec, spec.hub, name)
-    wanted = (
-        f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {', '.join(spec.columns)})"
-    )
+    columns = ", ".join(spec.columns)
+    wanted = f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {columns})"
     if root is None:
         raise UserError(f"task {spec.name!r} has no hub copy: give a data_dir that holds {wanted}")
     folder, stems = root / spec.folder, [name, *filter(None, [spec.files.get(name)])]
     whole = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
     # a part of a split has an addition to its name, as in train_sample.jsonl
-    parts = [
-        file for stem in stems for suffix in SUFFIXES for file in sorted(folder.glob(f"{stem}_*{suffix}"))
-    ]
+    parts = [file for stem in stems for suffix in SUFFIXES for file in sorted(folder.glob(f"{stem}_*{suffix}"))]
     file = next((file for file in (*whole, *parts) if file.is_file()), None)
     if file is None and name in spec.optional:
         log.warning("%s: %s has no split %r; going on without it", spec.name, folder, name)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
 from ceil_jax.tasks.files import TableLike, TableRows, read_table
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.rows import Columns, examples_of, row_example
+from ceil_jax.tasks.rows import Columns, as_text, examples_of, row_example
 from ceil_jax.tasks.spec import FieldError, Row
 from ceil_jax.tasks.words import first_of_each, question_key
 
@@ -72,10 +74,12 @@ def load_file(
             choices, or has a stop string in it where answers are generated, so that it could never be right; the
             template names what is no column; no row is left for the bank.
     """
-    metric = metric or ("accuracy" if choices else "exact_match")
+    options, options_of = _options(choices), ""
+    stop = (stop,) if isinstance(stop, str) else tuple(stop)
+    metric = metric or ("accuracy" if options else "exact_match")
     inputs = (input,) if isinstance(input, str) else tuple(input)
     # a choice is not generated: it may hold what would end an answer
-    ends = () if choices or metric == "accuracy" else tuple(stop)
+    ends = () if options or metric == "accuracy" else stop
     if separator is None:
         separator = "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
     table = read_table(path, delimiter)
@@ -84,7 +88,6 @@ def load_file(
     if metric == "sql_execution":
         named = (*named, DATABASE)
         hint += f", and the metric {metric} needs the path of an SQLite file in {DATABASE!r}"
-    options, options_of = tuple(choices or ()), ""
 
     def examples(table: TableRows, name: str) -> list[Example]:
         columns = Columns(inputs, output, named)
@@ -110,6 +113,9 @@ def load_file(
     if metric == "accuracy" and not options:
         options, options_of = tuple(sorted({row.output for row in rows})), f" (the answers in {table.source})"
         rows = [replace(row, choices=options) for row in rows]
+        alike = Counter(map(question_key, options))
+        if odd := [option for option in options if alike[question_key(option)] > 1]:
+            log.warning("%s: labels that look the same: %s", table.source, ", ".join(map(ascii, odd)))
     if isinstance(validation, int | float):
         bank, queries = _hold_out(rows, validation, seed, table.source)
     else:
@@ -123,7 +129,7 @@ def load_file(
         template=shape,
         metric=metric,
         max_new_tokens=max_new_tokens,
-        stop=tuple(stop),
+        stop=stop,
         available=len(queries),
     )
     task = separated(task, table.source)
@@ -131,10 +137,20 @@ def load_file(
     return replace(task, train=kept, validation=draw(task.validation, limit, seed))
 
 
+def _options(choices: Iterable[Any] | None) -> tuple[str, ...]:
+    """The choices as texts, in order."""
+    if isinstance(choices, str | Mapping):
+        raise UserError(f"choices are {choices!r:.80}; expected a list of texts")
+    found = [as_text(choice) for choice in (() if choices is None else choices)]
+    texts = tuple(text.strip() for text in found if text)
+    if len({*texts}) < len(found):
+        raise UserError(f"choices are {found!r:.80}; expected different texts")
+    return texts
+
+
 def _shape(
     template: str | Template | None, separator: str, inputs: tuple[str, ...], output: str, table: TableRows
 ) -> Template:
-    """The template in the names of the examples' fields."""
     if template is None and len(inputs) == 1:
         return Template("{input}\t{output}", separator)
     if template is None:
@@ -145,9 +161,7 @@ def _shape(
     return column_template(template, separator, only, output, table.columns())
 
 
-def _hold_out(
-    examples: list[Example], fraction: float, seed: int, path: str
-) -> tuple[list[Example], list[Example]]:
+def _hold_out(examples: list[Example], fraction: float, seed: int, path: str) -> tuple[list[Example], list[Example]]:
     """Return (bank, queries); a query's id is `validation-` and its position in the file."""
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
@@ -165,12 +179,8 @@ def separated(task: Task, source: str = "") -> Task:
     """Return a task with a bank whose rows show no query's text before the answer; of equals, the first is kept.
 
     The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that has the id of a
-    row of the bank gets another id.
-
-    `source` names the rows in a warning that says how many are left out; by default the task's name does.
-
-    Raises:
-        UserError: every row of the bank shows a query's text.
+    row of the bank gets another id. `source` (by default the task's name) names the rows in a warning that says how
+    many are left out; that all of them are is a UserError.
     """
     path, rows, queries, template = source or task.name, task.train, task.validation, task.template
     asked = {question_key(template.query(query)) for query in queries}

@@ -31,7 +31,6 @@ def examples_of(
     """Return the example of each row of a table.
 
     Args:
-        table: the rows.
         name: the split's name. An example's id is this name and the row's place, also counting rows not kept.
         columns: what every row must have.
         example: (id, row) -> example; it raises RowError for a row that it cannot read.
@@ -90,6 +89,10 @@ class Columns:
     left_out: Counter[str] = field(default_factory=Counter)
     """How many rows had a value in a column that nobody asked for and that is no text; `note` says it."""
 
+    def __post_init__(self) -> None:
+        if self.output in self.input:
+            raise UserError(f"{self.output!r} is the input and the output; expected two columns")
+
     @property
     def used(self) -> tuple[str, ...]:
         """The names of all columns that a row must have."""
@@ -107,13 +110,7 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
     """Return a row as an example. All columns but those of input and output become its `fields`, as texts.
 
     Numbers, truth values and dates become texts, as Python writes them. A missing value (None, NaN, an empty cell)
-    leaves its field out.
-
-    Args:
-        id: the example's id.
-        row: column → value.
-        columns: what is used.
-        answered: whether the output must be there; False for a query.
+    leaves its field out. The output must be there if `answered`; a query need not have one.
 
     Raises:
         FieldError: a used column is missing, empty, no text or number, or cannot be written.
@@ -143,11 +140,7 @@ def as_text(value: Any) -> str | None:
 
 
 def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
-    """Return a field that is a list (or an array) of texts or numbers; None where it is none.
-
-    Raises:
-        FieldError: a text of it cannot be written.
-    """
+    """Return a field that is a list (or an array) of texts or numbers, checked by `check_text`; else None."""
     value: Any = row.get(name)
     items = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(items, list | tuple):
@@ -167,11 +160,8 @@ def _is_array(value: Any) -> bool:
 
 
 def check_text(name: str, text: str) -> str:
-    """Return a text that can be written and is not longer than `CEIL_JAX_MAX_CELL` (200,000 characters).
-
-    Raises:
-        FieldError: it is longer, or has half a character (a surrogate), as a cut inside an emoji leaves it.
-    """
+    """Return a text; a FieldError if it is longer than `CEIL_JAX_MAX_CELL` (200,000 characters), or has half a
+    character (a surrogate), as a cut inside an emoji leaves it."""
     most = os.environ.get("CEIL_JAX_MAX_CELL", "200000")
     if not most.isdigit():
         raise UserError(f"CEIL_JAX_MAX_CELL is {most!r}: expected a whole number of characters")

@@ -68,13 +68,13 @@ class TaskSpec:
     """How many examples the papers draw from the split for their bank; all by default."""
     deduplicate: bool = True
     """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
+    # as in `Task`
     per_token: bool = False
-    """As in `Task`."""
     max_new_tokens: int = 128
     stop: tuple[str, ...] = ("\n",)
     more_metrics: tuple[str, ...] = ()
     language: str = ""
-    """As in `Task`."""
+
     paper: Mapping[str, float] = field(default_factory=dict)
     """CEIL's Table 2, method -> percent, where the paper has the task."""
     note: str = ""
@@ -97,11 +97,7 @@ class FieldError(RowError):
 
 
 def text(row: Row, name: str) -> str:
-    """Return a field that must be text and not empty, unchanged.
-
-    Raises:
-        FieldError: it is something else.
-    """
+    """Return a field, unchanged; a FieldError unless it is text and not empty."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise FieldError(name, NOT_EMPTY, value)
@@ -109,11 +105,8 @@ def text(row: Row, name: str) -> str:
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """Return a field that must be a class number from 0 on, also one written as text (HellaSwag's "3").
-
-    Raises:
-        FieldError: it is something else, as the −1 of splits that are unlabelled on the hub.
-    """
+    """Return a field that is a class number from 0 on, also one written as text (HellaSwag's "3"); else a FieldError,
+    as for the −1 of splits that are unlabelled on the hub."""
     value = row.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
@@ -123,11 +116,7 @@ def label(row: Row, name: str, classes: int) -> int:
 
 
 def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """Return a field that must be a list of `count` texts, by default of one or more.
-
-    Raises:
-        FieldError: it is something else.
-    """
+    """Return a field; a FieldError unless it is a list of `count` texts, by default of one or more."""
     value = row.get(name)
     good = isinstance(value, (list, tuple)) and all(isinstance(part, str) and part.strip() for part in value)
     if not good or not value or (count is not None and len(value) != count):
@@ -137,9 +126,7 @@ def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
 
 def pair_task(name: str, columns: tuple[str, str], *, metric: str = "exact_match", **others: Any) -> TaskSpec:
     """Return the entry of a task whose columns are an input and an output, with a tab between them in prompts.
-
-    `others` are further fields of `TaskSpec`.
-    """
+    `others` are further fields of `TaskSpec`."""
 
     def example(id: str, row: Row) -> Example:
         source, target = (text(row, column).strip() for column in columns)

@@ -56,9 +56,7 @@ _SQL_TOKEN = re.compile(
     r"""(?P<value>'[^']*'|"[^"]*"|\b\d+(\.\d+)?\b)|(?P<name>[A-Za-z_`]\w*`?)|[<>!]\s?=|<>|[()*=<>+/-]"""
 )
 _CLAUSES = re.compile("select|from|join|on|where|group|having|order|limit|union|intersect|except")
-_KEYWORDS = re.compile(
-    f"{_CLAUSES.pattern}|and|or|not|in|like|between|distinct|asc|desc|exists|is|null|all|by|as"
-)
+_KEYWORDS = re.compile(f"{_CLAUSES.pattern}|and|or|not|in|like|between|distinct|asc|desc|exists|is|null|all|by|as")
 
 
 def sql(query: str) -> frozenset[str]:

@@ -13,8 +13,13 @@ from ceil_jax.tasks.example import Example
 T = TypeVar("T")
 
 
+_NO_PLACE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
+"""Characters that are not seen and change no meaning, as joiners of letters do."""
+
+
 def question_key(text: str) -> str:
-    """Return the identity of a question: its text in Unicode's normal form NFC, with runs of white space folded.
+    """Return the identity of a question: its text in Unicode's normal form NFC, with runs of white space folded and
+    without characters that take no place.
 
     Two texts of equal keys are one question: an example with a query's key never stands in that query's prompt. What
     may change a meaning (case, accents, width, punctuation) tells questions apart.
@@ -22,7 +27,7 @@ def question_key(text: str) -> str:
     >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
     (True, False)
     """
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return " ".join(unicodedata.normalize("NFC", text.translate(_NO_PLACE)).split())
 
 
 def bert_words(text: str) -> str:

@@ -68,7 +68,7 @@ def set_log_probs(
         subsets: places in the shortlist, −1 at empty places.
         log_dets: log det S_S of every set; computed from `examples` where they are not given.
         trade_off: λ.
-        valid: places of the shortlist that hold an example, over which the maximum of r is taken; all by default.
+        valid: places of the shortlist that the maximum of r is taken over; all by default.
     """
     relevances = jax.vmap(relevance)(queries, examples, valid=valid)
     if log_dets is None:
@@ -99,13 +99,10 @@ def train_ceil(
         encoder: the starting weights.
         bank_vectors: the bank by them, unit rows, beside the fixed part where `data` has one.
         data: queries, bank, candidate sets and their scores.
-        config: settings.
+        config: the trained parameters are {"query", "context"} with `train_context` "both", else {"query"}.
         seed: of the held-out split, the order of batches, and dropout.
         trade_off: λ of the kernel.
         example_encoder: the starting weights of the encoder of examples, where it is another one.
-
-    Returns:
-        Trained parameters: {"query"} or, if `train_context` is "both", {"query", "context"}.
     """
     fixed, apply = data.fixed, encoder.apply
     if fixed:
@@ -177,15 +174,11 @@ class _FrozenExamples:
 
     sets_a_step: int | None = None
 
-    def __init__(
-        self, objective: Callable[..., Array], vectors: np.ndarray, candidates: CandidateSets
-    ) -> None:
+    def __init__(self, objective: Callable[..., Array], vectors: np.ndarray, candidates: CandidateSets) -> None:
         self._bank, self._candidates = vectors, candidates
         one = jax.jit(block_log_dets)
         each = zip(candidates.shortlist, candidates.subsets, strict=True)
-        self._log_dets = np.stack(
-            [np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in each]
-        )
+        self._log_dets = np.stack([np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in each])
         self.gradient = jit_whole(jax.value_and_grad(objective))
 
     def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[np.ndarray, ...]:

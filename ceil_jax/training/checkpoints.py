@@ -70,14 +70,8 @@ class TrainingState:
         self._manager.close()
 
     def save(self, step: int, tree: Any, row: dict[str, float], quality: float) -> None:
-        """Write a checkpoint with the history up to it.
-
-        Args:
-            step: the number of steps done.
-            tree: parameters and optimiser state.
-            row: loss and held-out measures.
-            quality: the larger, the better the checkpoint.
-        """
+        """Write a checkpoint, with the history up to it, to which the row is added. The larger its quality, the
+        better it is."""
         import orbax.checkpoint as ocp
 
         self.history.append({"step": step, **row})

@@ -55,14 +55,8 @@ def epr_objective(
 ) -> Float[Array, ""]:
     """InfoNCE of a batch with in-batch negatives over cosines / temperature (`losses.epr_contrastive_loss`).
 
-    Args:
-        params: the encoders' parameters; those of `query` are used where `train_context` is "both".
-        vectors: of unit length: the positives, the hard negatives and, unless `train_context` is "both", the queries.
-        batch: the texts' groups, and the queries where they have an encoder of their own.
-        key: dropout key of the queries' own encoder.
-        encode: (parameters, tokens [B, T], key=key) → vectors of unit length.
-        temperature: divides the cosines.
-        train_context: see `EPRConfig`.
+    `vectors`, of unit length, are the positives, the hard negatives and the queries. With `train_context` "both" (see
+    `EPRConfig`) queries have an encoder of their own instead: `encode` (parameters, tokens, key=dropout key).
     """
     positives, negatives = vectors[:2]
     queries = encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
@@ -117,14 +111,11 @@ def train_epr(
         folder: holds checkpoints.
         encoder: the starting weights.
         data: queries, bank, candidates (sets of one example) and their scores.
-        config: settings.
+        config: the trained parameters are {"query", "context"} with `train_context` "both", else {"query"}.
         seed: of the held-out split, the order of batches, the draws and dropout.
         groups: a number for each example of the bank, equal for examples that stand for one another; by default each
             stands for itself.
         name: what messages call the retriever.
-
-    Returns:
-        Trained parameters: {"query"} or, if `config.train_context` is "both", {"query", "context"}.
     """
     groups = np.arange(len(data.bank)) if groups is None else groups
     candidates = data.candidates.shortlist

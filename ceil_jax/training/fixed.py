@@ -34,15 +34,9 @@ class WithFixed(NamedTuple):
     fixed: Float[Any, "*shape f"]
 
 
-def beside_fixed(
-    apply: Callable[..., Float[Array, "n d"]], weight: float
-) -> Callable[..., Float[Array, "n f+d"]]:
-    """Return (parameters, `WithFixed`, key=…) → unit vectors along [fixed, √weight · u].
-
-    Args:
-        apply: (parameters, tokens, key=…) → vectors [N, D]; u are their unit vectors.
-        weight: of the cosine of u.
-    """
+def beside_fixed(apply: Callable[..., Float[Array, "n d"]], weight: float) -> Callable[..., Float[Array, "n f+d"]]:
+    """Return (parameters, `WithFixed`, key=…) → unit vectors along [fixed, √weight · u], where u are the unit vectors
+    along those that `apply` (parameters, tokens, key=…) gives."""
 
     def vectors(params: Any, texts: WithFixed, *, key: PRNGKeyArray | None = None) -> Array:
         own = apply(params, texts.tokens, key=key)

@@ -43,23 +43,18 @@ class Texts(NamedTuple):
 
 
 class TokenTable:
-    """Texts that are tokenised once. Batches are padded to one of a few lengths, so that few shapes compile.
+    """Texts that an encoder's tokenizer tokenises once, and the fixed parts of their vectors if they have some.
 
-    Args:
-        encoder: its tokenizer is used.
-        texts: N texts.
-        fixed: the part of their vectors that does not learn, [N, F]; none by default.
+    Batches are padded to one of a few lengths, so that few shapes compile.
     """
 
-    def __init__(
-        self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None
-    ) -> None:
+    def __init__(self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None) -> None:
         self._fixed = fixed
         self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens | WithFixed:
-        """Return the texts numbered `rows`, int32 [*rows.shape, T], with their fixed parts if they have some."""
+        """Return the texts numbered `rows`, int32 [*rows.shape, T]."""
         ids = [self._ids[row] for row in rows.reshape(-1)]
         length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
         tokens = pad(ids, length, self._pad_id)

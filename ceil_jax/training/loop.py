@@ -100,8 +100,10 @@ def fit(
     average = start
     batch_size = min(config.batch_size, instances)
     steps = step_count(instances, config.epochs, batch_size)
-    every = max(1, math.ceil(steps / _EVALUATIONS))
-    optimiser = optax.adam(_warmup_and_decay(config.learning_rate, steps))
+    every = math.ceil(steps / _EVALUATIONS)
+    warmup, peak = max(1, steps // 10), config.learning_rate
+    rise, fall = optax.linear_schedule(0.0, peak, warmup), optax.linear_schedule(peak, 0.0, steps - warmup)
+    optimiser = optax.adam(optax.join_schedules([rise, fall], [warmup]))
     if config.clip is not None:
         optimiser = optax.chain(optax.clip_by_global_norm(config.clip), optimiser)
     averaged_from = steps - max(1, int(_AVERAGED * steps))
@@ -137,9 +139,7 @@ def fit(
                 params, state, average = update(params, state, average, slope, share)
                 losses.append(float(value))
                 if not math.isfinite(losses[-1]):
-                    raise UserError(
-                        f"{what}: the loss is {losses[-1]} at step {step}; lower the learning rate"
-                    )
+                    raise UserError(f"{what}: the loss is {losses[-1]} at step {step}; lower the learning rate")
                 if (step + 1) % every == 0 or step + 1 == steps:
                     mean = float(np.mean(losses))
                     quality = float(np.mean(held_out(params)))
@@ -156,12 +156,6 @@ def fit(
 def step_count(instances: int, epochs: int, batch_size: int) -> int:
     """Return the steps of a training on `instances` queries, without those held out."""
     return max(1, math.ceil(instances * epochs / min(batch_size, instances)))
-
-
-def _warmup_and_decay(peak: float, steps: int) -> optax.Schedule:
-    warmup = max(1, steps // 10)
-    rise, fall = optax.linear_schedule(0.0, peak, warmup), optax.linear_schedule(peak, 0.0, steps - warmup)
-    return optax.join_schedules([rise, fall], [warmup])
 
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
@@ -216,12 +210,8 @@ def held_out_count(count: int) -> int:
 
 
 def split_held_out(count: int, seed: int, seen: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (training, held-out) query numbers.
-
-    Args:
-        count: the number of queries.
-        seed: of the split.
-        seen: bool [count]: queries that the starting weights were trained on, which are held out only if all are.
+    """Return (training, held-out) numbers of `count` queries. Those that the starting weights were trained on
+    (`seen`, bool [count]) are held out only if all are.
 
     Raises:
         UserError: fewer than two queries.

@@ -29,7 +29,6 @@ class SetScores(NamedTuple):
     log_probs: Float[Array, " m"]
     """The model's log-probability of each set, up to the query's normaliser."""
     lm_scores: Float[Array, " m"]
-    """The LM's score of each set."""
     mask: Bool[Array, " m"]
     """False at places without a set; they must not count."""
 
@@ -37,7 +36,6 @@ class SetScores(NamedTuple):
 Loss = Callable[..., Float[Array, ""]]
 
 LOSSES: Registry[Loss] = Registry("loss", "register_loss adds one.")
-"""CEIL's losses."""
 
 
 def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
@@ -61,11 +59,7 @@ def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
 
 
 def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], Array]:
-    """Return a registered loss with its options filled in: `SetScores` of one query → scalar.
-
-    Args:
-        name: the name of a registered loss.
-        options: "NAME=VALUE" for each option that differs from its default.
+    """Return a registered loss with its options, each "NAME=VALUE", filled in: `SetScores` of one query → scalar.
 
     Raises:
         UserError: an unknown loss or option, or a value of the wrong type.
@@ -96,9 +90,7 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
         raise UserError(f"--ceil.loss-options {option}: expected {kind.__name__}") from None
 
 
-def pairwise_margin_loss(
-    scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs"
-) -> Float[Array, ""]:
+def pairwise_margin_loss(scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs") -> Float[Array, ""]:
     """Pairwise margin ranking loss of one query's sets C (CEIL, Ye et al. 2023, equation 6).
 
     Σ over pairs with LM score S⁺ > S⁻ of max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)), γ = 1/|C|,
@@ -157,8 +149,11 @@ def info_nce_loss(scores: SetScores) -> Float[Array, ""]:
     """InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score, the first of equals
     (CEIL, Ye et al. 2023, Table 5)."""
     log_probs, lm_scores, mask = scores
-    positive = jnp.argmax(jnp.where(mask, lm_scores, -jnp.inf))
-    return jax.nn.logsumexp(jnp.where(mask, log_probs, -jnp.inf)) - log_probs[positive]
+    mask = mask & ~jnp.isnan(lm_scores)
+    counted = mask | ~mask.any()  # a loss of no set is 0, with a gradient
+    positive = jnp.argmax(jnp.where(counted, lm_scores, -jnp.inf))
+    loss = jax.nn.logsumexp(jnp.where(counted, log_probs, -jnp.inf)) - log_probs[positive]
+    return jnp.where(mask.any(), loss, 0)
 
 
 register_loss("pairwise", pairwise_margin_loss)
@@ -176,14 +171,8 @@ def epr_contrastive_loss(
     """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022).
 
     −log softmax of the dot product of a query with its positive, against the positives and hard negatives of the
-    whole batch. Unlike in the released code, another row's example with the id of this row's positive is masked.
-
-    Args:
-        queries: vectors.
-        positives: the vector of each query's positive.
-        negatives: the vector of each query's hard negative.
-        positive_ids: a number for each positive; equal numbers are never each other's negatives.
-        negative_ids: the same for hard negatives.
+    whole batch. Unlike in the released code, another row's example with the id of this row's positive is masked:
+    examples with equal ids are never each other's negatives.
     """
     contexts, ids = jnp.concatenate([positives, negatives]), jnp.concatenate([positive_ids, negative_ids])
     own = jnp.arange(len(queries))[:, None] == jnp.arange(ids.size)[None, :]

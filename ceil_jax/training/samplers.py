@@ -53,13 +53,8 @@ def bank_sets(
 ) -> CandidateSets:
     """Draw sets uniformly from the whole bank, never the query itself (CEIL, Table 4: RAND).
 
-    The shortlist that is returned holds the examples drawn, nearest first, so that prompts are in the same order as
-    those of the other samplers.
-
-    Args:
-        shortlist: bank positions, nearest first, at least `size` a query.
-        query_vectors: unit rows.
-        bank_vectors: unit rows.
+    The shortlist given holds at least `size` examples a query; the one returned holds those drawn, nearest first by
+    the vectors (unit rows), so that prompts are in the same order as those of the other samplers.
     """
     position = {example.id: i for i, example in enumerate(bank)}
     drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
@@ -89,13 +84,8 @@ def k_dpp_sets(
 
     A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws repeat. Each query's
     sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count` different sets of k are found among
-    four times as many draws; uniform draws fill up what no λ gives.
-
-    Args:
-        shortlist: bank positions, nearest first, −1 at empty places; at least `size` a query.
-        bank_vectors: unit rows.
-        relevance: relevance of the shortlisted examples, −inf at empty places.
-        trade_off: λ of the kernel.
+    four times as many draws; uniform draws fill up what no λ gives. The shortlist holds at least `size` examples a
+    query; relevance is −inf at its empty places.
     """
 
     @jax.jit
@@ -128,14 +118,8 @@ def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarra
 
 
 def _different(first: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int) -> np.ndarray:
-    """Return int [count, k]: `first`, then draws that repeat none before them while other sets are possible.
-
-    Args:
-        first: ascending.
-        draws: sets, ascending, without end.
-        count: the number of sets.
-        possible: how many different sets there are.
-    """
+    """Return int [count, k]: `first`, then draws that repeat none before them, unless no other of the possible sets
+    is left. Every set is ascending; the draws have no end."""
     sets, before = [first], {tuple(first.tolist())}
     for drawn in draws:
         if len(sets) == count:

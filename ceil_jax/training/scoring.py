@@ -30,17 +30,11 @@ def set_prompts(
 def scored_sets(
     lm: LanguageModel, queries: Sequence[Example], prompts: Sequence[str], template: Template, per_token: bool
 ) -> dict[str, Float[np.ndarray, "q m"]]:
-    """Return the LM's scores of each query's candidate sets, float64 [Q, M] by name.
+    """Return the LM's scores of each query's candidate sets (`set_prompts`), float64 [Q, M] by name.
 
     `lm_scores` is Σ log P of the gold output's tokens given the set and the query, in nats. On tasks with choices
-    there is also `choice`: log P of the gold choice less the log of all choices' summed probability.
-
-    Args:
-        lm: reads the prompts.
-        queries: Q queries.
-        prompts: Q × M, those of a query one after another.
-        template: of the outputs.
-        per_token: divide every log P of a choice by its number of tokens, as when it is chosen.
+    there is also `choice`: log P of the gold choice less the log of all choices' summed probability. If `per_token`,
+    every log P of a choice is divided by its number of tokens, as when it is chosen.
     """
     sets = len(prompts) // max(1, len(queries))
     asked = [query for query in queries for _ in range(sets)]

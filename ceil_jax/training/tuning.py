@@ -27,14 +27,8 @@ def map_sets(
 ) -> CandidateSets:
     """Return the greedy MAP set of each λ of TRADE_OFFS as a prompt can hold it, nearest first.
 
-    Args:
-        query_vectors: unit rows.
-        items: vectors of the bank, unit rows.
-        shortlist: bank positions, nearest first, −1 at empty places.
-        size: examples in a set.
-        fit: which examples are dropped where not all fit (`lm.prompts`).
-        costs: tokens of each shortlisted example.
-        remaining: tokens that each query's prompt has for examples.
+    Vectors are unit rows. `costs` are the tokens of each shortlisted example, `remaining` those that a query's prompt
+    has for examples; `fit` says which are dropped where not all fit (`lm.prompts`).
     """
     empty = shortlist.shape[1]
     costs = np.pad(costs, ((0, 0), (0, 1)))
@@ -58,9 +52,7 @@ def best_trade_off(scores: Float[np.ndarray, "q lambdas"]) -> float:
     """Return the λ of TRADE_OFFS with which the right answer is most probable, the smaller of equals.
 
     The mean over queries is of P, not of log P: how often the LM would give that answer, which is what a metric
-    counts. A mean of logs depends mostly on the queries that are answered wrongly with every λ.
-
-    Args:
-        scores: log P of the right answer with each λ, or its log share of all choices' probability.
+    counts. A mean of logs depends mostly on the queries that are answered wrongly with every λ. The scores are log P
+    of the right answer, or of its share of all choices' probability.
     """
     return TRADE_OFFS[int(np.argmax(np.exp(scores).mean(axis=0)))]

@@ -41,25 +41,19 @@ class Candidate:
     @property
     def label(self) -> str:
         """Its name in tables."""
-        parts = [f"K = {self.shots}"] if self.shots else []
-        parts += [] if self.trade_off is None else [f"λ = {self.trade_off:g}"]
-        parts += [self.encoder] if self.encoder else []
-        return ", ".join([METHODS[self.method].label, *parts])
+        shots = f"K = {self.shots}" if self.shots else ""
+        trade_off = "" if self.trade_off is None else f"λ = {self.trade_off:g}"
+        return ", ".join(filter(None, (METHODS[self.method].label, shots, trade_off, self.encoder)))
 
 
 ZERO = Candidate("zero", 0)
-"""No examples at all."""
 
 PLAIN = Candidate("topk", 8)
 """Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the run names."""
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:
-    """Return the names of the methods that are searched.
-
-    Raises:
-        UserError: a name that is not known.
-    """
+    """Return the names of the methods that are searched; an unknown name is a UserError."""
     known = [name for name, method in METHODS.items() if method.answers == "lm"]
     for name in search.methods:
         if name not in known:
@@ -75,11 +69,7 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ..
 
 
 def candidates(methods: Sequence[str], search: TuneConfig, task: Task) -> list[Candidate]:
-    """Return the candidates of some methods that need no preparation.
-
-    Raises:
-        UserError: no number of examples that the bank has.
-    """
+    """Return the candidates that need no preparation; a UserError if the bank is smaller than each of `search.ks`."""
     most = len(task.train) - 1
     ks = [k for k in sorted(set(search.ks)) if k <= most]
     if not ks:

@@ -110,10 +110,9 @@ class Field:
     def answer(
         self, entrants: Sequence[Entrant], queries: Sequence[Example], span: slice, what: str
     ) -> list[Answered]:
-        """Return what the LM answers to a span of the rows of each entrant; `what` labels the progress bar.
+        """Return what the LM answers to a span of the rows of each entrant; OutOfTime once the minutes have passed.
 
-        Raises:
-            OutOfTime: the minutes of the budget have passed.
+        `what` labels the progress bar.
         """
         asked = queries[span]
         keys = [
@@ -144,16 +143,12 @@ class Field:
     def score(self, predictions: Sequence[str], queries: Sequence[Example]) -> Answered:
         """Return predictions of some rows with the task's metric of them."""
         metric = METRICS[self.task.metric]
-        scores = np.asarray(metric.per_example(predictions, queries), np.float64)
+        scores = metric.scored(predictions, queries)
         sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
         return Answered(scores, sample, predictions)
 
     def preparation(self, candidate: Candidate) -> float:
-        """Return the LM tokens that preparing a candidate may take.
-
-        Raises:
-            UserError: they cannot be counted.
-        """
+        """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be counted."""
         graph = self.graph(candidate)
         found = plan(self.run, [graph.chosen(candidate.method)])
         if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):

@@ -20,13 +20,11 @@ class Standing(NamedTuple):
     """The metric on the rows that it answered, with a 95 % interval; too high for the winner on the tuning rows."""
     rows: int
     tokens: float
-    """Mean LM tokens of its prompts."""
     remark: str
     """How the race ended for it, or why it is a finalist."""
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
         return self.candidate.label
 
 
@@ -34,7 +32,6 @@ class Alone(NamedTuple):
     """A classifier that the bank's labels trained, which asks no LM."""
 
     score: Interval
-    """The metric on the final rows."""
     minus: Interval
     """Its score minus that of the recommended prompt, on the same rows."""
 
@@ -58,9 +55,7 @@ class Outcome:
     spent: str
     """The part of the budget that was spent, in words."""
     tokens: int
-    """LM tokens spent."""
     notes: tuple[str, ...] = ()
-    """Remarks for a reader of the numbers."""
     alone: Alone | None = None
     """The classifier, where the task has labels."""
 
@@ -70,7 +65,6 @@ class Outcome:
         return self.finals[self.verdict.recommended]
 
     def finals_table(self) -> Table:
-        """Return the final rows as a table."""
         table = _table("prompt", self.finals)
         rows = [*table.rows]
         if self.alone is not None:
@@ -80,7 +74,6 @@ class Outcome:
         return Table(table.header, rows).with_column("", marks)
 
     def race_table(self) -> Table:
-        """Return the race as a table."""
         return _table("candidate", self.race)
 
     def differences(self) -> list[str]:
@@ -101,9 +94,7 @@ class Outcome:
         ]
         zero = next(i for i, one in enumerate(self.finals) if one.candidate == ZERO)
         if not any(verdict.certainly_better(i, zero) for i in range(len(self.finals))):
-            said.append(
-                "Nothing helps for certain: no choice of examples is certainly better than zero examples."
-            )
+            said.append("Nothing helps for certain: no choice of examples is certainly better than zero examples.")
         elif verdict.certainly_better(place, zero):
             said.append("It is certainly better than zero examples.")
         if place != 0:

@@ -20,9 +20,7 @@ DRAWS = 20_000
 def chance(better: Sample, worse: Sample) -> float:
     """Return the one-sided p-value of a difference: the share of swaps that give at least as large a one.
 
-    Args:
-        better: N rows and the metric, of the method that seems better.
-        worse: the same N rows.
+    The samples are of the same N rows.
 
     >>> import numpy as np
     >>> from ceil_jax.metrics.bootstrap import Sample, mean

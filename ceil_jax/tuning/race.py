@@ -67,10 +67,7 @@ class Race:
         return float(self.tokens[:, : self.stops[0]].sum())
 
     def next_round(self, affordable: float) -> Round | None:
-        """Return the next round within the remaining LM tokens; None when the race is over.
-
-        Candidates that the round cannot pay for are set aside.
-        """
+        """Return the next round, and set aside the candidates it cannot pay for; None when the race is over."""
         racing = self.racing
         start = min(len(self.scores[i]) for i in racing)
         if len(racing) < 2 or start == self.rows:
@@ -80,13 +77,13 @@ class Race:
         behind = [i for i in self.ranked(start) if len(self.scores[i]) == start]
         costs = {i: self.tokens[i, start:stop].sum() for i in behind}
         # the first round is for all of them
-        share = affordable if start == 0 or left == 1 else max(affordable / left, costs[behind[0]])
+        fair = affordable if start == 0 or left == 1 else max(affordable / left, costs[behind[0]])
+        share = min(fair, affordable)
         taken: list[int] = []
         for i in behind:
-            if costs[i] <= min(share, affordable):
+            if costs[i] <= share:
                 taken.append(i)
                 share -= costs[i]
-                affordable -= costs[i]
         alone = len(taken) == 1 and all(len(self.scores[i]) == start for i in racing)
         if not taken or alone:
             return None
@@ -111,7 +108,6 @@ class Race:
 
     @property
     def racing(self) -> list[int]:
-        """The candidates that are still in the race."""
         return [i for i, state in enumerate(self.states) if state == "racing"]
 
     def ranked(self, count: int | None = None) -> list[int]:
@@ -121,9 +117,7 @@ class Race:
         """
         racing = self.racing
         count = max(len(self.scores[i]) for i in racing) if count is None else count
-        means = {
-            i: self.scores[i][:count].mean() if count else 0.0 for i in racing if len(self.scores[i]) >= count
-        }
+        means = {i: self.scores[i][:count].mean() if count else 0.0 for i in racing if len(self.scores[i]) >= count}
         return sorted(means, key=lambda i: (-means[i], self.mean_tokens(i), i))
 
     def winner(self) -> int:
@@ -164,9 +158,6 @@ def checkpoints(rows: int) -> list[int]:
 
 
 def hold(race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]) -> None:
-    """Run a race to its end: `left` says how many LM tokens it may still take, `ask` gives a round's scores.
-
-    {} in place of scores ends the race.
-    """
+    """Run a race to its end: `left` gives the LM tokens that remain, `ask` a round's scores, or {} to end it."""
     while (asked := race.next_round(left())) is not None and (scores := ask(asked)):
         race.tell(scores)

@@ -19,20 +19,13 @@ HELD_OUT = 0.2
 """Share of the rows to race on, and share of the final rows."""
 
 
-def split_rows(
-    task: Task, tuning: int | None, final: int | None, seed: int
-) -> tuple[Task, list[Example], int]:
-    """Return a task's rows for the three uses; no two of them show an LM the same words.
+def split_rows(task: Task, tuning: int | None, final: int | None, seed: int) -> tuple[Task, list[Example], int]:
+    """Return the task with the bank that is left and the final rows as its queries; the rows to race on, in random
+    order; and how many held-out queries were left out, because they repeat others or stand in the bank.
 
-    The `tuning` rows are taken from its bank, by default a fifth of it, at least 20 and at most 300; the `final` rows
-    from its held-out queries, by default all, at most 500.
-
-    Returns:
-        The task with the bank that is left, and with the final rows as its queries; the rows to race on, in random
-        order; and how many held-out queries were left out, because they repeat others or stand in the bank.
-
-    Raises:
-        UserError: too few rows, or a single label.
+    No two rows show an LM the same words. The `tuning` rows are taken from the bank, by default a fifth of it, at
+    least 20 and at most 300; the `final` rows from the held-out queries, by default all, at most 500. Too few rows,
+    or a single label, are a UserError.
     """
 
     def shown(example: Example) -> str:

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import (
-    Sample,
-    bootstrap_interval,
-    by_group,
-    mean,
-    metric_interval,
-    paired,
-)
+from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, by_group, mean, metric_interval, paired
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.free import no_labels
 from ceil_jax.pipeline.methods import METHODS, scorable
@@ -43,9 +36,7 @@ _LEAST_BANK = 96
 class Search:
     """One search, from the first row to the outcome: `config` has the settings that all candidates share."""
 
-    def __init__(
-        self, config: RunConfig, task: Task, search: TuneConfig, models: Models | None = None
-    ) -> None:
+    def __init__(self, config: RunConfig, task: Task, search: TuneConfig, models: Models | None = None) -> None:
         self.config, self.search = config, search
         rows = search.tuning_rows, search.final_rows
         self.task, self.tuning, repeated = split_rows(task, *rows, config.data_seed)
@@ -59,8 +50,7 @@ class Search:
     def run(self) -> Outcome:
         """Race, look at the final rows, and return what was found.
 
-        Raises:
-            UserError: the budget does not pay for the first round, or the LM answers nothing rightly.
+        A budget that does not pay for the first round, and an LM that answers nothing rightly, are UserErrors.
         """
         methods = scorable(self.field.base.lm.get(), searched(self.search, self.config, self.task))
         if len(self.task.train) < _LEAST_BANK and any(METHODS[name].learns_from_lm for name in methods):
@@ -120,9 +110,8 @@ class Search:
             *(start + 1, stop, len(racers), states.count("worse"), states.count("aside"), self.field.budget),
         )
         try:
-            found = self.field.answer(
-                [self.entrants[i] for i in racers], self.tuning, slice(start, stop), f"row {stop} of the race"
-            )
+            entrants = [self.entrants[i] for i in racers]
+            found = self.field.answer(entrants, self.tuning, slice(start, stop), f"row {stop} of the race")
         except OutOfTime:
             if not start:
                 raise
@@ -156,14 +145,11 @@ class Search:
     def _finish(self) -> Outcome:
         """Let the finalists answer the final rows."""
         field, tolerance = self.field, self.search.tolerance / 100
+        winner = self.entrants[self.race.winner()]
         near = self.entrants[self.race.near(points=tolerance)[0]]
+        named = {"winner": winner, "cheapest within noise": near, "plain top-k": self.plain, "": self.zero}
         roles: dict[Candidate, list[str]] = {}
-        for role, one in (
-            ("winner", self.entrants[self.race.winner()]),
-            ("cheapest within noise", near),
-            ("plain top-k", self.plain),
-            ("", self.zero),
-        ):
+        for role, one in named.items():
             roles.setdefault(one.candidate, []).append(role)
         entered = [field.enter(candidate, self.final) for candidate in roles]
         each = np.sum([one.tokens for one in entered], axis=0)
@@ -181,9 +167,8 @@ class Search:
         verdict = judge(samples, lengths, tolerance, groups)
         alone = None
         if not no_labels(self.task):
-            answers = {
-                row["id"]: row["prediction"] for row in field.run.get(field.base.predictions("classifier"))
-            }
+            predicted = field.run.get(field.base.predictions("classifier"))
+            answers = {row["id"]: row["prediction"] for row in predicted}
             sample = field.score([answers[row.id] for row in rows], rows).sample
             difference = paired(sample, samples[verdict.recommended])
             alone = Alone(metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups)))
@@ -208,22 +193,12 @@ class Search:
 
     def _raced(self) -> tuple[Standing, ...]:
         """What raced: those that stayed to the end first, by rows and score."""
-        states = {
-            "racing": "stayed to the end",
-            "aside": "set aside for the budget",
-            "worse": "clearly worse",
-        }
-        found = [
-            Standing(
-                one.candidate,
-                metric_interval(Sample(scores[:, None], mean)),
-                len(scores),
-                float(one.lengths.mean()),
-                states[state],
-            )
-            for one, scores, state in zip(self.entrants, self.race.scores, self.race.states, strict=True)
-            if len(scores)
-        ]
-        order = list(states.values())
+        ends = {"racing": "stayed to the end", "aside": "set aside for the budget", "worse": "clearly worse"}
+        found = []
+        for one, scores, state in zip(self.entrants, self.race.scores, self.race.states, strict=True):
+            if len(scores):
+                score, tokens = metric_interval(Sample(scores[:, None], mean)), float(one.lengths.mean())
+                found.append(Standing(one.candidate, score, len(scores), tokens, ends[state]))
+        order = list(ends.values())
         found.sort(key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens))
         return tuple(found)

@@ -49,7 +49,6 @@ class Verdict(NamedTuple):
     scores: tuple[Interval, ...]
     """The metric of each, with its 95 % interval."""
     differences: tuple[PairedTest, ...]
-    """All pairs of finalists."""
     recommended: int
     """The number of the cheapest finalist that is not certainly worse than another and whose score is at most
     `tolerance` below the winner's."""
@@ -77,7 +76,6 @@ def judge(
             recommended. A certainly worse one never is.
         groups: int [N], equal for rows that say the same, such as those with one program as their answer: they are
             resampled and swapped together.
-        resamples: bootstrap resamples of an interval.
     """
     scores = tuple(metric_interval(one, groups, resamples=resamples) for one in samples)
     grouped = [by_group(one, groups) for one in samples]

@@ -27,7 +27,6 @@ class TuneFiles(NamedTuple):
     note: str
     """Which choice the selector is, if it is not the recommended one; else ""."""
     program: str
-    """Python that uses the selector."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:

@@ -89,13 +89,9 @@ class Crossed:
         samples = {place: paired(self.runs[place].sample, base.sample) for place, base in bases.items()}
         rows = dict.fromkeys(row for row, _ in bases)
         cells = {place: signed(bootstrap_interval(*sample).percent()) for place, sample in samples.items()}
-        table = self.crossed(
-            {(row, at): cells.get((row, at)) for row in rows for at in self.columns}, f"Less {name}"
-        )
+        table = self.crossed({(row, at): cells.get((row, at)) for row in rows for at in self.columns}, f"Less {name}")
         table = table.with_column("mean", [signed(self.mean(row, samples)) for row in rows])
-        return table.with_column(
-            "without what carries most of it", [self._without(row, samples) for row in rows]
-        )
+        return table.with_column("without what carries most of it", [self._without(row, samples) for row in rows])
 
     def mean(self, row: str, samples: Mapping[Place, Sample], without: str = "") -> Interval | None:
         """Return the mean over tasks, resampled independently; None unless all columns are tasks with a sample."""
@@ -107,9 +103,7 @@ class Crossed:
         """Return the mean without the task that carries more than half of it; None where no task does."""
         if (mean := self.mean(row, samples)) is None:
             return None
-        shares = {
-            at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean for at in self.columns
-        }
+        shares = {at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean for at in self.columns}
         most = max(shares, key=shares.__getitem__)
         found = self.mean(row, samples, most) if 100 * shares[most] > len(shares) / 2 else None
         return found and f"{signed(found)}, without {most}"
@@ -124,9 +118,7 @@ class Crossed:
             members = [one for (name, _), one in self.runs.items() if name == row]
             if len(members) < len(self.columns):
                 continue
-            costs = [
-                (one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan) for one in members
-            ]
+            costs = [(one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan) for one in members]
             tokens, seconds, hours = np.mean(costs, axis=0).tolist()
             elsewhere = ", training elsewhere" if members[0].record.trained_by else ""
             known = None if np.isnan(hours) else Number(hours, 2)

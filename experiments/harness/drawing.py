@@ -28,8 +28,7 @@ def points(table: ExperimentTable) -> Figure:
     figure, axes = panels(len(tasks), 5.2, 1.6 + 0.36 * most)
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
         labels = [
-            one.entry.row if one.entry.column == task else f"{one.entry.row}, {one.entry.column}"
-            for one in members
+            one.entry.row if one.entry.column == task else f"{one.entry.row}, {one.entry.column}" for one in members
         ]
         draw_points(
             panel,

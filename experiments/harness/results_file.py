@@ -115,8 +115,7 @@ def record_of(line: Mapping[str, Any]) -> Published:
     return Published(
         **{name: line[name] for name in _SAME if name in line},
         name=f"run-{line['config']}",
-        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line}
-        | line.get("recipe", {}),
+        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line} | line.get("recipe", {}),
         texts=f"texts-{line['texts']}" if "texts" in line else "",
         queries=line["n"],
         cost=Cost(line["seconds"], line["tokens"]),
@@ -168,9 +167,7 @@ def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:
             line = json.loads(content)
-            columns = (
-                [] if (one := record_of(line)).statistics is None else [one.statistics, *(one.overlap or ())]
-            )
+            columns = [] if (one := record_of(line)).statistics is None else [one.statistics, *(one.overlap or ())]
             if any(len(column) != one.queries for column in columns):
                 raise ValueError(f"expected statistics and overlap of {one.queries:,} queries")
         except (ValueError, TypeError, KeyError, AttributeError) as wrong:

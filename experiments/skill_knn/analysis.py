@@ -50,17 +50,14 @@ def selected(
     pairs = [(query, example) for query, row in rows for example in row]
     overlap = [_jaccard(sketch(query.output), sketch(example.output)) for query, example in pairs]
     covered = [
-        _covered(sketch(query.output), frozenset().union(*(sketch(one.output) for one in row)))
-        for query, row in rows
+        _covered(sketch(query.output), frozenset().union(*(sketch(one.output) for one in row))) for query, row in rows
     ]
     nan = float("nan")
     sql = language == "sql"
     return SelectionMeasures(
         100 * float(np.mean(overlap)),
         100 * float(np.mean(covered)),
-        float(np.mean([len({example.fields.get("db_id", "") for example in row}) for row in chosen]))
-        if sql
-        else nan,
+        float(np.mean([len({example.fields.get("db_id", "") for example in row}) for row in chosen])) if sql else nan,
         float(np.mean([tables_of(example.fields.get("schema", "")) for _, example in pairs])) if sql else nan,
         float(np.mean([len(example.output.split()) for _, example in pairs])),
     )
@@ -124,6 +121,6 @@ def plane(vectors: np.ndarray, seed: int) -> np.ndarray:
     """
     from sklearn.manifold import TSNE
 
-    return TSNE(
-        n_components=2, learning_rate="auto", init="random", perplexity=3, random_state=seed
-    ).fit_transform(vectors)
+    return TSNE(n_components=2, learning_rate="auto", init="random", perplexity=3, random_state=seed).fit_transform(
+        vectors
+    )

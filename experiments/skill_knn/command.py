@@ -195,12 +195,8 @@ def _opened(
                 f"--method {row}: {method} does not compare with an untrained encoder; leave out @{encoder}"
             )
     if not TASKS[task].language:
-        raise UserError(
-            f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare"
-        )
-    loaded = load_task(
-        task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
-    )
+        raise UserError(f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare")
+    loaded = load_task(task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
     config = replace(config, task=task)
     by = [Graph(replace(config, lm=scorer), loaded, models)] if scorer else []
     return open_run(config, loaded, models, by)

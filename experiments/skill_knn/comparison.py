@@ -72,9 +72,7 @@ class SkillComparison:
     def table(self) -> Table:
         """A row for each method; measures that the task does not have are left out."""
         measured = [
-            name
-            for name in _MEASURES
-            if not all(np.isnan(getattr(one.selected, name)) for one in self.results)
+            name for name in _MEASURES if not all(np.isnan(getattr(one.selected, name)) for one in self.results)
         ]
         scored = [f"{self.task.metric} %", "± sd", "95 % interval"] if self.answered else []
         rows: list[list[Value]] = []
@@ -90,8 +88,7 @@ class SkillComparison:
         """Return the task, its sizes and the models, for a line above the table."""
         return (
             f"{self.task.name}: {len(self.task.validation):,} queries, bank of {len(self.task.train):,}, "
-            f"{self.shots} examples; {self.encoder} compares"
-            + (f", {self.lm} answers" if self.answered else "")
+            f"{self.shots} examples; {self.encoder} compares" + (f", {self.lm} answers" if self.answered else "")
         )
 
     def markdown(self) -> str:
@@ -158,9 +155,7 @@ def wins_table(comparisons: Sequence[SkillComparison]) -> Table:
     return Table(["LM", "method", *tasks, "wins", "above an oracle"], rows)
 
 
-def wins(
-    scores: Mapping[str, Mapping[str, float]], methods: Sequence[str]
-) -> tuple[dict[str, int], dict[str, int]]:
+def wins(scores: Mapping[str, Mapping[str, float]], methods: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
     """Return, for each method, the tasks on which none of the methods is better, and those where it beats an oracle.
 
     Args:
@@ -177,9 +172,7 @@ def wins(
     return won, above
 
 
-def compare_skills(
-    opened: Opened, methods: Sequence[str], *, seeds: int = 3, answer: bool = True
-) -> SkillComparison:
+def compare_skills(opened: Opened, methods: Sequence[str], *, seeds: int = 3, answer: bool = True) -> SkillComparison:
     """Run every method on a task: random with several seeds, Skill-KNN's base with each order.
 
     Args:
@@ -246,8 +239,7 @@ def repeats(graph: Graph, method: str, seeds: int) -> Iterator[Graph]:
     variants: dict[str, Callable[[], list[RunConfig]]] = {
         "random": lambda: [replace(config, data_seed=config.data_seed + i) for i in range(seeds)],
         "skill_base": lambda: [
-            replace(config, skills=replace(config.skills, order=order))
-            for order in range(config.skills.orders)
+            replace(config, skills=replace(config.skills, order=order)) for order in range(config.skills.orders)
         ],
     }
     if method not in variants:

@@ -49,9 +49,7 @@ class DiverseSkills:
         for row, places in enumerate(order):
             first = np.sort(np.unique(self._kind[places[places >= 0]], return_index=True)[1])[:n]
             shortlists[row, : len(first)] = places[first]
-        chosen, gains = greedy_map_shortlists(
-            vectors, self._vectors.items, shortlists, k, self._given.trade_off
-        )
+        chosen, gains = greedy_map_shortlists(vectors, self._vectors.items, shortlists, k, self._given.trade_off)
         return [
             self._filled(items, gain, places, dict(zip(places.tolist(), cosine, strict=True)), k)
             for items, gain, places, cosine in zip(chosen, gains, order, cosines, strict=True)

@@ -77,9 +77,7 @@ def sql_skill(query: str) -> str:
     if "ORDER BY" in bare:
         order = bare.rpartition("ORDER BY")[2]
         direction = "descending" if "DESC" in order else "ascending"
-        by = next(
-            (name for word, name in _AGGREGATES.items() if f"{word}(" in order.replace(" (", "(")), "a column"
-        )
+        by = next((name for word, name in _AGGREGATES.items() if f"{word}(" in order.replace(" (", "(")), "a column")
         said.append(f"sort in {direction} order by {by}")
     limit = re.search(r"\bLIMIT (\d+)", bare)
     if limit:

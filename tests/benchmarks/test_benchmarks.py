@@ -22,9 +22,7 @@ QUICK = ("greedy_map", "k_dpp", "lifted_map", "nearest", "selection", "training_
 FETCHING = ("encoding", "epr_step", "lm_choice", "lm_reading", "lm_subsets")
 
 
-@pytest.mark.parametrize(
-    "subject", [*QUICK, *(pytest.param(name, marks=pytest.mark.packages) for name in FETCHING)]
-)
+@pytest.mark.parametrize("subject", [*QUICK, *(pytest.param(name, marks=pytest.mark.packages) for name in FETCHING)])
 def test_ours_agrees_with_the_peers(subject):
     for case in harness.load_cases(subject, SMALL):
         results = {name: harness.finished(run()) for name, run in case.contenders.items()}

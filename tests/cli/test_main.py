@@ -198,3 +198,28 @@ def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, revie
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", goes_on)
     assert main(arguments) == 0
     assert read == [64, 16]  # a chunk, and the rest of 80
+
+
+def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypatch):
+    rows = "".join(f"film {i},{'ab'[i % 2]}\n" for i in range(40))
+    (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    given = "compare --data a.csv --input text --output label --metric accuracy --lm tiny --encoder tiny --json"
+    more = [
+        "--limit",
+        "9",
+        "--limit",
+        "2",
+        "--minutes",
+        "5",
+        "--method",
+        "random",
+        "--template",
+        r"$\times$ {text} {label}",
+    ]
+    assert main([*given.split(), *more, "--out=~/runs"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["queries"] == 2 and "LM tokens a second" in printed.err
+    assert (tmp_path / "home" / "runs").is_dir() and not (tmp_path / "~").exists()
+    assert "--limit stands twice: the last one counts" in caplog.text and "with \\t as a tab" in caplog.text

@@ -90,9 +90,7 @@ def test_what_ceil_selects(notebook):
     assert dpp > top_k
     np.testing.assert_allclose(dpp, names["chosen"].gains.sum(), atol=1e-2)
     chosen = {names["task"].train[names["nearest"][place]].id for place in names["sets"]["DPP-MAP"]}
-    [same] = [
-        s for t, s in zip(names["trade_offs"], names["selections"], strict=True) if t == names["TRADE_OFF"]
-    ]
+    [same] = [s for t, s in zip(names["trade_offs"], names["selections"], strict=True) if t == names["TRADE_OFF"]]
     assert {pick.example.id for pick in same.picks} == chosen
 
 

@@ -47,9 +47,7 @@ def test_normalizer_is_the_sum_over_all_subsets(x64):
     assert log_normalizer(kernel) == pytest.approx(np.linalg.slogdet(np.eye(6) + L)[1], rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    "function", [log_normalizer, lambda kernel: subset_log_det(kernel, jnp.array([1, 3, 4]))]
-)
+@pytest.mark.parametrize("function", [log_normalizer, lambda kernel: subset_log_det(kernel, jnp.array([1, 3, 4]))])
 def test_gradients_are_finite_differences(x64, function):
     direction = RNG.normal(size=(6, 6))
     direction = jnp.asarray(direction + direction.T)

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -5,6 +6,7 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ceil_jax.dpp.distribution import log_normalizer, sample_dpp, sample_k_dpp, subset_log_det
 from ceil_jax.dpp.greedy import greedy_map, greedy_map_from_features
 from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
 
@@ -154,3 +156,27 @@ def test_float64(x64):
     assert ours.items.dtype == jnp.int32
     assert ours.items.tolist() == expected
     np.testing.assert_allclose(ours.gains, gains, rtol=1e-9)
+
+
+def test_half_precision_is_computed_in_float32():
+    features, r = problem(0)
+    for kind in (jnp.float16, jnp.bfloat16):
+        assert greedy_map_from_features(jnp.asarray(features, kind), jnp.asarray(r, kind), K, 0.1).items.min() >= 0
+        assert log_normalizer(jnp.eye(3, dtype=kind)) == pytest.approx(3 * np.log(2), rel=1e-5)
+        assert subset_log_det(2 * jnp.eye(3, dtype=kind), jnp.array([0, 2])) == pytest.approx(np.log(4), rel=1e-5)
+        assert sample_dpp(jax.random.key(0), 1e4 * jnp.eye(2, dtype=kind)).min() >= 0
+    features = jnp.asarray(features)
+    long = jnp.asarray(400 * features, jnp.float16)
+    expected = np.asarray(similarity_from_features(features))
+    assert np.asarray(similarity_from_features(long)) == pytest.approx(expected, abs=1e-3)
+
+
+def test_no_items_no_places_and_no_trade_off():
+    key, none = jax.random.key(0), jnp.zeros((0, 0))
+    assert greedy_map(jnp.eye(3), 0).items.shape == sample_k_dpp(key, jnp.eye(3), 0).shape == (0,)
+    assert greedy_map(none, 2).items.tolist() == sample_k_dpp(key, none, 2).tolist() == [-1, -1]
+    assert sample_dpp(key, none).shape == (0,)
+    features, r = problem(0)
+    for trade_off in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="λ has to be above 0"):
+            greedy_map_from_features(features, r, K, trade_off)

@@ -83,9 +83,7 @@ def test_network_equals_transformers_at_every_depth(family):
     assert len(states) == len(theirs) == 3  # embeddings, first layer, output
     for state, their in zip(states, theirs, strict=True):
         # values are of order 1; float32 in another order of summation
-        np.testing.assert_allclose(
-            state[tokens.mask > 0], their.numpy()[tokens.mask > 0], rtol=1e-5, atol=5e-6
-        )
+        np.testing.assert_allclose(state[tokens.mask > 0], their.numpy()[tokens.mask > 0], rtol=1e-5, atol=5e-6)
 
     last, real = theirs[-1].numpy(), tokens.mask[:, :, None]
     mean = (last * real).sum(1) / real.sum(1)

@@ -21,9 +21,7 @@ def geoquery(folder, **splits):
     (folder / "geoquery").mkdir()
     for name, rows in splits.items():
         lines = "".join(json.dumps({"question": q, "funql": a}) + "\n" for q, a in rows)
-        (folder / "geoquery" / f"{name.replace('_', '.')}.jsonl.gz").write_bytes(
-            gzip.compress(lines.encode())
-        )
+        (folder / "geoquery" / f"{name.replace('_', '.')}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     return folder
 
 

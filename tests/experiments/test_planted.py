@@ -9,9 +9,7 @@ from films import TASK
 
 from ceil_jax.errors import UserError
 
-SIZES = (
-    "--encoder tiny --queries 24 --independent 12 --sets 5 --size 3 --shortlist 45 --epochs 2 --batch-size 8"
-)
+SIZES = "--encoder tiny --queries 24 --independent 12 --sets 5 --size 3 --shortlist 45 --epochs 2 --batch-size 8"
 
 
 def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypatch, capsys):
@@ -19,9 +17,7 @@ def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypa
     given = {"train_epr": [], "train_ceil": []}
     for name, calls in given.items():
         train = getattr(planted, name)
-        monkeypatch.setattr(
-            planted, name, lambda *args, train=train, calls=calls: calls.append(args) or train(*args)
-        )
+        monkeypatch.setattr(planted, name, lambda *args, train=train, calls=calls: calls.append(args) or train(*args))
     file = tmp_path / "runs" / "planted.jsonl"
     planted.main([*SIZES.split(), "--candidates", "6", "--learning-rate", "3e-3", "--out", str(file)])
     assert given["train_epr"][0][2].scores.shape == (24, 6)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.base import LanguageModel, cut, first_stop
 
 
 class Known(LanguageModel):
     """Scores and lengths of texts by a table; keeps what it was asked."""
+
+    name = "known"
 
     def __init__(self, table):
         self.table = table
@@ -44,3 +46,26 @@ def test_per_token_compares_means_and_an_empty_choice_counts_as_one_token():
 def test_one_seed_is_each_prompts_and_several_are_their_own():
     assert Known({}).generate(["x", "y"], 1, seed=3) == ["x 3", "y 3"]
     assert Known({}).generate(["x", "y"], 1, seed=[1, 2]) == ["x 1", "y 2"]
+
+
+def test_text_is_cut_before_the_first_stop_string_and_nowhere_else():
+    assert cut("find /home -type f", ["<|endoftext|>"]) == "find /home -type f"
+    assert cut(" a\n\nb; c", ["; ", "\n\n"]) == " a"
+    assert first_stop("abc", ["c", "b"]) == 1
+    assert first_stop("abc", []) is None
+
+
+def test_what_an_lm_gives_is_checked():
+    lm = Known({"a": (-1.0, 1), "b": (np.nan, 1)})
+    with pytest.raises(UserError, match="known gave 2 scores and 2 lengths of 2 texts, 1 of them no numbers"):
+        lm.choose(["x"], [["a", "b"]])
+    for written, said in (
+        (["x"], r"1 answers \(str\) to 2 prompts"),
+        (["x", None], r"2 answers \(NoneType, str\)"),
+    ):
+        lm.write = lambda *_, written=written: written
+        with pytest.raises(UserError, match=said):
+            lm.generate(["x", "y"], 1)
+    # half a character, which no file can hold
+    lm.write = lambda *_: ["good \ud83d"]
+    assert lm.generate(["x"], 1) == ["good \ufffd"]

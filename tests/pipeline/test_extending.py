@@ -3,16 +3,20 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from films import SMALL, TASK, choose
+from refusing import refused
 
-from ceil_jax import CeilSelector
+from ceil_jax import CeilSelector, Example, register_retriever
+from ceil_jax.metrics import METRICS, register_metric
 from ceil_jax.pipeline.export import export_method
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_page, write_report
+from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.tuning.candidates import prepared, searched
 from ceil_jax.tuning.config import TuneConfig
 
@@ -59,3 +63,26 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     assert searched(search, config, FEW) == ("topk", "relative")
     [candidate] = prepared(("topk", "relative"), search, 8)
     assert candidate.method == "relative" and candidate.prepared
+
+
+def test_a_retriever_and_a_metric_from_outside_are_checked(registrations_undone, tmp_path):
+    first, second = (Retrieved(TASK.train[i].id, i, 1.0, 1.0) for i in range(2))
+    for number, (picks, said) in enumerate(
+        {
+            (first, first): "expected at most 3 different `Retrieved`",
+            (first._replace(position=-1),): "for query 1",
+            (first._replace(id=second.id),): "by position and id",
+            tuple(range(3)): "returned .0, 1, 2. for query 1",
+            tuple(Retrieved(TASK.train[i].id, i, 1.0, 1.0) for i in range(4)): "at most 3",
+        }.items()
+    ):
+        name = f"mine{number}"
+        given = SimpleNamespace(retrieve=lambda queries, k, picks=picks: [list(picks)] * len(queries))
+        register_retriever(name, lambda bank, _, given=given: given)
+        run, graph = open_run(replace(SMALL, out=tmp_path), FEW)
+        with refused(f"retriever '{name}' returned .*{said}|{said}"):
+            run.get(graph.chosen(name))
+    for number, value in enumerate((None, float("nan"), 100.0, -1.0)):
+        register_metric(f"odd{number}", lambda prediction, example, value=value: value)
+        with refused("the metric of the answer 'x' to query 'v' is .*; expected 0 to 1"):
+            METRICS[f"odd{number}"].corpus(["x"], [Example("v", "q", "y")])

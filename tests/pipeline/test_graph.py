@@ -75,11 +75,20 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     assert run.get(graph.encoders("head")).query.cross_fitted is None
 
 
+def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_encoder(tmp_path):
+    train = [replace(one, choices=(), output=f"Something {one.input}") for one in TASK.train]
+    config = replace(SMALL, out=tmp_path, epr=replace(SMALL.epr, initial="free"))
+    run, graph = open_run(config, replace(FEW, train=train))
+    assert run.get(graph.encoders("free")).query is run.get(graph.encoders("base")).query
+    assert run.summary(graph.encoders("free"))["taken"] == "cosine"
+    assert len(run.get(graph.nearest("free", graph.training_queries(4), 3))) == 4
+
+
 def test_a_row_says_which_free_method_its_training_began_with():
     from_free = settings_of(replace(SMALL, epr=replace(SMALL.epr, initial="free")))
-    names = ("epr", "ceil", "free", "topk", "epr_adapter", "a plugin's")
+    names = ("epr", "ceil", "free", "topk", "a plugin's")
     assert [label_of(name, from_free) for name in names] == [
-        *("EPR from free", "CEIL from free", "free", "dense top-k", "EPR, adapter", "a plugin's")
+        *("EPR from free", "CEIL from free", "free", "dense top-k", "a plugin's")
     ]
     assert [label_of(name, settings_of(SMALL)) for name in ("epr", "ceil")] == ["EPR", "CEIL"]
 

@@ -40,9 +40,7 @@ TASK = Task(
     max_new_tokens=8,
     language="sql",
 )
-REWRITTEN = (
-    "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a demonstration's skill"
-)
+REWRITTEN = "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a demonstration's skill"
 SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
 
 

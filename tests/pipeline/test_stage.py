@@ -98,9 +98,7 @@ def test_each_stage_is_computed_once_needs_first(run):
 
 
 def test_walks(run):
-    assert [one.label for one in closure([LAST]) if isinstance(one, Number)] == [
-        *("first", "left", "right", "last")
-    ]
+    assert [one.label for one in closure([LAST]) if isinstance(one, Number)] == [*("first", "left", "right", "last")]
     assert [one.label for one in run.missing([LAST])] == ["first", "left", "right", "last"]
     assert list(run.root.iterdir()) == []
     run.get(LEFT)

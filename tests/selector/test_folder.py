@@ -132,9 +132,7 @@ def killer():
     def hook(event, arguments):
         if state["folder"] is None or event not in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir"):
             return
-        writes = event != "open" or (
-            isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        )
+        writes = event != "open" or (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR))
         path = str(arguments[0])
         if writes and path.startswith(f"{state['folder']}/") and not path.endswith(".lock"):
             state["events"].append(f"{event} {path[len(state['folder']) + 1 :]}")

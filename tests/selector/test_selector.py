@@ -1,11 +1,13 @@
 """The selector as an application uses it: choice, live bank, threads, folders, hub."""
 
 import copy
+import pickle
 import threading
 from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from refusing import refused
 from selector_words import QUERY, ROWS, Words, ids, words
@@ -449,7 +451,7 @@ def test_wrong_queries_settings_and_vectors():
         selector.select("  ", k=1)
     for rows, vectors, said in (
         (ROWS, np.ones((59, 32)), r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"),
-        (ROWS[:2], [[1, 2], [1]], r"vectors of several lengths, or not of numbers; expected \(2, D\)"),
+        (ROWS[:2], [[1, 2], [1]], r"gave a list, which is no array of numbers .*; expected \(2, D\)"),
         (ROWS[:1], [[np.nan]], "encoder words gives vectors that are not finite for 1 of 1 texts"),
     ):
         with refused(said):
@@ -466,3 +468,51 @@ def test_budgets_and_numbers_beyond_what_numpy_holds():
     huge = make(count_tokens=lambda texts: np.full(len(texts), 2**63, np.uint64))
     assert huge.select(QUERY, token_budget=10**30).tokens == 2**63
     assert huge.select(QUERY, token_budget=2**63 - 1).picks == ()
+
+
+def test_what_other_people_give_a_selector(tmp_path):
+    frame = pd.DataFrame(
+        {"id": range(6), "text": [f"film {i}" for i in range(6)], "label": [*"ababab"], "lang": "en "}
+    )
+    keys = {"encoder": Words(), "input_key": "text", "output_key": "label"}
+    selector = CeilSelector.from_dataframe(frame, **keys)
+    with refused(r"expected a list of queries, found a data frame; give frame.to_dict\('records'\)"):
+        selector.select_many(frame, k=1)
+    with refused(r"balance is \['lang'\]; expected the name of a field, or None"):
+        selector.select("a film", k=2, balance=["lang"])
+    with refused(r"input_key is \['text'\]; expected the name of a field"):
+        CeilSelector.from_dataframe(frame, **{**keys, "input_key": ["text"]})
+    with refused("count_tokens takes a list of texts"):
+        CeilSelector.from_dataframe(frame, count_tokens=lambda texts: [[1] * len(t) for t in texts], **keys).select(
+            "a film of length", token_budget=9
+        )
+    assert len(selector.select("a film", k=6, filter={"lang": "en"})) == 6
+    selector.remove(0)
+    selector.remove([1])
+    selector.remove(selector.examples[:1])
+    assert [example.id for example in selector.examples] == ["3", "4", "5"]
+    with refused("no column 'titel'"):
+        CeilSelector.from_dataframe(frame, template="{titel}: {text} {label}", **keys)
+    with refused("row 2, field 'label': expected one of its choices, a, c, found 'b'"):
+        CeilSelector.from_dataframe(frame.assign(choices=[["a", "c"]] * 6), **keys)
+    with refused("a selector is not pickled: save_pretrained"):
+        pickle.dumps(selector)
+    (tmp_path / "README.md").write_text("mine")
+    selector = CeilSelector.from_dataframe(frame, **{**keys, "encoder": "tiny"})
+    with refused("is there already and is no selector"):
+        selector.save_pretrained(tmp_path)
+    selector.save_pretrained(tmp_path / "selector")
+    [content] = (tmp_path / "selector").glob("content-*")
+    (content / ".DS_Store").write_text("")
+    assert len(CeilSelector.from_pretrained(tmp_path / "selector")) == 6
+    [chosen] = CeilSelector.from_examples([ROWS[0]], encoder=lambda texts: Tensor([[1, 2]] * len(texts))).select(
+        "a", k=1
+    )
+    assert chosen.input == ROWS[0]["input"]
+
+
+class Tensor(list):
+    """A tensor of torch that has a gradient, which numpy does not take."""
+
+    detach = float = cpu = lambda self: self
+    numpy = lambda self: np.array(self, np.float32)  # noqa: E731

@@ -26,9 +26,7 @@ COGS_ROW = {
     "distribution": "prim_to_inf_arg",
 }
 
-SQL_PROMPT = (
-    "Database: cat [id, name]\nQuestion: How many cats?\nSQL:| SELECT count(*) FROM cat WHERE name = 'a  b'"
-)
+SQL_PROMPT = "Database: cat [id, name]\nQuestion: How many cats?\nSQL:| SELECT count(*) FROM cat WHERE name = 'a  b'"
 
 # task -> (row, retrieval text, the query's text | the rest of the example in context, its options)
 CASES = {

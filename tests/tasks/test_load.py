@@ -206,8 +206,7 @@ def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
         read(path)
     assert str(caught.value) == (
         f"{path}, line 1, field 'label': expected text without '\\n', which ends an answer (--stop or stop=… names "
-        "another end), found 'line 0\\nline'; 10 rows cannot be used: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
-        + SKIP
+        "another end), found 'line 0\\nline'; 10 rows cannot be used: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10" + SKIP
     )
     assert len(read(path, stop=("\n\n",)).train) == 9
     assert len(read(path, metric="accuracy").train) == 9  # chosen, not written
@@ -247,7 +246,7 @@ BROKEN = [
     ("a.jsonl.gz", GOOD, "cannot read"),
     ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], "cannot read"),
     ("a.parquet", GOOD, "cannot read"),
-    ("a.json", '{\n"data": []}', "line 1: not JSON"),
+    ("a.json", '{\n"data": []}', "is one object, expected a list of rows or one a line; keys with lists: 'data'"),
     ("a.json", '[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
     (
         "a.jsonl",
@@ -319,9 +318,7 @@ def test_sizes_are_the_papers(data_dir, name, bank, queries):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "name", ["mnli", "qnli", "hellaswag", "break", "smcalflow_cs.0s", "smcalflow_cs.16c"]
-)
+@pytest.mark.parametrize("name", ["mnli", "qnli", "hellaswag", "break", "smcalflow_cs.0s", "smcalflow_cs.16c"])
 def test_partial_splits_load(data_dir, name, caplog):
     task = load_task(name, data_dir, limit=50, bank_limit=100)
     assert (len(task.train), len(task.validation)) == (100, 50)

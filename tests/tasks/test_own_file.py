@@ -6,6 +6,8 @@ from dataclasses import replace
 import datasets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from refusing import refused
 
@@ -55,7 +57,7 @@ def test_an_annotation_tools_list_of_one_label(tmp_path):
         load_file(path, input="text", output="label")
 
 
-def test_class_labels_of_parquet_have_their_names(tmp_path):
+def test_class_labels_of_parquet_have_their_names(tmp_path, caplog):
     names = datasets.ClassLabel(names=["card lost", "card late"])
     features = datasets.Features({"text": datasets.Value("string"), "label": names})
     rows = {"text": [f"t {i}" for i in range(9)], "label": [0, 1] * 4 + [-1]}
@@ -64,6 +66,18 @@ def test_class_labels_of_parquet_have_their_names(tmp_path):
         load_file(tmp_path / "a.parquet", input="text", output="label")
     task = load_file(tmp_path / "a.parquet", input="text", output="label", skip_bad_rows=True)
     assert [row.output for row in rows_of(task)] == ["card lost", "card late"] * 4
+    # lists of labels, and what was changed after the names were written
+    several = datasets.Features({"text": datasets.Value("string"), "label": datasets.List(names)})
+    lists = {"text": rows["text"], "label": [[0], [1], *[[1]] * 7]}
+    datasets.Dataset.from_dict(lists, several).to_parquet(tmp_path / "b.parquet")
+    task = load_file(tmp_path / "b.parquet", input="text", output="label")
+    assert [row.output for row in rows_of(task)][:2] == ["card lost", "card late"]
+    table = pq.read_table(tmp_path / "a.parquet").drop_columns("label")
+    years = pa.array([2**40] * 9, pa.timestamp("s"))
+    table = table.append_column("when", years)
+    pq.write_table(table.append_column("label", pa.array([*"abcdefghi"])), tmp_path / "c.parquet")
+    assert rows_of(load_file(tmp_path / "c.parquet", input="text", output="label"))[0].output == "a"
+    assert "columns 'when' (9 rows)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -95,7 +109,7 @@ def test_separated_values(tmp_path, name, separator, delimiter):
         ("a.csv", "text\tlabel\na\tb\n", {}, r"--delimiter '\\t'"),
         ("a.txt", "text|label\na|b\n", {}, "say what separates its values, as in --delimiter ';'"),
         ("a.csv", "text,label\na,b\n", {"delimiter": ";;"}, "delimiter ';;': expected one character"),
-        ("a.csv", "text, b \na,b\n", {}, "no column 'label'; it has 'text', ' b '; --input, --output"),
+        ("a.csv", "text, b \na,b\n", {}, "no column 'label'; it has 'text', 'b '; --input, --output"),
         (
             "a.csv",
             "text,label\na,b\n",
@@ -103,11 +117,50 @@ def test_separated_values(tmp_path, name, separator, delimiter):
             "no column 'database'; .*the metric sql_execution needs the path of an SQLite file in 'database'",
         ),
         ("a.csv", "text,label\n,b\n,c\n", {"skip_bad_rows": True}, "2 rows cannot be used: lines 2, 3"),
+        ("a.csv", "text,label\na,b\ntext,label\nc,d\n", {}, "line 3: the header once more"),
+        ("a.csv", "text,label\ra,b\rc\r", {}, "line 3: 1 cells, the header has 2"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": "b", "label": "c"}',
+            {},
+            "line 1: not JSON .a name stands twice among text, label",
+        ),
+        ("a.csv", "text,label\na,b\nc,d\n", {"limit": -1}, "a limit of -1 rows: expected at least 1"),
+        ("a.csv", "text,label\na,b\nc,d\n", {"bank_limit": 0}, "a limit of 0 rows: expected at least 1"),
+        ("a.csv", "text,label\na,b\nc,d\n", {"output": "text"}, "'text' is the input and the output"),
+        ("a.csv", "text,label\na,b\n", {"choices": "ab"}, "choices are 'ab'; expected a list of texts"),
+        ("a.csv", "text,label\na,b\n", {"choices": ["b", "b "]}, "expected different texts"),
     ],
 )
 def test_what_is_said(tmp_path, name, content, options, message):
     with refused(message):
-        load_file(write(tmp_path / name, content), input="text", output="label", **options)
+        load_file(write(tmp_path / name, content), **{"input": "text", "output": "label", **options})
+
+
+def test_what_excel_pandas_and_people_write(tmp_path, caplog):
+    rows = [(f"t {i}", "ab"[i % 2]) for i in range(6)]
+    told = "sep=;\ntext;label\n" + "".join(f"{text};{label}\n" for text, label in rows)
+    spaced = "text, label\n" + "".join(f'"{text}, you", "{label}"\n' for text, label in rows)
+    for content, first in ((told, ("t 0", "a")), (spaced, ("t 0, you", "a"))):
+        row = rows_of(load_file(write(tmp_path / "a.csv", content), input="text", output="label"))[0]
+        assert (row.input, row.output) == first
+    frame = pd.DataFrame(rows, columns=["text", "label"])
+    for choices in (frame["label"].unique(), pd.Index(["a", "b"]), pd.Series(["a", "b"])):
+        task = load_file(frame, input="text", output="label", choices=choices, stop="###")
+        assert task.train[0].choices == ("a", "b") and task.stop == ("###",)
+    numbers = frame.assign(label=[1, 0] * 3)
+    assert load_file(numbers, input="text", output="label", choices=[0, 1]).train[0].choices == ("0", "1")
+    with refused("data frame holds no rows"):
+        load_file(frame[:0], input="text", output="label")
+    frame["label"] = ["tea", "tea\u200b"] * 3
+    load_file(frame, input="text", output="label", metric="accuracy")
+    assert "labels that look the same: 'tea', 'tea\\u200b'" in caplog.messages[-1]
+
+
+def test_a_copy_that_differs_in_what_is_not_seen_is_the_query_itself():
+    frame = pd.DataFrame({"input": [*"abcd", "q\u200b", "\ufeffq"], "output": [*"123456"]})
+    task = load_file(frame, validation=pd.DataFrame({"input": ["q"], "output": ["7"]}))
+    assert [row.input for row in task.train] == [*"abcd"]
 
 
 def test_json_lines_by_any_name_and_lists_too(tmp_path):
@@ -166,8 +219,7 @@ def test_values_and_missing_values():
     for thing in ([1], (), {}, b"x", np.zeros(2), float("inf")):
         assert not missing(thing) and as_text(thing) is None
     assert [
-        as_text(value)
-        for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pd.Timestamp("2026-01-02"), "")
+        as_text(value) for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pd.Timestamp("2026-01-02"), "")
     ] == [*("True", "0", "2.5", "3", "False", "2026-01-02 00:00:00", "")]
 
 

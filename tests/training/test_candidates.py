@@ -151,9 +151,7 @@ def test_choices_of_different_lengths_are_scored_per_token():
     assert mean["lm_scores"] == pytest.approx(total["lm_scores"] / 5, abs=1e-5)
     # log P of the other choice, of one token, is what the sum's share leaves
     other = np.log(np.exp(np.subtract(total["lm_scores"], total["choice"])) - np.exp(total["lm_scores"]))
-    assert mean["choice"] == pytest.approx(
-        mean["lm_scores"] - np.logaddexp(mean["lm_scores"], other), abs=1e-3
-    )
+    assert mean["choice"] == pytest.approx(mean["lm_scores"] - np.logaddexp(mean["lm_scores"], other), abs=1e-3)
 
 
 def test_free_answers_have_no_choice_column():

@@ -40,9 +40,7 @@ def lossy(loss):
     return of
 
 
-pairwise_margin, info_nce, logistic = map(
-    lossy, (pairwise_margin_loss, info_nce_loss, logistic_pairwise_loss)
-)
+pairwise_margin, info_nce, logistic = map(lossy, (pairwise_margin_loss, info_nce_loss, logistic_pairwise_loss))
 
 
 @reductions
@@ -131,6 +129,17 @@ def test_unknown_reduction():
 def test_info_nce_loss(model, lm):
     ours = info_nce(*both(model, lm))
     assert ours == pytest.approx(reference.info_nce_loss(model, int(np.argmax(lm))), rel=1e-5, abs=1e-6)
+
+
+def test_info_nce_loss_of_no_sets_is_0_and_a_set_without_a_score_is_none():
+    model, none = jnp.array([-1.0, -2.0, -3.0]), jnp.zeros(3, bool)
+    value, slope = jax.value_and_grad(lambda ours: info_nce_loss(SetScores(ours, model, none)))(model)
+    assert value == 0 and (slope == 0).all()
+    found = [
+        info_nce_loss(SetScores(model, jnp.array([0.3, 0.2, last]), valid))
+        for last, valid in ((jnp.nan, ~none), (9.0, jnp.array([True, True, False])))
+    ]
+    assert found[0] == found[1]
 
 
 def test_info_nce_loss_leaves_out_invalid_places():

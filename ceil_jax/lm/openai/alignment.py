@@ -21,7 +21,6 @@ class ScoredText(NamedTuple):
     """The tokens of a prompt and its continuation, in order; a server may put special tokens before them."""
 
     tokens: list[str]
-    """The spelling of each token."""
     log_probs: list[float]
     """The log-probability of each token given its prefix, in nats; 0 for a first one that the server gives none."""
     start: int
@@ -29,7 +28,6 @@ class ScoredText(NamedTuple):
 
     @property
     def of_continuation(self) -> list[float]:
-        """The log-probabilities of the continuation's tokens."""
         return self.log_probs[self.start :]
 
 

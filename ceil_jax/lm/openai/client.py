@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
@@ -42,17 +42,6 @@ class Refused(UserError):
     def __init__(self, message: str, status: int = 200) -> None:
         super().__init__(message)
         self.status = status
-
-
-class Served(NamedTuple):
-    """A model of a server."""
-
-    model: str
-    name: str
-    """The model's name and what the server says of it (owner, root, context length), without the address: two
-    servers of the same model share results."""
-    context_length: int | None
-    """The context length in tokens; None where the server does not say."""
 
 
 In = TypeVar("In")
@@ -101,7 +90,6 @@ class Http(httpx2.Client):
     def __init__(self, budget: RequestBudget, config: EndpointConfig, key: str | None) -> None:
         super().__init__(timeout=config.timeout, limits=httpx2.Limits(max_connections=config.concurrency))
         self.stopped = threading.Event()
-        """While it is set, nothing more is sent."""
         self._budget, self._seconds, self._key = budget, config.timeout, key
         self._connected = False
 
@@ -188,7 +176,10 @@ class Client:
             answer = self._asked(path, sent)
         except Refused as refusal:
             name = next((n for n in _OTHERWISE if n in sent and re.search(rf"\b{n}\b", str(refusal))), None)
-            if refusal.status not in (400, 422) or name is None:
+            # it may be the number that is refused, where the field has no other name
+            own = path.startswith("/chat") or "max_completion_tokens" in str(refusal)
+            unlimited = name == "max_tokens" and not own
+            if refusal.status not in (400, 422) or name is None or unlimited:
                 raise
             if name not in self._spelt:
                 self._spelt[name] = _OTHERWISE[name]
@@ -211,8 +202,13 @@ class Client:
             said = f"no {odd}" if isinstance(odd, KeyError) else one_line(odd)
             raise Refused(f"{self.base}{path}: {said}; the server does not keep to the interface") from None
 
-    def served(self, model: str | None) -> Served:
-        """Return the model of that name; without a name, the only one that the server lists."""
+    def served(self, model: str | None) -> tuple[str, str, int | None]:
+        """Return the model of that name, or without one the only model of the server; its name for results; and its
+        context length in tokens, None where the server does not say.
+
+        The name for results has what the server says of the model (owner, root, context length) but not the address:
+        two servers of the same model share results.
+        """
         try:
             known = self._read("/models", self._asked("/models"), _models)
         except Refused as refusal:
@@ -227,10 +223,10 @@ class Client:
         if model not in known:
             raise unknown_name(f"model of {self.base}", model, known)
         entry = known[model]
-        length = next((entry[name] for name in _LENGTHS if name in entry), None)
+        length = next((entry[name] for name in _LENGTHS if entry.get(name)), None)
         owner = one_line(entry.get("owned_by") or "endpoint", 60)
         digits = hashlib.sha256(f"{model} {owner} {entry.get('root')} {length}".encode()).hexdigest()[:8]
-        return Served(model, f"{model}@{owner}-{digits}", length if isinstance(length, int) else None)
+        return model, f"{model}@{owner}-{digits}", length if isinstance(length, int) else None
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
         """Return `work` of each item, in order, as many at a time as the configuration allows.
@@ -306,7 +302,7 @@ def _models(answer: Any) -> dict[str, dict[str, Any]]:
 
 def _tokens(answer: Any) -> int:
     usage = answer.get("usage") or {}
-    return usage.get("total_tokens") or usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
+    return usage.get("total_tokens") or sum(usage.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion"))
 
 
 def _said(error: Any) -> Any:

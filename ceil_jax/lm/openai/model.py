@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import Continuations, LanguageModel
+from ceil_jax.lm.base import Continuations, LanguageModel, cut
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
 from ceil_jax.lm.openai.client import Client, Refused, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import probe
-from ceil_jax.lm.stopping import cut
 from ceil_jax.lm.tokens import pair_tokenizer
 
 log = logging.getLogger(__name__)
@@ -42,9 +41,8 @@ class EndpointLM(LanguageModel):
         base, model = parse_address(spec)
         self._client = Client(base, config)
         self._config = config
-        served = self._client.served(model)
-        self._model, self.name = served.model, served.name
-        length = config.context_length or served.context_length
+        self._model, self.name, stated = self._client.served(model)
+        length = config.context_length or stated
         if length is None:
             raise UserError(
                 f"{base} does not say how many tokens {self._model} reads; give --endpoint.context-length"

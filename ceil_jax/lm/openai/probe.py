@@ -54,9 +54,7 @@ def probe(score: Callable[[str, str], ScoredText], where: str) -> None:
         (other, again_odd, len(other.tokens), "the same text again"),
     ):
         if one.tokens[:length] != two.tokens[:length]:
-            raise UserError(
-                f"{where}: the same text has other tokens when it is read with {what}; update the server"
-            )
+            raise UserError(f"{where}: the same text has other tokens when it is read with {what}; update the server")
         furthest = max(abs(a - b) for a, b in zip(one.log_probs[:length], two.log_probs, strict=False))
         if furthest > DRIFT:
             raise UserError(

@@ -1,7 +1,5 @@
 """Causal LMs of transformers as `LanguageModel`; the only room that imports torch.
 
-Nothing here knows of examples or prompts' templates.
-
 - `model`: `TorchLM`, the LM itself
 - `loading`: a folder or hub id to a `TorchLM`; how fast this machine reads with one
 - `gguf`: packaged weights, converted once to a safetensors folder

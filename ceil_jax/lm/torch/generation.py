@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from ceil_jax.lm.stopping import cut, first_stop
+from ceil_jax.lm.base import cut, first_stop
 from ceil_jax.lm.torch.padded import padded_ids
 
 
@@ -25,8 +25,7 @@ class Session:
         self._cache = DynamicCache(config=model.config)
         distinct = {ids: place for place, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
         self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, "left")
-        self.read = sum(map(len, distinct))
-        """Tokens read so far."""
+        self.read = sum(map(len, distinct))  # tokens so far
         self.predicted = torch.empty(0)
         """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
         ids = padded_ids(list(distinct), model.device, "left")
@@ -61,9 +60,7 @@ class Session:
 class Writer:
     """One prompt's continuation, which takes tokens until its limit, the model's end of text or a stop string."""
 
-    def __init__(
-        self, tokenizer: Any, prompt: list[int], limit: int, draw: np.random.Generator, stop: Sequence[str]
-    ):
+    def __init__(self, tokenizer: Any, prompt: list[int], limit: int, draw: np.random.Generator, stop: Sequence[str]):
         self.draw = draw
         self.done = False
         self._tokenizer, self._limit, self._stop = tokenizer, limit, stop

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks import assets
@@ -30,13 +29,18 @@ def _convert(name: str, source: Path, folder: Path) -> None:
         import gguf  # noqa: F401
     except ImportError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
+    from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
     [file] = source.glob("*.gguf")
     log.info("converting %s, once (about a minute)", file.name)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file.name)
     if name.startswith("SmolLM2"):
-        _split_digits(tokenizer)
+        # the file says that digits are split before anything else (`tokenizer.ggml.pre = smollm`); transformers
+        # ignores it, which changes the white space before a number
+        backend = tokenizer.backend_tokenizer
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
     tokenizer.save_pretrained(folder)
     read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype="float32")
     settings = read.config.to_dict()
@@ -45,16 +49,3 @@ def _convert(name: str, source: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_config(config, dtype=read.dtype)
     model.load_state_dict(read.state_dict())
     model.save_pretrained(folder)
-
-
-def _split_digits(tokenizer: Any) -> None:
-    """Make the tokenizer split digits before anything else, as SmolLM2's does.
-
-    The GGUF file says so (`tokenizer.ggml.pre = smollm`) and transformers ignores it, which changes the white
-    space before a number.
-    """
-    from tokenizers import pre_tokenizers
-
-    backend = tokenizer.backend_tokenizer
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])

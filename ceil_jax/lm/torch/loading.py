@@ -18,9 +18,6 @@ from ceil_jax.lm.torch.model import TorchLM, context_length
 SHARE = {"cpu": 0.85, "cuda": 0.4}
 """The share of the product's speed that reading reaches: on a CPU measured with SmolLM2-135M, on a GPU a guess."""
 
-_SHAPE = 1024, 576, 1536
-"""A pass of 1,024 tokens through a layer of SmolLM2-135M."""
-
 
 def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:
     """Return the LM of a folder or hub id, with the arguments of `load_lm`; `name` lacks the dtype.
@@ -40,9 +37,7 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
 
 
-def outline(
-    source: str, name: str, dtype: str
-) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
+def outline(source: str, name: str, dtype: str) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
     """Return the name, context length, number of parameters and counter of tokens of an LM, without its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -75,15 +70,14 @@ def _precision(dtype: str) -> torch.dtype:
 
 def _cpu_has_bfloat16() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
-    if not cpuinfo.exists():  # not Linux
-        return False
-    return re.search(r"^flags.*\b(avx512_bf16|amx_bf16)\b", cpuinfo.read_text(), re.MULTILINE) is not None
+    known = cpuinfo.read_text() if cpuinfo.exists() else ""  # Linux alone has it
+    return re.search(r"^flags.*\b(avx512_bf16|amx_bf16)\b", known, re.MULTILINE) is not None
 
 
 def reading_speed() -> float:
     """Return parameters × tokens a second that an LM would read here, by one product. Takes a second or two."""
     device, precision = _device(), _precision("auto")
-    rows, inner, columns = _SHAPE
+    rows, inner, columns = 1024, 576, 1536  # 1,024 tokens through a layer of SmolLM2-135M
     left = torch.ones(rows, inner, dtype=precision, device=device)
     right = torch.ones(inner, columns, dtype=precision, device=device)
     # reading one value waits for a GPU

@@ -27,8 +27,8 @@ class TorchLM(LanguageModel):
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
     bfloat16, another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
     counts tokens that go into the model: a prefix that scored rows share counts once, and a continuation's last
-    token is scored but not read. Its name, under which results are cached, stands for the weights and the dtype.
-    A pass has at most `token_budget` tokens, by default 16,384 on a GPU and 1,024 on a CPU.
+    token is scored but not read. A pass has at most `token_budget` tokens, by default 16,384 on a GPU and 1,024 on a
+    CPU.
 
     Raises:
         UserError: the tokenizer is not a fast one; the configuration names no context length.

@@ -35,9 +35,8 @@ class PaddedReader:
             # padding stands after a row's own tokens, where a causal LM cannot see it
             inputs = padded_ids([distinct[place] for place in batch], self.model.device)
             first = min(rows[row].start for place in batch for row in texts[distinct[place]]) - 1
-            logits = self.model(
-                input_ids=inputs, use_cache=False, logits_to_keep=inputs.shape[1] - first
-            ).logits.float()
+            wanted = inputs.shape[1] - first
+            logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits.float()
             logits.sub_(logits.logsumexp(-1, keepdim=True))
             for place, text in enumerate(batch):
                 for row in texts[distinct[text]]:

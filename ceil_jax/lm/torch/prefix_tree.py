@@ -47,13 +47,9 @@ class Trie:
     def keys(self, first: int, end: int, window: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens that at least one of the tokens first … end − 1 sees, and which sees which.
 
-        All of them are on the path of `first` or lie between it and `end`: any other token that is seen lies before
-        `first`, so it is an ancestor of `first` too.
-
-        With a window, a token sees that many of the last tokens of its row, itself included.
-
-        Returns:
-            int [n], ascending, and bool [end − first, n].
+        The tokens, int [n], ascending, are on the path of `first` or lie between it and `end`: any other that is seen
+        lies before `first`, so it is an ancestor of `first` too. Which sees which is bool [end − first, n]. With a
+        window, a token sees that many of the last tokens of its row, itself included.
         """
         path, owners = self.path(first), self._owners[first:end]
         tokens = np.concatenate([path, np.arange(first, end)])

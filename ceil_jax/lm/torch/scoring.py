@@ -73,9 +73,8 @@ class TreeReader:
     def _passes(self, trie: Trie, places: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Read a trie, pass by pass, and predict what stands after each of some places, ascending.
 
-        Yields:
-            For each pass: the range of the `places` that lie in it, as first and last + 1; float32
-            [places, vocabulary], the log-probabilities after each of them.
+        A pass yields the range of the `places` that lie in it, as first and last + 1, and the log-probabilities after
+        each of them, float32 [places, vocabulary].
         """
         device = self.model.device
         carried: Layers = {}
@@ -86,10 +85,8 @@ class TreeReader:
             limit = int(places[beyond]) if beyond < len(places) else len(trie)
             stop = min(start + self.budget, limit, len(trie))
             last = int(np.searchsorted(places, stop))
-            ids, depths, wanted = (
-                torch.from_numpy(values).to(device)
-                for values in (trie.ids[start:stop], trie.depths[start:stop], places[first:last] - start)
-            )
+            inputs = trie.ids[start:stop], trie.depths[start:stop], places[first:last] - start
+            ids, depths, wanted = (torch.from_numpy(values).to(device) for values in inputs)
             attention = PassAttention(trie, start, stop, carried, device)
             with attending(attention):
                 logits = self.model(
@@ -110,9 +107,7 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
     parts, start = [], 0
     for part in range(1, min(cores, int(ends[-1] if len(ends) else 0) // least)):
         stop = max(start, int(np.searchsorted(ends, ends[-1] * part / cores))) + 1
-        while stop < len(order) and (
-            common_prefix(rows[order[stop - 1]].ids, rows[order[stop]].ids) > _READ_TWICE
-        ):
+        while stop < len(order) and (common_prefix(rows[order[stop - 1]].ids, rows[order[stop]].ids) > _READ_TWICE):
             stop += 1
         parts.append(order[start:stop])
         start = stop

@@ -122,11 +122,8 @@ def attending(attention: PassAttention) -> Iterator[None]:
 
 
 def use(model: Any) -> bool:
-    """Let a model attend as `attending` says, and outside of it through torch's `sdpa` as before.
-
-    Returns:
-        Whether the model can: it attends through `sdpa` and its layers are full or sliding attention.
-    """
+    """Let a model attend as `attending` says, and outside of it through torch's `sdpa` as before; return whether it
+    can, as models do that attend through `sdpa` in layers of full or sliding attention."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     config = model.config.get_text_config()
@@ -158,10 +155,8 @@ def _attention(
 
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
     scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    mixed = attention(
-        module.layer_idx, scaled, key[0], value[0], rest.get("sliding_window"), rest.get("softcap")
-    )
-    return mixed[None], None
+    window, softcap = rest.get("sliding_window"), rest.get("softcap")
+    return attention(module.layer_idx, scaled, key[0], value[0], window, softcap)[None], None
 
 
 def _mask(*arguments: Any, **settings: Any) -> Any:

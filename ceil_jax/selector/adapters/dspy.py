@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.rows import OWN
 from ceil_jax.selector.settings import Options
+from ceil_jax.selector.vectors import Encodes
 from ceil_jax.tasks.example import Example
 
 try:
@@ -18,10 +19,6 @@ try:
     from dspy.teleprompt import Teleprompter
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[dspy]'") from None
-
-if TYPE_CHECKING:
-    from ceil_jax.encoders.encoder import Encoder
-
 
 Chooser = Callable[[Mapping[str, Any]], list[Demo]]
 """A predictor's inputs → its demos."""
@@ -36,7 +33,7 @@ class CeilFewShot(Teleprompter):
 
     def __init__(
         self,
-        selector: CeilSelector | Encoder | str,
+        selector: CeilSelector | Encodes,
         *,
         input: str | None = None,
         output: str | None = None,
@@ -101,9 +98,7 @@ class CeilFewShot(Teleprompter):
 
     def _own_bank(self, predictor: Predict) -> Chooser:
         if not isinstance(self.selector, CeilSelector):
-            raise UserError(
-                "CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector"
-            )
+            raise UserError("CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector")
         inputs, outputs = list(predictor.signature.input_fields), list(predictor.signature.output_fields)
         if self.input is None and len(inputs) != 1:
             raise UserError(
@@ -124,14 +119,12 @@ class CeilFewShot(Teleprompter):
         rows = []
         for number, example in enumerate(trainset):
             metadata = {n: v for n, v in example.items() if isinstance(v, (str, int, float)) and n not in OWN}
-            answer = "\n".join(str(v) for n, v in example.items() if n not in names)
+            answer = "\n".join(str(v) for n, v in example.items() if n not in names and v is not None)
             rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
         bank = CeilSelector.over(rows, self.selector)
         return self._chooser(bank, names, lambda example: trainset[int(example.id)])
 
-    def _chooser(
-        self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]
-    ) -> Chooser:
+    def _chooser(self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]) -> Chooser:
         """What selects by the input fields `names`; deep copies of a program share it, and so the live bank."""
         options = self.options
         return lambda inputs: [demo(one) for one in selector.select(_text(inputs, names), **options)]

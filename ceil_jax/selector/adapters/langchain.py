@@ -67,9 +67,7 @@ class CeilExampleSelector(BaseExampleSelector):
 
     def add_example(self, example: Mapping[str, str]) -> str:
         """Add an example to the bank; its id, which `selector.remove` takes."""
-        row = {
-            name: value for name, value in example.items() if name not in (self.input_key, self.output_key)
-        }
+        row = {key: value for key, value in example.items() if key not in (self.input_key, self.output_key)}
         row[self.selector.input_key] = self._value(example, self.input_key, "example")
         row[self.selector.output_key] = self._value(example, self.output_key, "example")
         return self.selector.add([row])[0]

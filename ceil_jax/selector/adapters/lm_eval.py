@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
+from ceil_jax.selector.vectors import Encodes
 from ceil_jax.tasks.words import question_key
 
 log = logging.getLogger(__name__)
@@ -22,15 +23,12 @@ try:
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm-eval]'") from None
 
-if TYPE_CHECKING:
-    from ceil_jax.encoders.encoder import Encoder
-
 Doc = dict[str, Any]
 
 
 def choose_few_shot(
     task: ConfigurableTask,
-    selector: CeilSelector | Encoder | str,
+    selector: CeilSelector | Encodes,
     *,
     text: Callable[[Doc], str] | None = None,
     balance: Literal["label"] | None = None,
@@ -50,9 +48,8 @@ def choose_few_shot(
     Raises:
         UserError: a task that draws no few-shot examples; a document whose text is not a text.
     """
-    if not isinstance(task, ConfigurableTask) or not isinstance(
-        getattr(task, "sampler", None), ContextSampler
-    ):
+    sampled = isinstance(getattr(task, "sampler", None), ContextSampler)
+    if not (isinstance(task, ConfigurableTask) and sampled):
         raise UserError(
             f"{type(task).__name__}: expected a task of the harness that has few-shot documents, as "
             'TaskManager().load(name)["tasks"][name]'
@@ -76,7 +73,7 @@ class CeilSampler(ContextSampler):
     def __init__(
         self,
         task: ConfigurableTask,
-        selector: CeilSelector | Encoder | str,
+        selector: CeilSelector | Encodes,
         text: Callable[[Doc], str],
         balance: str | None,
     ) -> None:
@@ -84,28 +81,17 @@ class CeilSampler(ContextSampler):
         super().__init__(docs)
         self.text, self.balance, self._asks = text, balance, task.doc_to_text
         self.keys = [self.key(doc) for doc in docs]
-        self.selector = CeilSelector.over(
-            (
-                {"id": str(i), "input": self._text(doc), "output": _answer(task, doc)}
-                for i, doc in enumerate(docs)
-            ),
-            selector,
-        )
+        rows = ({"id": str(i), "input": self._text(doc), "output": _answer(task, doc)} for i, doc in enumerate(docs))
+        self.selector = CeilSelector.over(rows, selector)
         self.question: Doc | None = None
         """The question, for a harness that does not pass it on."""
 
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
     ) -> list[Doc]:
-        """n documents for the question, none of which asks it.
-
-        Raises:
-            UserError: other documents than the sampler has embedded; fewer than n that differ.
-        """
+        """n documents for the question, none of which asks it; a UserError if fewer than n differ."""
         if df is not None:
-            raise UserError(
-                "CeilSampler has embedded its documents; give choose_few_shot a task with the others"
-            )
+            raise UserError("CeilSampler has embedded its documents; give choose_few_shot a task with the others")
         question = self.question if eval_doc is None else eval_doc
         assert question is not None, "choose_few_shot lets the task tell it"
         own = self.key(question)
@@ -132,9 +118,7 @@ class CeilSampler(ContextSampler):
     def _text(self, doc: Doc) -> str:
         text = self.text(doc)
         if not isinstance(text, str):
-            raise UserError(
-                f"the text of a document is {text!r}; say what an encoder shall see of it: text=…"
-            )
+            raise UserError(f"the text of a document is {text!r}; say what an encoder shall see of it: text=…")
         return text
 
 
@@ -149,9 +133,7 @@ def _tell(task: Any) -> None:
     def build_all_requests(*, cache_requests: bool = False, **kwargs: Any) -> None:
         if cache_requests:
             # the harness keeps them by the task's name and num_fewshot alone
-            raise UserError(
-                "cache_requests would give these prompts to other samplers and theirs to this one"
-            )
+            raise UserError("cache_requests would give these prompts to other samplers and theirs to this one")
         requests(**kwargs)
 
     task.fewshot_context, task.build_all_requests = fewshot_context, build_all_requests

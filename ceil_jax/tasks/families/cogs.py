@@ -58,11 +58,7 @@ class Call:
 
 
 def function_call(logical_form: str) -> str:
-    """Return the compact form of a logical form.
-
-    Raises:
-        ValueError: this is not a logical form of COGS.
-    """
+    """Return the compact form of a logical form; a ValueError if it is none of COGS."""
     if " " not in logical_form:
         return logical_form  # a name alone
     calls: dict[str, Call] = {}

@@ -40,11 +40,7 @@ def _sql_example(id: str, row: Row) -> Example:
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
-    """Return db_id -> schema text, from a folder's tables.json(.gz) in Spider's format.
-
-    Raises:
-        UserError: a file is not in that format.
-    """
+    """Return db_id -> schema text, from a folder's tables.json(.gz); a UserError unless these are as Spider's."""
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
         try:
@@ -63,11 +59,7 @@ def declared_schemas(folder: Path) -> dict[str, str]:
 
 
 def stored_schema(database: Path) -> str:
-    """Return the schema text of a database file itself.
-
-    Raises:
-        UserError: the file is no SQLite database.
-    """
+    """Return the schema text of a database file itself; a UserError if it is no SQLite database."""
     place = f"file:{quote(str(database))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(place, uri=True)) as connection:
@@ -99,7 +91,6 @@ def database_files(folder: Path) -> dict[str, Path]:
 
 
 def _unpacked(archive: Path) -> Path:
-
     def fill(folder: Path) -> None:
         try:
             with tarfile.open(archive) as tar:

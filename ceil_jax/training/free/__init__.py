@@ -3,12 +3,9 @@
 Every method is a pair of maps on vectors that are already there, of queries and of examples with their outputs, so
 that relevance is a dot product and top-k, DPP-MAP, export and a live bank work as with any encoder.
 
-- `rows`: examples as a method sees them; how alike outputs are; the protocol of a method; the untrained pair
+- `rows`: examples as a method sees them; the protocol of a method; the untrained pair
 - `head`: the label head, and the classifier alone, for tasks with choices
 - `structures`: predicted structures, for outputs that parse
-- `adapter`: a small network on each side
-- `objectives`: what an adapter learns from: outputs, or an LM's scores of single examples or of sets
-- `fitting`: training of adapters
 - `encoder`: a trained method as an encoder, saved and loaded
 - `choice`: which method suits a task, by rows of its bank
 """

@@ -21,12 +21,11 @@ from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
 from ceil_jax.training.fixed import Fixed
-from ceil_jax.training.free.adapter import Adapter
 from ceil_jax.training.free.head import LabelHead
 from ceil_jax.training.free.rows import FreeMethod, Observed
 from ceil_jax.training.free.structures import StructureHead
 
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead, Adapter)}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead)}
 PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
 SETTINGS, ARRAYS = FREE_FILE, "free.npz"
@@ -44,17 +43,13 @@ def observe(
     pairs: bool = False,
     parser: str = "",
     outputs: bool = True,
-    output_vectors: bool = False,
 ) -> Observed:
     """Return examples as free methods see them.
 
     Args:
-        encoder: embeds their inputs, the texts that these join, and outputs.
-        examples: queries, or examples of the bank.
-        pairs: whether the two texts of an input are seen apart (`are_pairs`).
+        encoder: embeds their inputs and, with `pairs` (`are_pairs`), the two texts of each apart.
+        examples: queries, whose `outputs` may not be seen, or examples of the bank.
         parser: a name in PARSERS, where outputs are programs.
-        outputs: whether outputs may be seen; False for queries.
-        output_vectors: whether to embed the outputs.
     """
     texts = [example.input for example in examples]
     answers = [example.output for example in examples] if outputs else []
@@ -67,7 +62,6 @@ def observe(
         unit_rows(encoder.encode(texts)),
         parts,
         answers,
-        unit_rows(encoder.encode(answers)) if output_vectors else None,
         [PARSERS[parser](answer) for answer in answers] if parser else (),
     )
 
@@ -87,7 +81,6 @@ class FreeEncoder:
     parser: str = ""
     """A name in PARSERS, for a method that needs structures."""
     pairs: bool = False
-    """Whether inputs are pairs of texts."""
     learnt: np.ndarray | None = None
     """uint64 [N]: the `marks` of the examples that the method has learnt from; None if that is not known."""
     cross_fitted: Mapping[str, np.ndarray] | None = None
@@ -139,9 +132,7 @@ class FreeEncoder:
     def fixed(self, queries: Sequence[Example], bank: Sequence[Example]) -> Fixed:
         """Return the method's part of the vectors, beside which a network's can learn."""
         width = -self.base.dim
-        return Fixed(
-            self._queries(queries)[:, :width], self._examples(bank)[:, :width], self.method.cosine_weight
-        )
+        return Fixed(self._queries(queries)[:, :width], self._examples(bank)[:, :width], self.method.cosine_weight)
 
     def _queries(self, examples: Sequence[Example]) -> np.ndarray:
         if self.cross_fitted is not None:
@@ -154,10 +145,7 @@ class FreeEncoder:
         return method.classify(self._observed(queries, outputs=False))
 
     def _examples(self, examples: Sequence[Example]) -> np.ndarray:
-        needs_vectors = isinstance(self.method, Adapter) and not self.method.labels
-        return self.method.examples(
-            self._observed(examples, parser=self.parser, output_vectors=needs_vectors)
-        )
+        return self.method.examples(self._observed(examples, parser=self.parser))
 
     def _observed(self, examples: Sequence[Example], **what: Any) -> Observed:
         if self.pairs and not are_pairs(examples):
@@ -207,12 +195,9 @@ class FreeEncoder:
         content = read_config(folder / SETTINGS)
         kind = KINDS.get(content.get("method", ""))
         if kind is None:
-            raise UserError(
-                f"{folder / SETTINGS}: method {content.get('method')!r}; expected one of {[*KINDS]}"
-            )
+            raise UserError(f"{folder / SETTINGS}: method {content.get('method')!r}; expected one of {[*KINDS]}")
         settings = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content["settings"].items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in content["settings"].items()
         }
         arrays = load_arrays(folder / ARRAYS)
         learnt = arrays.pop("learnt", None)

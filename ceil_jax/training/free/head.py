@@ -51,9 +51,7 @@ class LabelHead:
 def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
     """Fit a label head on the bank. C is the one of REGULARISATION with the smallest cross-validated log loss.
 
-    Args:
-        rows: the bank.
-        like: a head whose labels are told apart; those that the bank lacks have probability 0.
+    If given, the labels of the head `like` are told apart; those that the bank lacks have probability 0.
 
     Raises:
         UserError: the bank has one label only.
@@ -63,9 +61,7 @@ def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
     labels, y = np.unique(list(rows.outputs), return_inverse=True)
     x = features(rows)
     if len(labels) < 2 and like is None:
-        raise UserError(
-            f"label head: all {len(y)} examples have the output {str(labels[0])!r}; expected two or more"
-        )
+        raise UserError(f"label head: all {len(y)} examples have the output {str(labels[0])!r}; expected two or more")
 
     def fitted(places: np.ndarray, c: float) -> LabelHead:
         if len(np.unique(y[places])) == 1:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
 
 Vectors = Float[np.ndarray, "n d"]
 
-Kind = Literal["label", "tokens", "structures"]
-"""Equal outputs; F1 of their different words and signs; F1 of their structures."""
-
 
 class Observed(NamedTuple):
-    """N queries or bank examples, as free methods see them. For queries `outputs`, `output_vectors` and `structures`
-    are empty."""
+    """N queries or bank examples, as free methods see them. For queries `outputs` and `structures` are empty."""
 
     texts: Sequence[str]
     """Their inputs."""
@@ -26,8 +21,6 @@ class Observed(NamedTuple):
     parts: Float[np.ndarray, "n p d"] | None = None
     """Vectors of the two texts of an input that is made of two, unit rows."""
     outputs: Sequence[str] = ()
-    output_vectors: Float[np.ndarray, "n d"] | None = None
-    """Vectors of the outputs, unit rows."""
     structures: Sequence[frozenset[str]] = ()
     """Local structures of the outputs, where they parse."""
 
@@ -48,15 +41,12 @@ class FreeMethod(Protocol):
     @property
     def cosine_weight(self) -> float:
         """The weight of the inputs' cosine."""
-        ...
 
     def query(self, rows: Observed) -> Vectors:
         """Return the vectors of queries, float32 [N, D']; outputs are not read."""
-        ...
 
     def examples(self, rows: Observed) -> Vectors:
         """Return the vectors of bank examples, float32 [N, D'], of one length: cosines rank as dot products do."""
-        ...
 
 
 class Cosine:
@@ -91,30 +81,3 @@ def label_places(rows: Observed, labels: Sequence[str]) -> Int[np.ndarray, " n"]
     """Return the place of each row's output among the labels; one that is not there has the place after the last."""
     place = {label: i for i, label in enumerate(labels)}
     return np.array([place.get(output, len(place)) for output in rows.outputs], int)
-
-
-class OutputComparison:
-    """Similarities in [0, 1] of the outputs of N rows.
-
-    Args:
-        kind: see `Kind`.
-        rows: the examples; they need `structures` for "structures".
-    """
-
-    def __init__(self, kind: Kind, rows: Observed) -> None:
-        from sklearn.preprocessing import MultiLabelBinarizer
-
-        sets: Sequence[Iterable[str]] = rows.structures
-        if kind == "label":
-            sets = [{output} for output in rows.outputs]
-        if kind == "tokens":
-            sets = [set(re.findall(r"\w+|[^\w\s]", output.lower())) for output in rows.outputs]
-        self._held = MultiLabelBinarizer(sparse_output=True).fit_transform(sets).astype(np.float32)
-        self._sizes = np.asarray(self._held.sum(axis=1)).reshape(-1)
-
-    def __call__(
-        self, queries: Int[np.ndarray, " q"], examples: Int[np.ndarray, " n"]
-    ) -> Float[np.ndarray, "q n"]:
-        """Return the similarity of each of these rows' outputs to each of those rows'."""
-        shared = (self._held[queries] @ self._held[examples].T).toarray()
-        return 2 * shared / np.maximum(self._sizes[queries][:, None] + self._sizes[examples], 1)

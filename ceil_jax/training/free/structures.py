@@ -30,7 +30,6 @@ class StructureHead:
     weights: Float[np.ndarray, "words+f structures"]
     bias: Float[np.ndarray, " structures"]
     penalty: float = PENALTIES[0]
-    """The L2 penalty that it was trained with."""
     cosine_weight: float = COSINE_WEIGHT
 
     def probabilities(self, rows: Observed) -> Float[np.ndarray, "n structures"]:
@@ -61,22 +60,17 @@ class StructureHead:
 def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    found = TfidfVectorizer(
-        ngram_range=(1, 2), token_pattern=r"\w+", sublinear_tf=True, vocabulary=vocabulary
-    )
+    found = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+", sublinear_tf=True, vocabulary=vocabulary)
     if idf is not None:
         found.idf_ = np.asarray(idf, np.float64)
     return found
 
 
 def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> StructureHead:
-    """Fit one logistic regression a structure, all of them together.
+    """Fit one logistic regression a structure of the bank, all of them together.
 
-    The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is held out.
-
-    Args:
-        rows: the bank.
-        like: a head whose structures are predicted, with its penalty; by default all that the bank has.
+    The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is held out. If a
+    head `like` is given, its structures are predicted, with its penalty.
 
     Raises:
         UserError: no example has a structure.
@@ -84,9 +78,7 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
     from sklearn.preprocessing import MultiLabelBinarizer
 
     if like is None and not any(rows.structures):
-        raise UserError(
-            "structures: no output of the bank has a structure; this method is for outputs that parse"
-        )
+        raise UserError("structures: no output of the bank has a structure; this method is for outputs that parse")
     binarizer = MultiLabelBinarizer(classes=like and like.structures)
     y = binarizer.fit_transform(rows.structures).astype(np.float32)
     names = tuple(binarizer.classes_)
@@ -97,15 +89,8 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
         tf_idf = _tf_idf()
         words = tf_idf.fit_transform(list(rows.texts))
         x = hstack([words, csr_matrix(features(rows))]).tocsr().astype(np.float32)
-        weights, bias = _logistic_regressions(x, y, penalty)
-        return StructureHead(
-            names,
-            tuple(tf_idf.get_feature_names_out()),
-            tf_idf.idf_.astype(np.float32),
-            weights,
-            bias,
-            penalty,
-        )
+        vocabulary, idf = tuple(tf_idf.get_feature_names_out()), tf_idf.idf_.astype(np.float32)
+        return StructureHead(names, vocabulary, idf, *_logistic_regressions(x, y, penalty), penalty)
 
     penalty = PENALTIES[0] if like is None else like.penalty
     if like is None and len(y) >= 10:
@@ -135,8 +120,7 @@ def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.nda
     alpha = penalty * (len(y) if full else 256)  # scikit-learn divides it by the rows of a batch
     solver = {"solver": "lbfgs", "max_iter": 200} if full else {"max_iter": 12, "batch_size": 256}
     model = MLPClassifier((), alpha=alpha, learning_rate_init=0.01, random_state=0, **solver)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         # scikit-learn would read a single column as one label a row
         model.fit(x, y if y.shape[1] > 1 else np.pad(y, ((0, 0), (0, 1))))
     count = y.shape[1]

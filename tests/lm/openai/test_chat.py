@@ -12,9 +12,7 @@ from ceil_jax.lm.openai import chat
 from ceil_jax.lm.openai.chat import chat_text
 
 PROMPT = "A dull film. It is bad\n\nA warm film. It is"
-HARMONY = (
-    "<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>good<|return|>"
-)
+HARMONY = "<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>good<|return|>"
 GOOD = {"type": "text", "text": "good"}
 
 
@@ -38,6 +36,10 @@ def message(content, **fields):
         ("◁think▷It is warm.◁/think▷good", "good"),
         ("<reasoning>It is warm.</reasoning>\ngood", "good"),
         (HARMONY, "good"),
+        ("Well. <think>It is warm.</think> good", "good"),
+        ("<|START_THINKING|>It is warm.<|END_THINKING|><|START_RESPONSE|>good<|END_RESPONSE|>", "good"),
+        (HARMONY.replace("final<", "final <|constrain|>text<"), "good"),
+        ("<|channel>thought\nIt is warm.\n<channel|>good", "good"),
         ("<think>\nIt is warm, and", ""),
         ([{"type": "reasoning", "text": "It is warm."}, GOOD], "good"),
         ([{"type": "thinking", "thinking": [{"type": "text", "text": "x"}]}, GOOD], "good"),
@@ -56,17 +58,24 @@ def test_reasoning_is_removed_and_counted(content, answer):
         "```\ngood\n```",
         "```text\ngood",
         "Here is the answer:\n\n```\ngood\n```\nIt is warm.",
+        "````\ngood\n````",
+        "Sure.\n\nHere is the answer:\n```\ngood\n```",
         "`good`",
         "**good**",
+        "***good***",
         "Answer: good",
         "**Answer:** good",
         "The final answer is: good",
+        "Answer: **good**",
+        "### Answer\ngood",
         "assistant: good",
         "<|im_start|>assistant\ngood<|im_end|>\n<|im_start|>user\nmore",
         "good</s>",
         "good<end_of_turn>",
+        "good<｜end▁of▁sentence｜>",
         "It is warm. <answer>good</answer>",
         "So it is \\boxed{good}.",
+        "First \\boxed{bad}, and at last \\boxed{\\text{good}}",
     ],
 )
 def test_wrappers_are_removed_and_counted(content):
@@ -82,6 +91,10 @@ def test_wrappers_are_removed_and_counted(content):
         ("SELECT `a`, `b` FROM t", "SELECT `a`, `b` FROM t"),
         ("a: b", "a: b"),
         ("x **y**", "x **y**"),
+        ("__init__", "__init__"),
+        ("**/*.py and src/**", "**/*.py and src/**"),
+        ("<form><output>5</output></form>", "<form><output>5</output></form>"),
+        ("Use </think> to close it", "Use </think> to close it"),
     ],
 )
 def test_plain_answers_stay(content, answer):
@@ -98,6 +111,12 @@ def test_plain_answers_stay(content, answer):
         # the cue of the query said once more
         ("Q: q\nA: 5\n\nQ: p\nA:", "A: 6", "6"),
         ("Q: q\nAnswer: 5\n\nQ: p\nAnswer:", "**Answer:** 6", "6"),
+        ("Feeling: good\n\nA warm film.\nFeeling:", "**Feeling: good**", "good"),
+        # what follows the name is the answer's own
+        *(
+            ("q\n", f"Answer: {answer}", answer)
+            for answer in ("-5", "$5", ".5", "(A)", '{"a": 1}', '"x"', "./run -v")
+        ),
     ],
 )
 def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):

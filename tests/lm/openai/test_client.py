@@ -249,8 +249,8 @@ def test_a_field_that_is_refused_in_either_spelling_ends_the_run(server, address
 )
 def test_lists_of_models(server, address, models, length):
     server.change = lambda path, request, answer: models
-    served = Client(address, QUICK).served("m")
-    assert (served.model, served.context_length) == ("m", length)
+    model, _, stated = Client(address, QUICK).served("m")
+    assert (model, stated) == ("m", length)
 
 
 def test_without_a_list_of_models_one_is_named(server, address):

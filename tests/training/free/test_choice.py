@@ -1,15 +1,11 @@
 """The rule that picks a free method, and queries of the bank that have not taught their own output."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from planted_rows import planted
 
-from ceil_jax.training.free.choice import agreement, best_free, cross_fitted_queries, measured_by, nearest
-from ceil_jax.training.free.fitting import fit_adapter
+from ceil_jax.training.free.choice import agreement, best_free, cross_fitted_queries, nearest
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.rows import Cosine, Observed
 from ceil_jax.training.free.structures import fit_structure_head
 
@@ -19,13 +15,6 @@ def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
     assert best_free(agreement(fits, planted(300, 0), "label", k=4)) == "label head"
     # the label has no direction of its own
     assert best_free(agreement(fits, planted(300, 0, label_at=0), "label", k=4)) == "cosine"
-
-
-def test_tasks_are_judged_by_what_their_outputs_are():
-    rows = Observed(["q"], np.eye(1), outputs=["f(x)"])
-    assert measured_by(rows, same_choices=True) == "label"
-    assert measured_by(rows._replace(structures=[frozenset("f")]), same_choices=False) == "structures"
-    assert measured_by(rows, same_choices=False) == "tokens"
 
 
 def test_nearest_by_hand():
@@ -67,13 +56,3 @@ def test_a_bank_with_a_label_that_one_row_has_is_cross_fitted():
     for fit in (fit_label_head, fit_structure_head):
         found = cross_fitted_queries(fit, fit(rows), rows)
         assert np.isfinite(found).all() and found.shape == fit(rows).query(rows).shape
-
-
-def test_an_adapter_like_another_learns_the_side_of_queries_alone():
-    rows = planted(60, 0)
-    quick = {"width": 4, "epochs": 2, "batch_size": 16}
-    fit = partial(fit_adapter, objective=tst(rows, "label"), labels=("bad", "good"), **quick)
-    first = fit(rows)
-    second = fit(rows, like=first, seed=1)
-    assert second.examples(rows) == pytest.approx(first.examples(rows), abs=1e-6)
-    assert np.abs(second.query(rows) - first.query(rows)).max() > 0.01

@@ -10,9 +10,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
-from ceil_jax.training.free.fitting import fit_adapter
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.free.objectives import tst
 from ceil_jax.training.free.structures import fit_structure_head
 
 WORDS = ("bright", "dull", "long", "short", "old", "new")
@@ -22,10 +20,6 @@ BANK = [
     for i in range(24)
 ]
 BASE = load_encoder("tiny")
-
-
-def adapter(rows):
-    return fit_adapter(rows, tst(rows, "tokens"), width=4, epochs=1, batch_size=8)
 
 
 def fitted(bank, fit, **given):
@@ -38,9 +32,8 @@ def fitted(bank, fit, **given):
     [
         (fit_label_head, {}),
         (fit_structure_head, {"parser": "bracketed"}),
-        (adapter, {"output_vectors": True}),
     ],
-    ids=["head", "structures", "adapter"],
+    ids=["head", "structures"],
 )
 def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
     encoder = fitted(BANK, fit, **given)
