@@ -51,8 +51,7 @@ def top_k(
     indices: Array | np.ndarray = np.full((q, k), -1, np.int32)
     if q == 0 or n == 0:
         return np.asarray(scores), np.asarray(indices)
-    one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
-    if isinstance(items, np.ndarray) and one_cpu:
+    if isinstance(items, np.ndarray) and _one_cpu():
         return top_k_by_blas(queries, items, k)
     size = min(ITEM_BLOCK, -(-n // GROUP) * GROUP)
     for start in range(0, n, size):
@@ -67,6 +66,10 @@ def top_k(
             batch_size=QUERY_BATCH,
         )
     return np.asarray(scores), np.asarray(indices)
+
+
+def _one_cpu() -> bool:
+    return jax.default_backend() == "cpu" and jax.device_count() == 1
 
 
 def _merge_block(
