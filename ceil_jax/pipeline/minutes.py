@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import Opened, open_run
+from ceil_jax.pipeline.graph import Graph, Opened
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.plan import WRITING, Machine, duration, plan, this_machine
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
@@ -88,7 +88,7 @@ def _opened(whole: Opened, cut: _Cut) -> Opened:
     task = whole.graph.task
     if cut.queries < len(task.validation):
         task = replace(task, validation=draw(task.validation, cut.queries, cut.config.data_seed))
-    return open_run(cut.config, task, whole.graph.models)
+    return Opened(whole.run, Graph(cut.config, task, whole.graph.models))
 
 
 def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[_Cut]:
