@@ -164,8 +164,6 @@ class Graph:
         """
         if source == "base":
             return Untrained(self.pretrained)
-        if source not in TRAININGS:
-            raise unknown_name("encoders", source, ("base", *TRAININGS))
         if self.trained_by:
             return self.trained_by.encoders(source)
         training, settings, start = TRAININGS[source], self.settings(source), self.start(source)
