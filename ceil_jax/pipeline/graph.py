@@ -307,12 +307,8 @@ class Graph:
 
     def bank_texts(self, source: str | None) -> RetrievalTexts:
         """Return the bank's texts for the encoders of a training, by `--context` with outputs; for `base` without."""
-        plain = self._plain_bank
+        plain = self.texts(self.bank)
         return WithOutputs(plain) if source in TRAININGS and self.config.context == "example" else plain
-
-    @cached_property
-    def _plain_bank(self) -> RetrievalTexts:
-        return self.texts(self.bank)
 
     def skills(self, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
         """Return the skills of rows for some orders of the demonstrations.
