@@ -184,11 +184,12 @@ def _separated_rows(path: Path, delimiter: str) -> TableRows:
         rows = plain
     if not rows:
         return TableRows(str(path), [], [])
-    (line, header), *rest = rows
+    (line, written), *rest = rows
+    header = [name.strip() for name in written]
     _check_header(f"{path}, line {line}", header)
     found: list[Row | RowError] = [
         RowError("the header once more")
-        if cells == header
+        if cells == written
         else dict(zip(header, cells, strict=True))
         if len(cells) == len(header)
         else RowError(f"{len(cells)} cells, the header has {len(header)}")

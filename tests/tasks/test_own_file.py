@@ -109,7 +109,7 @@ def test_separated_values(tmp_path, name, separator, delimiter):
         ("a.csv", "text\tlabel\na\tb\n", {}, r"--delimiter '\\t'"),
         ("a.txt", "text|label\na|b\n", {}, "say what separates its values, as in --delimiter ';'"),
         ("a.csv", "text,label\na,b\n", {"delimiter": ";;"}, "delimiter ';;': expected one character"),
-        ("a.csv", "text, b \na,b\n", {}, "no column 'label'; it has 'text', 'b '; --input, --output"),
+        ("a.csv", "text, b \na,b\n", {}, "no column 'label'; it has 'text', 'b'; --input, --output"),
         (
             "a.csv",
             "text,label\na,b\n",
