@@ -56,7 +56,9 @@ class LanguageModel:
     def write(
         self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
     ) -> list[str]:
-        """Return what `generate` does, of checked arguments, at least one token and a seed for each prompt."""
+        """Return what `generate` does, of checked arguments, at least one token and a seed for each prompt.
+
+        Texts may go on behind their first stop string."""
         raise NotImplementedError
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
@@ -134,7 +136,8 @@ class LanguageModel:
             kinds = ", ".join(sorted({type(text).__name__ for text in written}))
             raise UserError(f"{self.name} wrote {len(written)} answers ({kinds}) to {len(prompts)} prompts")
         # a token limit may cut a character of two halves, which no file can hold
-        return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in written]
+        whole = (text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in written)
+        return [cut(text, stop) for text in whole]
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:

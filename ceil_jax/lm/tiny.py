@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths, cut, first_stop
+from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths, first_stop
 from ceil_jax.tasks.draws import text_rng
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
@@ -87,7 +87,7 @@ class TinyLM(LanguageModel):
             self.tokens_read += 1
             if first_stop("".join(read[begin:]), stop) is not None:
                 break
-        return cut("".join(read[begin:]), stop)
+        return "".join(read[begin:])
 
 
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:

@@ -66,6 +66,8 @@ def test_what_an_lm_gives_is_checked():
         lm.write = lambda *_, written=written: written
         with pytest.raises(UserError, match=said):
             lm.generate(["x", "y"], 1)
-    # half a character, which no file can hold
+    # an LM of one's own may ignore the stop strings, and give half a character, which no file can hold
+    lm.write = lambda *_: ["good\nbad"]
+    assert lm.generate(["x"], 5, ["\n"]) == ["good"]
     lm.write = lambda *_: ["good \ud83d"]
     assert lm.generate(["x"], 1) == ["good \ufffd"]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import Continuations, LanguageModel, cut
+from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
@@ -92,7 +92,7 @@ class EndpointLM(LanguageModel):
         if note and not self._noted:
             self._noted = True
             log.warning("%s: %s", self.name, note)
-        return [cut(written[row].text, stop) for row in range(len(prompts))]
+        return [written[row].text for row in range(len(prompts))]
 
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:

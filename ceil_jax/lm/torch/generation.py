@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from ceil_jax.lm.base import cut, first_stop
+from ceil_jax.lm.base import first_stop
 from ceil_jax.lm.torch.padded import padded_ids
 
 
@@ -74,13 +74,10 @@ class Writer:
         if not end:
             self._written.append(token)
         full = len(self._written) >= self._limit
-        self.done = end or full or first_stop(self._decoded(), self._stop) is not None
+        self.done = end or full or first_stop(self.text(), self._stop) is not None
 
     def text(self) -> str:
-        """Return the text before the first stop string."""
-        return cut(self._decoded(), self._stop)
-
-    def _decoded(self) -> str:
+        """Return what has been written."""
         return self._decode(self._before + self._written)[self._skip :]
 
     def _decode(self, ids: list[int]) -> str:
