@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from ceil_jax.distributed.machine import device
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.answering import Measured, Measurement
+from ceil_jax.pipeline.answering import Measurement
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import TRAININGS
 from ceil_jax.pipeline.records import Record, Recorded, Texts, settings_of
 from ceil_jax.pipeline.stage import Run
 
 
-class Evaluation(NamedTuple):
-    """An evaluation that has just been made or found, with its record."""
-
-    rows: list[dict[str, Any]]
-    """For each query: id, examples in prompt order (id, relevance, gain), prediction, gold."""
-    measured: Measured
-    record: Record
-
-
-def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
-    """Return the answers of a row of METHODS to the task's queries, and their metric, computed where not on disk."""
+def evaluate(run: Run, graph: Graph, name: str) -> Record:
+    """Return the record of a row of METHODS on the task's queries; what is not on disk is computed."""
     metric = graph.metric(name)
-    measured, rows = run.get(metric), run.get(metric.predictions)
+    run.get(metric)
     chosen = getattr(metric.predictions, "chosen", None)
     recorded = Recorded(
         graph.task.name,
@@ -41,7 +31,7 @@ def evaluate(run: Run, graph: Graph, name: str) -> Evaluation:
         trade_off=chosen and run.summary(chosen).get("trade_off"),
         device=device(),
     )
-    return Evaluation(rows, measured, run.get(recorded))
+    return run.get(recorded)
 
 
 def remark(run: Run, graph: Graph, name: str) -> str:

@@ -87,7 +87,7 @@ def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
     machine = this_machine()
     expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()}
     with command_bar(expected):
-        records = [evaluate(run, graph, method).record for method in dict.fromkeys(methods)]
+        records = [evaluate(run, graph, method) for method in dict.fromkeys(methods)]
     table = run_table(records)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals are over "

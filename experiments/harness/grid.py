@@ -12,10 +12,11 @@ from typing import NamedTuple
 from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import Evaluation, check, evaluate
+from ceil_jax.pipeline.evaluate import check, evaluate
 from ceil_jax.pipeline.graph import Opened, open_run
 from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.runs import Runs
 from ceil_jax.store.folder import DONE
@@ -148,8 +149,8 @@ class Grid:
         """Return whether the entry's task has enough training examples for it."""
         return len(self.task(entry.cell.config).train) >= entry.least_bank
 
-    def evaluate(self, cell: Cell) -> Evaluation:
-        """Return the cell's evaluation."""
+    def evaluate(self, cell: Cell) -> Record:
+        """Return the record of a cell's evaluation."""
         return evaluate(*self.open(cell), cell.method)
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
@@ -158,7 +159,7 @@ class Grid:
         check(self.open(cells[0]).graph, [entry.cell.method])
         records = [
             Published(
-                **vars(self.evaluate(cell).record),
+                **vars(self.evaluate(cell)),
                 trained_by=tuple((by.task, by.lm) for by in cell.trained_by),
             )
             for cell in cells

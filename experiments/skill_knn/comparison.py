@@ -16,9 +16,10 @@ from ceil_jax.errors import UserError
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
 from ceil_jax.pipeline.choosing import Chosen
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import Evaluation, evaluate
+from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import Graph, Opened
 from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.table import Table, Value
@@ -194,7 +195,7 @@ def compare_skills(opened: Opened, methods: Sequence[str], *, seeds: int = 3, an
     results = []
     chosen: list[Chosen] = []
     for method in methods:
-        evaluations: list[Evaluation] = []
+        evaluations: list[Record] = []
         choices: list[SelectionMeasures] = []
         name, _, encoder = method.partition("@")
         own = with_encoder(graph, encoder)
@@ -249,12 +250,13 @@ def repeats(graph: Graph, method: str, seeds: int) -> Iterator[Graph]:
         yield Graph(variant, graph.task, graph.models)
 
 
-def score_of(evaluations: Sequence[Evaluation]) -> RepeatedScore:
-    """Return the score of a method from its evaluations on the same queries, one for each repeat."""
-    values = 100 * np.array([evaluation.measured.value for evaluation in evaluations])
+def score_of(evaluations: Sequence[Record]) -> RepeatedScore:
+    """Return the score of a method from the records of its evaluations on the same queries, one for each repeat."""
+    values = np.array([record.value for record in evaluations])
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    by_query = 100 * np.mean([evaluation.measured.scores for evaluation in evaluations], axis=0)
-    sample = by_group(Sample(by_query[:, None], mean), evaluations[0].record.questions)
+    by_query = 100 * np.mean([record.scores() for record in evaluations], axis=0)
+    overlap = evaluations[0].overlap
+    sample = by_group(Sample(by_query[:, None], mean), overlap and overlap.question)
     return RepeatedScore(float(values.mean()), sd, bootstrap_interval(*sample))
 
 

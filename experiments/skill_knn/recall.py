@@ -73,7 +73,7 @@ def recall_table(opened: Opened, methods: Sequence[str], count: int, temperature
     rows: list[list[Value]] = []
     for method in methods:
         found = recall_at(sample(opened, method, count, temperature), right, ranks)
-        greedy = 100 * evaluate(*opened, method).measured.value
+        greedy = evaluate(*opened, method).value
         rows.append([METHODS[method].label, greedy, *(found[n] for n in ranks)])
     title = (
         f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples at temperature "

@@ -40,7 +40,7 @@ def test_a_function_that_returns_an_lm(plugin):
     run, graph = open_run(config, TASK)
     assert graph.lm.key == "letters"
     found = evaluate(run, graph, "topk")
-    assert len(found.rows) == len(TASK.validation) and graph.lm.get().tokens_read > 0
+    assert len(found.rows()) == len(TASK.validation) and graph.lm.get().tokens_read > 0
 
 
 def test_an_order_of_examples(plugin):
@@ -49,6 +49,6 @@ def test_an_order_of_examples(plugin):
         open_run(config, TASK).graph.metric("topk")
     importlib.import_module("my_orders")
     found = evaluate(*open_run(config, TASK), "topk")
-    similarities = [[shown[1] for shown in row["examples"]] for row in found.rows]
+    similarities = [[shown[1] for shown in row["examples"]] for row in found.rows()]
     # three examples: the second, the least and the most similar
     assert all(row == [sorted(row)[1], sorted(row)[0], sorted(row)[2]] for row in similarities)

@@ -123,7 +123,7 @@ def test_what_does_not_fit_fails_or_is_missing_leaves_the_others(runs):
     too_large = Entry("none", "films", Cell(replace(config, shots=7), "topk"), least_bank=len(TASK.train) + 1)
     entries = [Entry("top-k", "broken", Cell(replace(config, task="broken"), "topk")), too_large]
     [one], failed = grid.run([*entries, Entry("top-k", "films", cut)], (0,))
-    shown = [len(row["examples"]) for row in grid.evaluate(cut).rows]
+    shown = [len(row["examples"]) for row in grid.evaluate(cut).rows()]
     assert one.examples == np.mean(shown) and 0 < one.examples < config.shots
     assert failed == {"broken": "broken: no file"}
     assert "broken has no numbers: broken: no file" in ExperimentTable("t", [one], failed).markdown()
@@ -132,7 +132,7 @@ def test_what_does_not_fit_fails_or_is_missing_leaves_the_others(runs):
 def test_encoders_of_another_run(runs):
     config, grid, *_ = runs
     elsewhere = replace(config, shots=2)
-    assert all(len(row["examples"]) == 2 for row in grid.evaluate(Cell(elsewhere, "ceil", (config,))).rows)
+    assert all(len(row["examples"]) == 2 for row in grid.evaluate(Cell(elsewhere, "ceil", (config,))).rows())
     found = [grid.open(Cell(elsewhere, "ceil", (config,))), grid.open(Cell(config, "ceil"))]
     used = [run.get(graph.encoders("ceil")).query.fingerprint for run, graph in found]
     assert used[0] == used[1]

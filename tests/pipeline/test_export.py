@@ -53,12 +53,12 @@ def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
 
 def test_the_card_has_the_runs_metrics(opened, tmp_path):
     run, graph = opened
-    value = evaluate(run, graph, "ceil").measured.value
+    value = evaluate(run, graph, "ceil").value
     said = export_method(run, graph, "ceil", tmp_path / "selector", license="mit")
     card = CeilSelector.from_pretrained(tmp_path / "selector").card
     [(name, measured)] = card.metrics.items()
     assert name.startswith("accuracy (percent of 6 held-out queries, 3 examples, tiny")
-    assert measured == pytest.approx(100 * value) and f"{100 * value:.1f}\nin Python: CeilSelector" in said
+    assert measured == pytest.approx(value) and f"{value:.1f}\nin Python: CeilSelector" in said
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
     assert card.training_data == "from tiny on films; CEIL: 24 queries × 5 sets of 3"
     head = selector_of(run, graph, "head").card

@@ -98,7 +98,7 @@ def test_encoders_that_another_task_trained(tmp_path, moved_for_trained):
     trained = open_run(config, FEW).graph
     run, graph = open_run(config, other, trained_by=trained)
     assert graph.encoders("ceil").key == trained.encoders("ceil").key
-    assert evaluate(run, graph, "ceil").record.queries == 6
+    assert evaluate(run, graph, "ceil").queries == 6
 
 
 def long_and_short(split, i):
@@ -139,7 +139,7 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
 def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_trained, names):
     config = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off=0.05))
     run, graph = open_run(config, FEW)
-    found = {name: evaluate(run, graph, name).record for name in names}
+    found = {name: evaluate(run, graph, name) for name in names}
     assert of(TradeOff, graph, "ceil") == [] and len(of(TradeOff, graph, "epr_map")) == 1
     for name, record in found.items():
         scoring = sum(run.own_cost(one).tokens for one in of(Scores, graph, name))
@@ -160,13 +160,13 @@ def test_ceil_has_one_trade_off(tmp_path):
 def test_without_examples_every_method_is_zero_shot(tmp_path):
     run, graph = open_run(replace(SMALL, out=tmp_path, shots=0, trade_off="tuned", text="skill"), FEW)
     assert len({graph.metric(name).key for name in ("zero", "topk", "ceil", "random")}) == 1
-    assert all(not row["examples"] for row in evaluate(run, graph, "ceil").rows)
+    assert all(not row["examples"] for row in evaluate(run, graph, "ceil").rows())
 
 
 def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp_path):
     run, graph = open_run(replace(SMALL, out=tmp_path), FEW)
     for name in ("topk", "dpp", "bm25", "mmr"):
-        for row in evaluate(run, graph, name).rows:
+        for row in evaluate(run, graph, name).rows():
             relevance = [example[1] for example in row["examples"]]
             assert len(relevance) == 3 and relevance == sorted(relevance)
     # the long choice stands in every prompt, so that each of its words is likely; the product of all is not
@@ -174,14 +174,14 @@ def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp
     rows = [[replace(x, output=choices[1], choices=choices) for x in y] for y in (TASK.train, FEW.validation)]
     for per_token in (False, True):
         task = replace(FEW, train=rows[0], validation=rows[1], per_token=per_token)
-        assert evaluate(*open_run(replace(SMALL, out=tmp_path), task), "random").measured.value == per_token
+        assert evaluate(*open_run(replace(SMALL, out=tmp_path), task), "random").value == 100 * per_token
 
 
 def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
     task = replace(FEW, train=[replace(x, output="great") for x in TASK.train[:25]] + TASK.train[25:50])
     asked = read_by(monkeypatch)
     found = evaluate(*open_run(replace(SMALL, out=tmp_path), task), "majority")
-    assert {row["prediction"] for row in found.rows} == {"great"} and asked == []
+    assert {row["prediction"] for row in found.rows()} == {"great"} and asked == []
 
 
 def test_a_query_that_stands_in_the_bank_is_never_its_own_example():

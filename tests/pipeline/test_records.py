@@ -34,7 +34,7 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
     config = replace(SMALL, out=tmp_path)
     found = {}
     for changed in (config, config, replace(config, seed=1), replace(config, shots=2)):
-        record = evaluate(*open_run(changed, FEW), "topk").record
+        record = evaluate(*open_run(changed, FEW), "topk")
         found.setdefault(record.name, record)
     # no training: another seed is another run with the same predictions
     assert len(found) == 3 and len({record.predictions for record in found.values()}) == 2
@@ -50,7 +50,7 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
 
 def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
     config = replace(SMALL, out=tmp_path)
-    names = [evaluate(*open_run(config, FEW), method).record.name for method in ("zero", "random")]
+    names = [evaluate(*open_run(config, FEW), method).name for method in ("zero", "random")]
     (tmp_path / names[0] / "done.json").write_text("{")
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     records, [line] = read_records(tmp_path)

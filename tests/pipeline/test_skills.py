@@ -102,7 +102,7 @@ def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
     prompts = stage.prompts(run, TASK.validation, run.get(stage.chosen))
     for query, prompt in zip(TASK.validation, prompts, strict=True):
         assert prompt.text.endswith(f"{query.input}\t") and "counting rows" not in prompt.text
-    found = evaluate(run, graph, "topk").rows
+    found = evaluate(run, graph, "topk").rows()
     assert [row["gold"] for row in found] == [one.output for one in TASK.validation]
     assert graph.encoders("epr") != open_run(config, TASK).graph.encoders("epr")
 

@@ -298,5 +298,5 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     assert "the budget of requests is spent (45 of 45 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     with whole.run.lm(whole.graph.lm).metered() as meter:
-        assert len(evaluate(*whole, "random").rows) == 96
+        assert len(evaluate(*whole, "random").rows()) == 96
     assert meter.now.tokens < meter.cost.tokens
