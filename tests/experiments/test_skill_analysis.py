@@ -1,10 +1,15 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from films import SMALL, films
 from skill_knn.analysis import SelectionMeasures, by_frequency, mean_selected, plane, recall_at, selected
+from skill_knn.comparison import score_of
 from skill_knn.hardness import hardness
 
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.graph import open_run
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.tasks.example import Example
@@ -98,3 +103,9 @@ def test_the_plane_keeps_neighbours_together():
     np.testing.assert_array_equal(points, plane(vectors.astype(np.float32), seed=0))
     distance = np.linalg.norm(points[:, None] - points[None], axis=2) + np.diag([np.inf] * 24)
     assert [int(nearest) // 12 for nearest in distance.argmin(axis=1)] == [0] * 12 + [1] * 12
+
+
+def test_the_score_of_repeats_is_their_mean(tmp_path):
+    records = [evaluate(*open_run(replace(SMALL, out=tmp_path), films(20, 6)), name) for name in ("zero", "random")]
+    found = score_of(records)
+    assert found.interval.low <= found.mean == pytest.approx(np.mean([one.value for one in records]))

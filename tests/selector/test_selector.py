@@ -512,7 +512,5 @@ def test_what_other_people_give_a_selector(tmp_path):
 
 
 class Tensor(list):
-    """A tensor of torch that has a gradient, which numpy does not take."""
-
     detach = float = cpu = lambda self: self
     numpy = lambda self: np.array(self, np.float32)  # noqa: E731
