@@ -155,7 +155,6 @@ def test_what_excel_pandas_and_people_write(tmp_path, caplog):
     frame["label"] = ["tea", "tea\u200b"] * 3
     load_file(frame, input="text", output="label", metric="accuracy")
     assert "labels that look the same: 'tea', 'tea\\u200b'" in caplog.messages[-1]
-    # a copy that differs in what is not seen is the query itself
     frame = pd.DataFrame({"input": [*"abcd", "q\u200b", "\ufeffq"], "output": [*"123456"]})
     task = load_file(frame, validation=pd.DataFrame({"input": ["q"], "output": ["7"]}))
     assert [row.input for row in task.train] == [*"abcd"]
