@@ -54,8 +54,10 @@ def free_settings(task: Task) -> FreeSettings:
 
 def no_labels(task: Task) -> str:
     """Return why a classifier of labels does not apply to a task; "" if it does."""
-    why = f"{task.name} has no labels that all of its examples choose among"
-    return "" if len(free_settings(task).labels) > 1 else why
+    labels = free_settings(task).labels
+    if len(labels) == 1:
+        return f"all outputs of {task.name} are {labels[0]!r}; expected two labels or more"
+    return "" if labels else f"{task.name} has no labels that all of its examples choose among"
 
 
 def _no_programs(task: Task) -> str:
