@@ -98,7 +98,7 @@ def command(
             log.warning("--retriever is called --method now")
             rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         # shells leave ~ as it is behind an equals sign
-        rest = [re.sub(r"^(--[\w.-]+=|)~(?=/)", rf"\g<1>{Path.home()}", word) for word in rest]
+        rest = [re.sub(r"^(--[\w.-]+=|)~(?=/)", lambda found: f"{found[1]}{Path.home()}", word) for word in rest]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))
         for flag in [flag for flag, count in flags.items() if count > 1]:
             log.warning("%s stands twice: the last one counts; several values stand behind one", flag)

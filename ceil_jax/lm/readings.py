@@ -35,6 +35,8 @@ FILE = "readings.sqlite"
 _CHUNKS = {"score": 64, "write": 32}
 """Prompts that the LM is given at a time, and the most that a kill loses."""
 
+_KEYS_A_QUERY = 500
+
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens INTEGER NOT NULL,"
     " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
@@ -113,8 +115,8 @@ class Readings:
         found: dict[bytes, Reading] = {}
         if not (self.shards or (self._folder / FILE).exists()):
             return found
-        for start in range(0, len(keys), 500):
-            some = keys[start : start + 500]
+        for start in range(0, len(keys), _KEYS_A_QUERY):
+            some = keys[start : start + _KEYS_A_QUERY]
             marks = ",".join("?" * len(some))
             for database in ("main", "shared") if self._shard else ("main",):
                 query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"

@@ -7,6 +7,8 @@ import string
 
 from ceil_jax.tasks.example import Example
 
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
 
 def accuracy(prediction: str, example: Example) -> float:
     """Return 1 where the chosen option is the gold one, else 0."""
@@ -15,17 +17,19 @@ def accuracy(prediction: str, example: Example) -> float:
 
 def exact_match(prediction: str, example: Example) -> float:
     """Return 1 where the answer equals an accepted one but for blanks at the ends, else 0."""
-    golds = example.references or (example.output,)
-    return float(prediction.strip() in {gold.strip() for gold in golds})
+    return float(prediction.strip() in {gold.strip() for gold in _golds(example)})
 
 
 def squad_normalised(answer: str) -> str:
     """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation does."""
-    bare = answer.lower().translate(str.maketrans("", "", string.punctuation))
+    bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def squad_em(prediction: str, example: Example) -> float:
     """Return 1 where the answer equals an accepted one after `squad_normalised`, else 0."""
-    golds = example.references or (example.output,)
-    return float(squad_normalised(prediction) in {squad_normalised(gold) for gold in golds})
+    return float(squad_normalised(prediction) in {squad_normalised(gold) for gold in _golds(example)})
+
+
+def _golds(example: Example) -> tuple[str, ...]:
+    return example.references or (example.output,)
