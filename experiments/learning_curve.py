@@ -3,7 +3,7 @@
     python experiments/learning_curve.py --tasks geoquery.template --scale small --data-dir DATA
     python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600 --epr.initial free
 
-Each point is trained on 100, 400, 800, 1,600 or 6,400 queries, up to --ceil.instances, or on the bank where it is
+Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the bank where it is
 smaller; with --epr.initial free from that start alone. A second table has what no LM is asked for: how alike the
 chosen examples' outputs are to the query's: whether equal or, of programs, by the F1 of their structures.
 """
@@ -25,7 +25,7 @@ from ceil_jax.pipeline.records import settings_of
 from ceil_jax.report.table import Table
 from ceil_jax.tasks.structures import structure_parser_of
 
-COUNTS = (100, 400, 800, 1600, 6400)
+COUNTS = (100, 400, 1600, 6400)
 UNTRAINED = ("topk", "free")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +34,8 @@ class LanguageModel:
     """The most tokens that the LM reads, prompt and continuation together."""
     can_score = True
     """Whether the LM gives log-probabilities; one that does not can only generate."""
+    at_once: Mapping[str, int] = {"score": 64, "write": 32}
+    """Prompts that it is given together, to score and to continue: the most that a kill loses."""
 
     @property
     def tokens_read(self) -> int:

@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 
 FILE = "readings.sqlite"
 
-_CHUNKS = {"score": 64, "write": 32}
-"""Prompts that the LM is given at a time, and the most that a kill loses."""
-
 _KEYS_A_QUERY = 500
 
 _TABLE = (
@@ -278,7 +275,7 @@ class ReadLM(LanguageModel):
         order = list(distinct)
         before = self.readings.find(order)
         found = dict(before)
-        size = _CHUNKS["score" if requests and requests[0].choices else "write"]
+        size = self.lm.at_once["score" if requests and requests[0].choices else "write"]
         # the same chunks every time, so that shards agree on them
         chunks = [
             [key for key in order[start : start + size] if key not in found]

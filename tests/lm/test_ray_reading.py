@@ -23,7 +23,7 @@ def test_no_actors():
 @pytest.mark.filterwarnings("ignore:os.fork")  # jax warns of threads in the processes that ray forks
 def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
     pytest.importorskip("ray")
-    monkeypatch.setattr("ceil_jax.lm.readings._CHUNKS", {"score": 4})
+    monkeypatch.setattr("ceil_jax.lm.base.LanguageModel.at_once", {"score": 4})
     prompts, choices = [f"film {i % 7} was number{i}" for i in range(10)], [(" bad", " good fun")] * 10
     lm = TinyLM()
     read = ReadLM(lm, Readings(tmp_path), actor_pool(TinyLM, "tiny", 1))

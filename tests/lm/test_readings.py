@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import TinyLM, readings
+from ceil_jax.lm import LanguageModel, TinyLM
 from ceil_jax.lm.readings import FILE, LMRequest, Readings, ReadLM
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.shards import Shard
@@ -47,7 +47,7 @@ class Counted(TinyLM):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(readings, "_CHUNKS", {"score": CHUNK, "write": CHUNK})
+    monkeypatch.setattr(LanguageModel, "at_once", {"score": CHUNK, "write": CHUNK})
 
 
 def opened(folder, lm=None, **how):

@@ -16,7 +16,7 @@ from ceil_jax.lm.torch.padded import PaddedReader, by_token_budget
 from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.draws import text_rng
 
-CACHED = {"cpu": 16, "cuda": 4}
+CACHED = {"cpu": 16, "cuda": 2}
 """By device: texts are continued together while their tokens, those to come included, are within this many times the
 token budget. Their prompts are read at once, and their keys and values are kept in memory."""
 
@@ -26,9 +26,10 @@ class TorchLM(LanguageModel):
 
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
     bfloat16, another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
-    counts tokens that go into the model: a prefix that scored rows share counts once, and a continuation's last
-    token is scored but not read. A pass has at most `token_budget` tokens, by default 16,384 on a GPU and 1,024 on a
-    CPU.
+    counts tokens that go into the model; a continuation's last token is scored but not read. A pass has at most
+    `token_budget` tokens, by default 32,768 on a GPU and 1,024 on a CPU. On a CPU, where tokens are what reading
+    costs, a prefix that scored rows share is read once (`scoring.TreeReader`); a GPU reads padded rows, of a prompt
+    and its choices of one token each one (`padded.PaddedReader`), because it waits for what is not one large product.
 
     Raises:
         UserError: the tokenizer is not a fast one; the configuration names no context length.
@@ -42,10 +43,13 @@ class TorchLM(LanguageModel):
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._pairs = PairTokenizer(tokenizer)
+        on_gpu = model.device.type == "cuda"
         # 1,024 on a CPU: a layer's intermediate values stay in the processor's cache
-        budget = token_budget or (2**14 if model.device.type == "cuda" else 2**10)
+        budget = token_budget or (2**15 if on_gpu else 2**10)
+        if on_gpu:
+            self.at_once = {"score": 4096, "write": 1024}
         self._reader: TreeReader | PaddedReader = (
-            TreeReader(model, budget) if tree_attention.use(model) else PaddedReader(model, budget)
+            PaddedReader(model, budget) if on_gpu or not tree_attention.use(model) else TreeReader(model, budget)
         )
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Batches of padded rows, and scoring in them, for a causal LM whose attention cannot be set (GPT-Neo, GPT-J).
+"""Batches of padded rows, and scoring in them, on a GPU and for a causal LM whose attention cannot be set (GPT-Neo).
 
 Texts that are equal but for their last token are read once, such as a prompt with options of one token each.
 """
@@ -34,15 +34,20 @@ class PaddedReader:
         for batch in by_token_budget([len(text) for text in distinct], self.budget):
             # padding stands after a row's own tokens, where a causal LM cannot see it
             inputs = padded_ids([distinct[place] for place in batch], self.model.device)
-            first = min(rows[row].start for place in batch for row in texts[distinct[place]]) - 1
+            asked = [(place, rows[row], row) for place, text in enumerate(batch) for row in texts[distinct[text]]]
+            first = min(tokens.start for _, tokens, _ in asked) - 1
             wanted = inputs.shape[1] - first
-            logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits.float()
-            logits.sub_(logits.logsumexp(-1, keepdim=True))
-            for place, text in enumerate(batch):
-                for row in texts[distinct[text]]:
-                    start, ids = rows[row].start, rows[row].ids
-                    after = torch.arange(start - 1 - first, len(ids) - 1 - first)
-                    scores[row] = logits[place, after, ids[start:]].double().cpu().numpy()
+            logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
+            # of each scored token: its text in the batch, the place before it, the token
+            at = [
+                (place, t - 1 - first, row.ids[t]) for place, row, _ in asked for t in range(row.start, len(row.ids))
+            ]
+            place, before, token = torch.tensor(at, device=logits.device).T
+            predicted = logits[place, before].float()
+            found = predicted.gather(1, token[:, None])[:, 0] - predicted.logsumexp(-1)
+            parts = found.double().cpu().split([row.scored for _, row, _ in asked])
+            for (_, _, row), log_probs in zip(asked, parts, strict=True):
+                scores[row] = log_probs.numpy()
         return scores, sum(map(len, distinct))
 
 
