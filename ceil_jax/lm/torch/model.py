@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
@@ -16,9 +18,16 @@ from ceil_jax.lm.torch.padded import PaddedReader, by_token_budget
 from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.draws import text_rng
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 CACHED = {"cpu": 16, "cuda": 2}
 """By device: texts are continued together while their tokens, those to come included, are within this many times the
 token budget. Their prompts are read at once, and their keys and values are kept in memory."""
+
+_LEAST = 512
+"""A budget of fewer tokens is not halved again where a GPU has no room."""
 
 
 class TorchLM(LanguageModel):
@@ -58,7 +67,7 @@ class TorchLM(LanguageModel):
     def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
         pairs = self._pairs.pairs(asked.prompts, asked.texts)
         check_lengths(self, [len(pair.ids) for pair in pairs], asked.numbers)
-        found, read = self._reader.each(pairs)
+        found, read = self._within_memory(lambda: self._reader.each(pairs))
         self.tokens_read += read
         return np.array([tokens.sum() for tokens in found]), [pair.scored for pair in pairs]
 
@@ -73,17 +82,36 @@ class TorchLM(LanguageModel):
         ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(limit, self.context_length - len(row)) for row in ids]
-        generators = map(text_rng, prompts, seeds)
-        writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
         ends = self._model.generation_config.eos_token_id
         ends = {*(ends if isinstance(ends, list) else [ends]), self._tokenizer.eos_token_id}
         lengths = [len(row) + most for row, most in zip(ids, limits, strict=True)]
-        cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
-        for batch in by_token_budget(lengths, cached):
-            session = Session(self._model, [ids[place] for place in batch])
-            write_all(session, [writers[place] for place in batch], ends, temperature)
-            self.tokens_read += session.read
-        return [writer.text() for writer in writers]
+
+        def written() -> list[str]:
+            generators = map(text_rng, prompts, seeds)
+            writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
+            cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
+            for batch in by_token_budget(lengths, cached):
+                session = Session(self._model, [ids[place] for place in batch])
+                write_all(session, [writers[place] for place in batch], ends, temperature)
+                self.tokens_read += session.read
+            return [writer.text() for writer in writers]
+
+        return self._within_memory(written)
+
+    def _within_memory(self, read: Callable[[], T]) -> T:
+        """Read with half the budget from now on, as often as a GPU has no room."""
+        while True:
+            try:
+                return read()
+            except torch.OutOfMemoryError as error:
+                if self._reader.budget < _LEAST:
+                    raise UserError(
+                        f"{self.name}: the GPU has no room for a prompt ({str(error).splitlines()[0]}); end what "
+                        "else runs on it, or give a smaller LM, --dtype bfloat16 or --device-map auto"
+                    ) from None
+                self._reader.budget //= 2
+                log.warning("the GPU has no room: reading %d tokens at a time from now on", self._reader.budget)
+            torch.cuda.empty_cache()
 
 
 def context_length(config: Any) -> int:

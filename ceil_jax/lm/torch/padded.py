@@ -14,6 +14,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ceil_jax.lm.tokens import PairTokens
 
+_LOGITS = 2**14
+"""The most logits of a pass for each token of its budget: with that of a GPU, 1 GiB in bfloat16."""
+
 
 class PaddedReader:
     """Reads texts in batches of at most `budget` tokens, padding included, as `scoring.TreeReader` does in passes."""
@@ -22,7 +25,6 @@ class PaddedReader:
         self.model = model
         self.budget = budget
 
-    @torch.inference_mode()
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens read."""
         scores = [np.zeros(0)] * len(rows)
@@ -30,25 +32,33 @@ class PaddedReader:
         for row, tokens in enumerate(rows):
             if tokens.scored:
                 texts.setdefault(tuple(tokens.ids[:-1]), []).append(row)
-        distinct = list(texts)
-        for batch in by_token_budget([len(text) for text in distinct], self.budget):
-            # padding stands after a row's own tokens, where a causal LM cannot see it
-            inputs = padded_ids([distinct[place] for place in batch], self.model.device)
-            asked = [(place, rows[row], row) for place, text in enumerate(batch) for row in texts[distinct[text]]]
-            first = min(tokens.start for _, tokens, _ in asked) - 1
-            wanted = inputs.shape[1] - first
-            logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
-            # of each scored token: its text in the batch, the place before it, the token
-            at = [
-                (place, t - 1 - first, row.ids[t]) for place, row, _ in asked for t in range(row.start, len(row.ids))
-            ]
-            place, before, token = torch.tensor(at, device=logits.device).T
-            predicted = logits[place, before].float()
-            found = predicted.gather(1, token[:, None])[:, 0] - predicted.logsumexp(-1)
-            parts = found.double().cpu().split([row.scored for _, row, _ in asked])
-            for (_, _, row), log_probs in zip(asked, parts, strict=True):
-                scores[row] = log_probs.numpy()
-        return scores, sum(map(len, distinct))
+        lengths, owners = [len(text) for text in texts], list(texts.values())
+        for batch in by_token_budget(lengths, self.budget):
+            wanted = max(lengths[text] + 1 - rows[row].start for text in batch for row in owners[text])
+            most = max(1, self.budget * _LOGITS // (wanted * self.model.get_output_embeddings().weight.shape[0]))
+            for first in range(0, len(batch), most):
+                asked = [owners[text] for text in batch[first : first + most]]
+                found = iter(self._read([[rows[row] for row in own] for own in asked]))
+                for own in asked:
+                    for row in own:
+                        scores[row] = next(found)
+        return scores, sum(lengths)
+
+    @torch.inference_mode()
+    def _read(self, texts: Sequence[Sequence[PairTokens]]) -> list[np.ndarray]:
+        """The log-probabilities of each row's scored tokens, of the rows of each text in turn."""
+        # padding stands after a row's own tokens, where a causal LM cannot see it
+        inputs = padded_ids([own[0].ids[:-1] for own in texts], self.model.device)
+        rows = [(place, row) for place, own in enumerate(texts) for row in own]
+        first = min(row.start for _, row in rows) - 1
+        wanted = inputs.shape[1] - first
+        logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
+        # of each scored token: its text, the place before it, the token
+        at = [(place, i - 1 - first, row.ids[i]) for place, row in rows for i in range(row.start, len(row.ids))]
+        place, before, token = torch.tensor(at, device=logits.device).T
+        predicted = logits[place, before].float()
+        log_probs = predicted.gather(1, token[:, None])[:, 0] - predicted.logsumexp(-1)
+        return [part.numpy() for part in log_probs.double().cpu().split([row.scored for _, row in rows])]
 
 
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:

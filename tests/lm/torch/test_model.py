@@ -119,6 +119,29 @@ def test_each_core_reads_rows_of_its_own(lm, network, kind, cores):
     assert found == pytest.approx(lm.log_likelihood(*zip(*PAIRS, strict=True)), abs=1e-4)
 
 
+def test_a_gpu_without_room_reads_fewer_tokens_at_a_time(lm, network, kind, caplog):
+    poor = language_model(network, kind, token_budget=2048)
+
+    def full(*_):
+        if poor._reader.budget > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore")
+
+    room = 600
+    hook = network.register_forward_pre_hook(full)
+    try:
+        prompts = [f"A film number{i}; It is" for i in range(9)]
+        found = poor.log_likelihood(prompts, [" good film"] * 9)
+        assert poor._reader.budget == 512 and "reading 1024 tokens at a time" in caplog.text
+        texts = poor.generate(prompts, 3, ())
+        room = 0
+        with pytest.raises(UserError, match=r"no room for a prompt \(CUDA out of memory. Tried to allocate 2 GiB.\)"):
+            poor.log_likelihood(prompts, [" bad film"] * 9)
+    finally:
+        hook.remove()
+    assert found == pytest.approx(lm.log_likelihood(prompts, [" good film"] * 9), abs=1e-4)
+    assert texts == lm.generate(prompts, 3, ())
+
+
 @pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
 def test_tokens_read_counts_what_options_share_once(network, kind):
     lm = language_model(network, kind)
