@@ -13,17 +13,16 @@ from ceil_jax.pipeline.stage import Stage, closure
 from ceil_jax.report.table import Table
 from harness.grid import Entry, Grid
 
-_H100_BF16 = 989e12  # dense bfloat16 FLOP/s, the maker's figure for the SXM model
-_H100_TF32 = 495e12
+_TF32 = 495e12  # dense FLOP/s, the maker's figure for an H100 or H200
 
-ONE_H100 = Machine(
-    "one H100 (an estimate from its peak, not measured)",
-    # 2 FLOP a parameter and token, at 40 % of the peak
-    lm=0.4 * _H100_BF16 / 2,
+ONE_GPU = Machine(
+    "one H200 (LM reading as measured with 135 million parameters, of which a larger LM reaches more; the rest guessed)",
+    # 281,000 tokens a second (benchmarks/README.md)
+    lm=134.5e6 * 281e3,
     # short texts in small networks: 10 % of the peak
-    encode=0.1 * _H100_TF32 / 2,
+    encode=0.1 * _TF32 / 2,
     # the backward pass costs twice the forward one
-    train=0.1 * _H100_TF32 / 6,
+    train=0.1 * _TF32 / 6,
 )
 
 
@@ -40,7 +39,7 @@ class DryRun:
 
     def text(self) -> str:
         """Return a line for each stage that takes LM tokens, encoding or training, and the sums in words."""
-        machines = this_machine(), ONE_H100
+        machines = this_machine(), ONE_GPU
         rows: list[list[str | int | None]] = []
         small = 0
         for stage, task in self.stages.items():
@@ -69,7 +68,7 @@ class DryRun:
         )
 
 
-HEADER = ("stage", "task", "state", "steps", "LM tokens read", "written", "this machine", "H100 (est.)")
+HEADER = ("stage", "task", "state", "steps", "LM tokens read", "written", "this machine", "H200 (est.)")
 
 
 def dry_run(entries: Sequence[Entry], seeds: Sequence[int]) -> DryRun:

@@ -152,7 +152,7 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     assert work["scoring CEIL's candidate sets"].read > 24 * 5 * 20
     # 24 queries, 6 of them held out, twice in batches of 8
     assert {one.steps for one in work.values() if one.trained} == {5}
-    assert "would run" in elsewhere.text() and "H100" in elsewhere.text()
+    assert "would run" in elsewhere.text() and "H200" in elsewhere.text()
 
     changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
     partly = dry_run([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
