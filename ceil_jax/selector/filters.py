@@ -54,11 +54,11 @@ def same_value(text: str | None, wanted: Any) -> bool:
     """
     if text is None or wanted is None:
         return text is wanted
-    text = text.strip()
+    text, said = text.strip(), str(wanted).strip()
     if isinstance(wanted, (bool, np.bool_)):
-        return text.lower() == str(wanted).lower()
-    if text == str(wanted).strip() or not isinstance(wanted, (int, float, np.number)):
-        return text == str(wanted).strip()
+        return text.lower() == said.lower()
+    if text == said or not isinstance(wanted, (int, float, np.number)):
+        return text == said
     try:
         return float(text) == wanted
     except ValueError:
