@@ -1,8 +1,9 @@
 """Draw the points over top-k against LM tokens, of every task and in the mean, and print them as a table.
 
 `python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: EPR and CEIL of `table2`,
-and of `free_rows` the free rows and what starts from them, each less the nearest neighbours on the same queries. New
-runs come in by `python experiments/results.py --add FILE --data-dir DATA`, and then this command.
+of `free_rows` the free rows and what starts from them, and of `learning_curve` the most training queries of a task,
+each less the nearest neighbours on the same queries. New runs come in by `python experiments/results.py --add FILE
+--data-dir DATA`, and then this command.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 from harness.crossed import Place
-from harness.results_file import RESULTS, read_results
+from harness.results_file import RESULTS, Published, read_results
 
 from ceil_jax.metrics.bootstrap import Interval, averaged_interval, bootstrap_interval, paired
-from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, signed
 
@@ -29,6 +29,7 @@ SERIES = {
     "learnt from the LM": (("table2", "free_rows"), ("EPR", "CEIL")),
     "learnt from the outputs": (("free_rows",), ("free",)),
     "from there, learnt from the LM": (("free_rows",), ("EPR from free", "CEIL from free")),
+    "by more queries": (("learning_curve",), ("EPR from free", "CEIL from free")),
 }
 """Lines of the figure: the experiments, of which the first that has a task counts, and the rows by LM tokens. The
 mean is over the tasks of the first experiment."""
@@ -61,9 +62,9 @@ class Gain(NamedTuple):
     tasks: int = 1
 
 
-def places(records: Sequence[Record], experiment: str, shots: int = SHOTS, lm: str = LM) -> dict[Place, Runs]:
+def places(records: Sequence[Published], experiment: str, shots: int = SHOTS, lm: str = LM) -> dict[Place, Runs]:
     """Return the runs of each row on each task, of one experiment, number of examples and LM."""
-    found: dict[Place, list[Record]] = {}
+    found: dict[Place, list[Published]] = {}
     for one in records:
         if (one.experiment, one.config["shots"], one.lm) == (experiment, shots, lm):
             encoder = one.config["encoder"]
@@ -72,9 +73,11 @@ def places(records: Sequence[Record], experiment: str, shots: int = SHOTS, lm: s
     return {place: Runs(members) for place, members in found.items()}
 
 
-def gains(records: Sequence[Record]) -> dict[str, dict[str, list[Gain]]]:
+def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
     """Return the gains of each task, and of the mean, by the figure's lines."""
     found: dict[str, dict[str, list[Gain]]] = {"mean": {}}
+    most = {task: _most(records, task) for task in TASKS}
+    records = [one for one in records if one.experiment != "learning_curve" or one.column in most[one.task]]
     runs = {name: places(records, name) for names, _ in SERIES.values() for name in names}
     for line, (experiments, rows) in SERIES.items():
         for row in rows:
@@ -99,6 +102,13 @@ def gains(records: Sequence[Record]) -> dict[str, dict[str, list[Gain]]]:
     return found
 
 
+def _most(records: Sequence[Published], task: str) -> tuple[str, str]:
+    """The columns of a task's learning curve that the figure has: the untrained, and the most of over 400 queries."""
+    columns = {one.column for one in records if (one.experiment, one.task) == ("learning_curve", task)}
+    counts = {int(column.split()[0].replace(",", "")): column for column in columns - {"untrained"}}
+    return "untrained", counts[max(counts)] if counts and max(counts) > 400 else ""
+
+
 def table(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
     """Return the figure's points as Markdown."""
     body = [
@@ -120,10 +130,12 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 60
 line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 }
 .c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a }
 .t0 { fill: #2f6f9f } .t1 { fill: #bf5700 } .t2 { fill: #6a3d9a }
+.c3 { stroke: #1a7f37 } .t3 { fill: #1a7f37 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
   .c0 { stroke: #58a6d8 } .c1 { stroke: #ffa657 } .c2 { stroke: #c9a2f2 }
   .t0 { fill: #58a6d8 } .t1 { fill: #ffa657 } .t2 { fill: #c9a2f2 }
+  .c3 { stroke: #56d364 } .t3 { fill: #56d364 }
 }
 """
 LEFT, WIDTH, HEIGHT, LARGE, GAP, TOP = 30, 130, 130, 250, 48, 64
@@ -149,7 +161,8 @@ def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
         counts = sorted({one.tasks for one in found["mean"].get(line, ())})
         text = f"{line}: {', '.join(rows)}" + (f" (mean of {counts[-1]} tasks)" if counts else "")
         if any(line in lines for lines in found.values()):
-            parts.append(f'<text class="t{place}" x="{LEFT + 320 * place}" y="14">{escape(text)}</text>')
+            x, y = LEFT + 500 * (place % 2), 14 + 18 * (place // 2)
+            parts.append(f'<text class="t{place}" x="{x}" y="{y}">{escape(text)}</text>')
     parts += _panel("mean", found["mean"], LEFT, TOP, LARGE, tall, scale)
     for name, gain in PAPER.items():
         y = round(TOP + tall * scale.down(gain), 1)
@@ -185,7 +198,7 @@ def _panel(
     scale: Scale,
 ) -> Iterator[str]:
     def x(tokens: float) -> float:
-        return round(left + 8 + (width - 20) * max(tokens, 0) / scale.tokens, 1)
+        return round(left + 8 + (width - 20) * math.sqrt(max(tokens, 0) / scale.tokens), 1)
 
     def y(points: float) -> float:
         return round(top + height * scale.down(points), 1)
@@ -197,14 +210,15 @@ def _panel(
         if title == "mean":
             name = f"{points:+}" if points else "top-k"
             yield f'<text class="soft" x="{left - 28}" y="{y(points) + 4}">{name}</text>'
-    for tokens in (0.0, 0.5, 1.0):
+    for tokens in (0, 1, 5, 20):
         yield f'<text class="soft" x="{x(tokens) - 4}" y="{top + height + 14}">{tokens:g}</text>'
     for place, line in enumerate(SERIES):
         for one in lines.get(line, ()):
             at, (middle, least, most) = x(one.tokens), map(y, one.points)
             yield f'<line class="c{place} mark" x1="{at}" x2="{at}" y1="{least}" y2="{most}"/>'
             yield f'<circle class="t{place}" cx="{at}" cy="{middle}" r="4"/>'
-            yield f'<text class="t{place}" x="{at + 5}" y="{middle + 4}">{one.row.partition(" ")[0]}</text>'
+            name = one.row.split()[0] if title == "mean" else one.row[0]
+            yield f'<text class="t{place}" x="{at + 5}" y="{middle + 4}">{name}</text>'
 
 
 def main() -> None:

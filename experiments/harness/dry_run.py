@@ -16,7 +16,7 @@ from harness.grid import Entry, Grid
 _TF32 = 495e12  # dense FLOP/s, the maker's figure for an H100 or H200
 
 ONE_GPU = Machine(
-    "one H200 (LM reading as measured with 135 million parameters, of which a larger LM reaches more; the rest guessed)",
+    "one H200 (LM reading as measured with 135 million parameters; a larger LM reaches more; the rest guessed)",
     # 281,000 tokens a second (benchmarks/README.md)
     lm=134.5e6 * 281e3,
     # short texts in small networks: 10 % of the peak
