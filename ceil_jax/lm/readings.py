@@ -275,20 +275,18 @@ class ReadLM(LanguageModel):
         order = list(distinct)
         before = self.readings.find(order)
         found = dict(before)
-        size = self.lm.at_once["score" if requests and requests[0].choices else "write"]
-        # the same chunks every time, so that shards agree on them
-        chunks = [
-            [key for key in order[start : start + size] if key not in found]
-            for number, start in enumerate(range(0, len(order), size))
-            if self._shard is None or self._shard.owns(number)
-        ]
-        chunks = [chunk for chunk in chunks if chunk]
-        if chunks:
-            total = sum(map(len, chunks))
+        kind = "score" if requests and requests[0].choices else "write"
+        size = LanguageModel.at_once[kind]
+        # groups of one size whatever the LM, so that shards agree on them and actors have even shares
+        owned = [key for place, key in enumerate(order) if self._shard is None or self._shard.owns(place // size)]
+        missing = [key for key in owned if key not in found]
+        size = size if self._reader else self.lm.at_once[kind]
+        chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
+        if missing:
             if self._shard is None and self.readings.shards:
                 said = "%s: %d of %d prompts were read by no shard; reading them here"
-                log.warning(said, self._what, total, len(order))
-            with bar(len(order), self._what, initial=len(order) - total) as shown:
+                log.warning(said, self._what, len(missing), len(order))
+            with bar(len(order), self._what, initial=len(order) - len(missing)) as shown:
                 asked = [[distinct[key] for key in chunk] for chunk in chunks]
                 here = enumerate(read_chunk(self.lm, chunk) for chunk in asked)
                 for number, readings in self._reader(asked) if self._reader else here:

@@ -8,6 +8,7 @@ from lm_models import model, tokenizer
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.torch.model import TorchLM
+from ceil_jax.lm.torch.padded import PaddedReader
 
 KINDS = [("llama", False), ("llama", True), ("gpt2", False), ("gemma3", True), ("gpt_neo", False)]
 PROMPTS = [
@@ -140,6 +141,23 @@ def test_a_gpu_without_room_reads_fewer_tokens_at_a_time(lm, network, kind, capl
         hook.remove()
     assert found == pytest.approx(lm.log_likelihood(prompts, [" good film"] * 9), abs=1e-4)
     assert texts == lm.generate(prompts, 3, ())
+
+
+def test_logits_count_in_a_padded_pass(lm, network, monkeypatch):
+    passes = []
+    hook = network.register_forward_pre_hook(lambda *_: passes.append(1))
+    try:
+        reader = PaddedReader(network, 1024)
+        rows = lm._pairs.pairs(*zip(*PAIRS, strict=True))
+        whole, counted = reader.each(rows), len(passes)
+        monkeypatch.setattr("ceil_jax.lm.torch.padded._LOGITS", 1)
+        parts = reader.each(rows)
+    finally:
+        hook.remove()
+    assert counted < len(passes) - counted == len({tuple(row.ids[:-1]) for row in rows if row.scored})
+    assert parts[1] == whole[1]
+    for one, other in zip(parts[0], whole[0], strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)
