@@ -2,6 +2,7 @@
 
     python experiments/results.py --experiment table2 --minus EPR "EPR + MAP" "dense top-k"
     python experiments/results.py --together first_runs table2 --data-dir DATA
+    python experiments/results.py --experiment learning_curve --minus "dense top-k" free "400 queries"
     python experiments/results.py --add runs/new.jsonl --data-dir DATA
 
 The file is one that --record of an experiment wrote, by default experiments/results.jsonl. Intervals resample
@@ -41,7 +42,7 @@ def published(records: Sequence[Published], experiments: Sequence[str] = (), min
     Args:
         records: of a results file.
         experiments: names as in the file; by default all.
-        minus: rows that the others are compared with, where a table has them.
+        minus: rows or columns that the others are compared with, where a table has them.
 
     Raises:
         UserError: no such experiment; a table with two runs in one place, or with different queries in a column.
@@ -98,15 +99,20 @@ def _crossed(title: str, records: Sequence[Published], minus: Sequence[str]) -> 
 
 
 def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place, Runs]:
-    """Return the runs of one row, by the places of the other rows in the same columns."""
+    """Return what the runs are compared with, by their places: a row in the same column, or in its only one (an
+    untrained row beside numbers of training queries); or, where a column has that name, the same row there."""
+    columns = [column for row, column in runs if row == other]
     found = {}
     for (row, column), one in runs.items():
-        base = runs.get((other, column))
-        if base is None or row == other or not (one.known and base.known):
+        base = runs.get((other, column)) or runs.get((row, other))
+        if base is None and len(columns) == 1:
+            base = runs[other, columns[0]]
+        if base is None or base is one or row == other or not (one.known and base.known):
             continue
-        if one.record.texts != base.record.texts:
+        if one.record.texts == base.record.texts:
+            found[row, column] = base
+        elif (other, column) in runs:
             raise UserError(f"{title}: {row} and {other} saw different queries of {column}")
-        found[row, column] = base
     return found
 
 
@@ -173,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", type=Path, default=RESULTS)
     parser.add_argument("--experiment", nargs="+", default=[], help="only these, such as table2; default: all")
-    parser.add_argument("--minus", nargs="+", default=["EPR", "dense top-k"], help="rows to compare others with")
+    parser.add_argument("--minus", nargs="+", default=["EPR", "dense top-k"], help="rows or columns to compare with")
     parser.add_argument("--together", nargs=2, metavar=("FIRST", "AGAIN"), help="a run and its repetition")
     parser.add_argument("--add", type=Path, help="another such file, whose runs are added")
     parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")

@@ -2,12 +2,14 @@
 
 A table is checked where the line before it names its experiment, shots and LM (by default that of the evidence):
 `<!-- recorded: table2, 4, gemma-3-270m@bfloat16 -->`. Rows are methods or differences and columns tasks, or turned.
-Two experiments, `first_runs and table2`, are one with twice the seeds, on the queries that both answered. Other
-tables of measured numbers say above them `printed by: COMMAND` or `no record: WHY`.
+Two experiments, `first_runs and table2`, are one with twice the seeds, on the queries that both answered; in
+`learning_curve on mtop` the columns are those of that task's table. Other tables of measured numbers say above them
+`printed by: COMMAND` or `no record: WHY`.
 """
 
 import random
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from ceil_jax.report.table import signed
 ROOT = Path(__file__).parents[2]
 DOCUMENTATION = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCUMENTATION, ROOT / "experiments" / "NOTES.md"]
-MARK = re.compile(r"^<!-- recorded: ([\w ]+), (\d+)(?:, (\S+))? -->\n((?:\|.*\n)+)", re.M)
+MARK = re.compile(r"^<!-- recorded: ([\w. ]+), (\d+)(?:, (\S+))? -->\n((?:\|.*\n)+)", re.M)
 NAMES = {name: task for task, name in evidence.TASKS.items()} | {
     "template split": "geoquery.template",
     "MRPC, accuracy": "mrpc",
@@ -59,7 +61,16 @@ def runs(experiment, shots, lm, data_dir=None):
     records = read_results(RESULTS)
     if " and " in experiment:
         records = results.together(records, *experiment.split(" and "), data_dir)
+    experiment, _, task = experiment.partition(" on ")
+    if task:
+        records = [replace(one, task=one.column) for one in records if one.task == task]
     return evidence.places(records, experiment, shots, lm)
+
+
+def place(found, row, column):
+    """The runs of a row in a column, or in the only one that it has: an untrained row stands in one alone."""
+    columns = [other for name, other in found if name == row]
+    return found[row, columns[0] if len(columns) == 1 else column]
 
 
 def tasks_of(found, column):
@@ -74,7 +85,7 @@ def tasks_of(found, column):
 def recorded(found, row, column):
     """The cell of a method, or of "A − B", on a task or in the mean over tasks, as tables print it."""
     tasks, average, kind = tasks_of(found, column)
-    own, *bases = [[kind(found[plain(name), one].records) for one in tasks] for name in row.split(" − ")]
+    own, *bases = [[kind(place(found, plain(name), one).records) for one in tasks] for name in row.split(" − ")]
     samples = [one.sample for one in own]
     if bases:
         samples = [paired(one, base.sample) for one, base in zip(samples, *bases, strict=True)]

@@ -195,6 +195,16 @@ def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
     assert "|  | K = 1 | K = 2 |" in text and "mean" not in text and "Queries: 2." in text
 
 
+def test_rows_are_compared_with_an_untrained_row_and_with_a_column(tmp_path):
+    answered = {("dense top-k", "untrained"): [0, 0], ("EPR", "100"): [1, 0], ("EPR", "400"): [1, 1]}
+    lines = [line(row, column, values, task="films", texts="t") for (row, column), values in answered.items()]
+    text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["dense top-k", "100"])
+    assert "## Less dense top-k\n\n|  | untrained | 100 | 400 |" in text
+    top_k, _, column = text.partition("## Less 100")
+    assert "| EPR |  | +50.0 (" in top_k and "| +100.0 (" in top_k
+    assert "| EPR |  |  | +50.0 (" in column
+
+
 def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
     shared = {"question_in_bank": "1100", "output_in_bank": "1111", "question": [0, 0, 1, 2]}
     runs = {"EPR": [1, 1, 0, 0], "CEIL": [1, 1, 1, 0]}
