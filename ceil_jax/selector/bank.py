@@ -141,7 +141,7 @@ class Bank:
             return []
         with self._changing:
             snapshot = self.snapshot
-            named, self.next_id = self._with_ids(examples)
+            named = self._with_ids(examples)
             start, stop = len(snapshot.live), len(snapshot.live) + len(named)
             if stop > len(self._room):
                 self._room = np.empty((max(stop, 2 * start), vectors.shape[1]), np.float32)
@@ -154,20 +154,20 @@ class Bank:
             self.snapshot = Snapshot(snapshot.examples, self._room[:stop], live)
             return [example.id for example in named]
 
-    def _with_ids(self, examples: Sequence[Example]) -> tuple[list[Example], int]:
+    def _with_ids(self, examples: Sequence[Example]) -> list[Example]:
         given = Counter(example.id for example in examples if example.id)
         known = next((id for id, count in given.items() if count > 1 or id in self._rows), None)
         if known is not None:
             raise UserError(f"an example with id {known!r} is there already; ids are unique: remove it first")
-        named, number = [], self.next_id
+        named = []
         for example in examples:
             if not example.id:
-                while (id := f"bank-{number}") in self._rows or id in given:
-                    number += 1
+                while (id := f"bank-{self.next_id}") in self._rows or id in given:
+                    self.next_id += 1
                 example = replace(example, id=id)
-                number += 1
+                self.next_id += 1
             named.append(example)
-        return named, number
+        return named
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove examples; the memory of their vectors is freed once more than half of the rows are gone."""

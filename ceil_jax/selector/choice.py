@@ -66,7 +66,7 @@ def _steps(shortlist: Shortlist, relevance: np.ndarray, call: CallSettings) -> t
         questions = [question(example, call.template.fields) for example in examples]
         asked = {questions[step.item] for step in taken}
         count = Counter(int(groups[step.item]) for step in taken)
-        left = [i for i in range(len(examples)) if questions[i] not in asked]
+        left = list(range(len(examples)))
         while left:
             item = min(left, key=lambda i: count[int(groups[i])])
             left.remove(item)

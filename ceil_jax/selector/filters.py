@@ -86,7 +86,7 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
         raise unknown_name(what, name, known)
 
 
-def question(example: Example, names: Iterable[str] = ()) -> tuple[str, ...]:
+def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
     """Return the identity of an example's question: the words of its input and of some of its fields."""
     shown = example.input, *(example.fields.get(name, "") for name in names)
     return tuple(map(question_key, shown))

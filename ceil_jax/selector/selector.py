@@ -134,8 +134,9 @@ class CeilSelector(Settings):
         encoder = getattr(store, "embeddings", None) if encoder is None else encoder
         if encoder is None:
             raise UserError(f"{type(store).__name__} does not say what embeds its documents: give encoder=…")
-        bank = StoreBank(store, as_encoders(encoder)[0], search or {}, "input_key" not in settings)
-        return cls(bank, encoder, **settings)
+        documents, queries = as_encoders(encoder)
+        bank = StoreBank(store, documents, search or {}, "input_key" not in settings)
+        return cls(bank, documents, queries, **settings)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], **settings: Any) -> Self:

@@ -49,13 +49,12 @@ class StoreBank:
             if "fetch_k" in inspect.signature(self.store.similarity_search).parameters:
                 search.setdefault("fetch_k", 100 * call.size)
         for query, vector in zip(queries, vectors, strict=True):
-            found = self._examples(self.store.similarity_search(query.input, **search), call.columns)
-            embedded = self._embedded([text for _, text in found], len(vector))
-            near = Snapshot([example for example, _ in found], embedded, np.ones(len(found), bool))
+            documents = self.store.similarity_search(query.input, **search)
+            embedded = self._embedded([document.page_content for document in documents], len(vector))
+            near = Snapshot(self._examples(documents, call.columns), embedded, np.ones(len(documents), bool))
             yield from near.shortlists([query], vector[None], replace(call, filter=None, balance=None))
 
-    def _examples(self, documents: Sequence[Any], columns: Columns) -> list[tuple[Example, str]]:
-        """Each document as an example, with the text that was embedded."""
+    def _examples(self, documents: Sequence[Any], columns: Columns) -> list[Example]:
         rows = []
         for document in documents:
             # stores may hold lists and mappings too
@@ -67,8 +66,7 @@ class StoreBank:
             if self.input_is_text:
                 row[columns.input[0]] = document.page_content
             rows.append({**row, "id": id})
-        examples = as_examples(rows, columns, "documents of the store", "document")
-        return [(example, one.page_content) for example, one in zip(examples, documents, strict=True)]
+        return as_examples(rows, columns, "documents of the store", "document")
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
         """The unit vectors of some documents, float32 [n, dim], embedded if they are not in memory."""

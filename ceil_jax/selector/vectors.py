@@ -40,18 +40,18 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
         from ceil_jax.encoders.registry import load_encoder
 
         given = load_encoder(given)
-    if isinstance(given, type):
-        given = None  # a class has methods too, and nothing to call them on
-    if callable(getattr(given, "encode", None)):
-        return given, given
-    if callable(getattr(given, "embed_documents", None)) and callable(getattr(given, "embed_query", None)):
-        named = getattr(given, "model_name", None) or getattr(given, "model", None)
-        name = str(named or type(given).__name__)
-        query = FunctionEncoder(lambda texts: [given.embed_query(text) for text in texts], name)
-        return FunctionEncoder(given.embed_documents, name), query
-    if callable(given):
-        encoder = FunctionEncoder(given)
-        return encoder, encoder
+    # a class has methods too, and nothing to call them on
+    if not isinstance(given, type):
+        if callable(getattr(given, "encode", None)):
+            return given, given
+        if callable(getattr(given, "embed_documents", None)) and callable(getattr(given, "embed_query", None)):
+            named = getattr(given, "model_name", None) or getattr(given, "model", None)
+            name = str(named or type(given).__name__)
+            query = FunctionEncoder(lambda texts: [given.embed_query(text) for text in texts], name)
+            return FunctionEncoder(given.embed_documents, name), query
+        if callable(given):
+            encoder = FunctionEncoder(given)
+            return encoder, encoder
     raise UserError(
         f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object with encode(texts), "
         "LangChain embeddings, or a function from a list of texts to their vectors"

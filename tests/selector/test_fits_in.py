@@ -89,8 +89,8 @@ def test_encoders_of_any_kind():
         selector = CeilSelector.from_examples(ROWS, encoder=encoder)
         assert ids(selector.select(QUERY, k=5)) == expected
     assert selector.encoder.name == "small"
-    for wrong in (7, None, Words, object()):
-        with refused(r"encoder is .*; expected a name, a folder"):
+    for wrong, shown in ((7, "7"), (None, "None"), (Words, "<class .*Words'>"), (object(), "<object")):
+        with refused(rf"encoder is {shown}.*; expected a name, a folder"):
             CeilSelector.from_examples(ROWS, encoder=wrong)
 
     def broken(texts):

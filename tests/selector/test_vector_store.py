@@ -93,6 +93,13 @@ def test_documents_are_embedded_once(store):
     assert store.embeddings.embedded == again
 
 
+def test_an_encoder_named_is_loaded_once(store, monkeypatch):
+    loaded = []
+    monkeypatch.setattr("ceil_jax.encoders.registry.load_encoder", lambda name: loaded.append(name) or Words())
+    live = CeilSelector.from_vector_store(store, encoder="words", output_key="label")
+    assert len(live.select(QUERY, k=2)) == 2 and loaded == ["words"]
+
+
 def test_what_does_not_fit(store):
     with refused(r"documents of the store: no column 'output'; it has 'label', 'town', .*output_key"):
         CeilSelector.from_vector_store(store).select(QUERY, k=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
@@ -71,16 +73,16 @@ class CeilFewShot(Teleprompter):
                 the selector's own bank, with `input` not given.
         """
         program = student.deepcopy()
-        banks: dict[tuple[str, ...], Chooser] = {}
+        # predictors of the same inputs share a bank
+        bank_of = functools.cache(functools.partial(self._bank_of, trainset or ()))
         changed = 0
-        for _, predictor in program.named_predictors():
+        for predictor in program.predictors():
             if trainset is None:
                 chooser = self._own_bank(predictor)
+            elif names := _shared(predictor, trainset):
+                chooser = bank_of(names)
             else:
-                names = _shared(predictor, trainset)
-                if not names:
-                    continue
-                chooser = banks.get(names) or banks.setdefault(names, self._bank_of(trainset, names))
+                continue
             if not isinstance(predictor, _Choosing):
                 # a class of its own kind: it may be of the user's own kind
                 kind = type(predictor)
@@ -140,8 +142,6 @@ class _Choosing:
         return super().forward(**inputs)  # type: ignore[misc]
 
     async def aforward(self, **inputs: Any) -> Any:
-        import asyncio
-
         inputs.setdefault("demos", await asyncio.to_thread(self.chooser, inputs))
         return await super().aforward(**inputs)  # type: ignore[misc]
 

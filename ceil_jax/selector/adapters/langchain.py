@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
@@ -80,10 +79,6 @@ class CeilExampleSelector(BaseExampleSelector):
         """
         query = self._value(input_variables, self.input_key, "query")
         return [self._row(example) for example in self.selector.select(query, **self.options)]
-
-    async def aselect_examples(self, input_variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """`select_examples`, choosing in a worker thread."""
-        return await asyncio.to_thread(self.select_examples, input_variables)
 
     def _value(self, variables: Mapping[str, Any], key: str, what: str) -> Any:
         if key not in variables:
