@@ -139,22 +139,14 @@ class LanguageModel:
             raise UserError(f"{self.name} wrote {len(written)} answers ({kinds}) to {len(prompts)} prompts")
         # a token limit may cut a character of two halves, which no file can hold
         whole = (text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in written)
-        return [cut(text, stop) for text in whole]
+        # the released CEIL code calls .strip("<|endoftext|>"), which makes "ind /home -type" of "find /home -type f"
+        return [text[: first_stop(text, stop)] for text in whole]
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
     """Return where the earliest stop string begins in `text`; None if there is none."""
     starts = [start for string in stop if (start := text.find(string)) >= 0]
     return min(starts, default=None)
-
-
-def cut(text: str, stop: Sequence[str]) -> str:
-    """Return `text` before its first stop string, with nothing else removed.
-
-    The released CEIL code calls `.strip("<|endoftext|>")`, which removes letters: "find /home -type f" becomes
-    "ind /home -type".
-    """
-    return text[: first_stop(text, stop)]
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:
