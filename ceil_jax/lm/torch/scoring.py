@@ -1,7 +1,6 @@
 """Log-probabilities of tokens, by passes of a causal LM over a prefix tree on a CPU.
 
-The cost is in the tokens, so each is read once: rows that begin alike share their common prefix, nothing is
-padded, and logits are computed only where a token is scored.
+Each token of the tree is read once, nothing is padded, and logits are computed only where a token is scored.
 """
 
 from __future__ import annotations
