@@ -61,12 +61,11 @@ def metric_interval(sample: Sample, groups: np.ndarray | None = None, *, resampl
     the mirror image for n of n. `groups` is as in `by_group`.
     """
     values = np.asarray(sample.values, np.float64)
-    here = bootstrap_interval(*by_group(sample, groups), resamples=resamples)
-    right = values.size == len(values) and here.mean in (0.0, 1.0) and (values == here.mean).all()
-    if not right:
+    grouped = by_group(sample, groups)
+    here = bootstrap_interval(*grouped, resamples=resamples)
+    if values.size > len(values) or here.mean not in (0.0, 1.0) or (values != here.mean).any():
         return here
-    distinct = len(values) if groups is None else len(np.unique(groups))
-    width = _Z**2 / (distinct + _Z**2)
+    width = _Z**2 / (len(grouped.values) + _Z**2)
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 
