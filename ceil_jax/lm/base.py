@@ -78,10 +78,9 @@ class LanguageModel:
         Raises:
             UserError: a prompt has no choices, or one string in place of a list of them.
         """
+        check_choices(choices)
         asked = Continuations([], [], [])
         for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if isinstance(options, str) or not options:
-                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
             asked.numbers.extend([row] * len(options))
             asked.prompts.extend([prompt] * len(options))
             asked.texts.extend(options)
@@ -147,6 +146,13 @@ def first_stop(text: str, stop: Sequence[str]) -> int | None:
     """Return where the earliest stop string begins in `text`; None if there is none."""
     starts = [start for string in stop if (start := text.find(string)) >= 0]
     return min(starts, default=None)
+
+
+def check_choices(choices: Sequence[Sequence[str]]) -> None:
+    """Raise a UserError if a prompt has no choices, or one string in place of a list of them."""
+    for row, options in enumerate(choices):
+        if isinstance(options, str) or not options:
+            raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:
