@@ -37,15 +37,12 @@ def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @chunked.def_vmap
     def lift(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
-        rows = jax.tree.map(lambda leaf, of_query: leaf if of_query else None, arguments, tuple(batched))
+        rows = {place: arguments[place] for place, of_query in enumerate(batched) if of_query}
 
-        def whole(mine: Any, shared: Any) -> Any:
-            return shared if mine is None else mine
+        def one(own: dict[int, Any]) -> Any:
+            return function(*(own.get(place, shared) for place, shared in enumerate(arguments)))
 
-        def one(own: Any) -> Any:
-            return function(*jax.tree.map(whole, own, arguments, is_leaf=lambda leaf: leaf is None))
-
-        largest = max(leaf.size for leaf in jax.tree.leaves(rows)) // size
+        largest = max(array.size for array in rows.values()) // size
         results = jax.lax.map(one, rows, batch_size=min(size, queries_at_once(largest)))
         return results, jax.tree.map(lambda _: True, results)
 

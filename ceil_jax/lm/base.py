@@ -78,10 +78,9 @@ class LanguageModel:
         Raises:
             UserError: a prompt has no choices, or one string in place of a list of them.
         """
+        check_choices(choices)
         asked = Continuations([], [], [])
         for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            if isinstance(options, str) or not options:
-                raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
             asked.numbers.extend([row] * len(options))
             asked.prompts.extend([prompt] * len(options))
             asked.texts.extend(options)
@@ -139,7 +138,8 @@ class LanguageModel:
             raise UserError(f"{self.name} wrote {len(written)} answers ({kinds}) to {len(prompts)} prompts")
         # a token limit may cut a character of two halves, which no file can hold
         whole = (text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in written)
-        return [cut(text, stop) for text in whole]
+        # the released CEIL code calls .strip("<|endoftext|>"), which makes "ind /home -type" of "find /home -type f"
+        return [text[: first_stop(text, stop)] for text in whole]
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
@@ -148,13 +148,11 @@ def first_stop(text: str, stop: Sequence[str]) -> int | None:
     return min(starts, default=None)
 
 
-def cut(text: str, stop: Sequence[str]) -> str:
-    """Return `text` before its first stop string, with nothing else removed.
-
-    The released CEIL code calls `.strip("<|endoftext|>")`, which removes letters: "find /home -type f" becomes
-    "ind /home -type".
-    """
-    return text[: first_stop(text, stop)]
+def check_choices(choices: Sequence[Sequence[str]]) -> None:
+    """Raise a UserError if a prompt has no choices, or one string in place of a list of them."""
+    for row, options in enumerate(choices):
+        if isinstance(options, str) or not options:
+            raise UserError(f"prompt {row} has choices {options!r}; give a list of at least one string")
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:

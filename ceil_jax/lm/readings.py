@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.base import LanguageModel, check_choices
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -252,6 +252,7 @@ class ReadLM(LanguageModel):
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
+        check_choices(choices)
         asked = [LMRequest(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)]
         return [np.array(value, np.float64) for value in self._read(asked)]
 

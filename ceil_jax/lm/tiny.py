@@ -66,9 +66,7 @@ class TinyLM(LanguageModel):
         matches = list(_TOKEN.finditer(prompt + continuation))
         check_lengths(self, [len(matches)], [row])
         tokens = [match.group() for match in matches]
-        start = len(tokens)
-        while start and matches[start - 1].end() > len(prompt):
-            start -= 1
+        start = sum(match.end() <= len(prompt) for match in matches)
         found = [_log_probs(tokens[:place], [tokens[place]])[0] for place in range(start, len(tokens))]
         return float(sum(found)), len(found)
 

@@ -39,15 +39,11 @@ def register_metric(name: str, metric: Metric | Callable[[str, Example], float],
     METRICS.register(name, made, replace=replace)
 
 
-for _name, _metric in (
-    ("accuracy", accuracy),
-    ("exact_match", exact_match),
-    ("squad_em", squad_em),
-    ("char_bleu", CharBleu()),
-    ("lf_em", lf_em),
-    ("sql_execution", SqlExecution()),
-):
-    register_metric(_name, _metric)
-
+register_metric("accuracy", accuracy)
+register_metric("exact_match", exact_match)
+register_metric("squad_em", squad_em)
+register_metric("char_bleu", CharBleu())
+register_metric("lf_em", lf_em)
+register_metric("sql_execution", SqlExecution())
 
 __all__ = ["METRICS", "Metric", "PerExample", "register_metric"]

@@ -33,8 +33,7 @@ class Sample(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % interval. It is zero-width when all examples have equal values; that is not certainty,
-    and `metric_interval` gives a proportion at 0 or 1 Wilson's interval instead."""
+    """A value and its 95 % interval. It is zero-width when all values are equal; that is not certainty."""
 
     mean: float
     low: float
@@ -58,16 +57,15 @@ def bootstrap_interval(values: np.ndarray, statistic: Statistic = mean, *, resam
 def metric_interval(sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES) -> Interval:
     """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
 
-    Resamples of equal values are equal, so that a bootstrap interval of 0 of n would have no width. Wilson (1927)
-    gives 0 to z² / (n + z²), with z = 1.96, and the mirror image for n of n. `groups` is as in `by_group`.
+    The bootstrap interval of 0 of n would have no width. Wilson (1927) gives 0 to z² / (n + z²), with z = 1.96, and
+    the mirror image for n of n. `groups` is as in `by_group`.
     """
     values = np.asarray(sample.values, np.float64)
-    here = bootstrap_interval(*by_group(sample, groups), resamples=resamples)
-    right = values.size == len(values) and here.mean in (0.0, 1.0) and (values == here.mean).all()
-    if not right:
+    grouped = by_group(sample, groups)
+    here = bootstrap_interval(*grouped, resamples=resamples)
+    if values.size > len(values) or here.mean not in (0.0, 1.0) or (values != here.mean).any():
         return here
-    distinct = len(values) if groups is None else len(np.unique(groups))
-    width = _Z**2 / (distinct + _Z**2)
+    width = _Z**2 / (len(grouped.values) + _Z**2)
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 

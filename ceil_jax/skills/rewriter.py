@@ -63,8 +63,7 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
     names = ("input", "skill", "schema") if "schema" in table.columns() else ("input", "skill")
 
     def read(id: str, row: Row) -> Example:
-        values = [_line(row, name) for name in names]
-        return Example(id, values[0], values[1], fields=dict(zip(names, values, strict=True)))
+        return Example(id, "", "", fields={name: _line(row, name) for name in names})
 
     return [Demonstration(**one.fields) for one in examples_of(table, path.stem, names, read)]
 

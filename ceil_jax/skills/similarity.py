@@ -18,25 +18,21 @@ from jaxtyping import Array, Float, Int
 Similarity = Callable[[Float[Array, "q m d"], Float[Array, "n m d"]], Float[Array, "q n"]]
 
 
-def _cosine(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
-    """Cosines of all pairs; 0 for a zero vector."""
-    return jnp.matmul(_unit(queries), _unit(items).T, precision="highest")
-
-
 def _unit(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+    """Rows of length 1; zero vectors stay, so that their cosines are 0."""
     return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 @jax.jit
 def base(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
     """Return the cosine of the first skills."""
-    return _cosine(queries[:, 0], items[:, 0])
+    return consistency(queries[:, :1], items[:, :1])
 
 
 @jax.jit
 def consistency(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
     """Return the cosine of the mean embeddings."""
-    return _cosine(queries.mean(axis=1), items.mean(axis=1))
+    return jnp.matmul(_unit(queries.mean(axis=1)), _unit(items.mean(axis=1)).T, precision="highest")
 
 
 @jax.jit

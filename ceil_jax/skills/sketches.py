@@ -7,13 +7,11 @@ import re
 from ceil_jax.retrieval.registry import Parts
 from ceil_jax.tasks.families.cogs import Call, parse_call
 
-SQL_WORDS = frozenset(
-    [
-        *("SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "DESC", "ASC", "LIMIT", "JOIN", "DISTINCT"),
-        *("INTERSECT", "EXCEPT", "UNION", "NOT", "IN", "OR", "AND", "BETWEEN", "EXISTS", "LIKE"),
-        *("COUNT", "AVG", "MIN", "MAX", "SUM"),
-    ]
-)
+_WORDS = """
+SELECT WHERE GROUP HAVING ORDER DESC ASC LIMIT JOIN DISTINCT INTERSECT EXCEPT UNION NOT IN OR AND BETWEEN EXISTS LIKE
+COUNT AVG MIN MAX SUM
+"""
+SQL_WORDS = frozenset(_WORDS.split())
 SQL_SIGNS = frozenset("*=><!+-")
 
 
@@ -51,10 +49,6 @@ def cogs_sketch(form: str) -> frozenset[str]:
     return frozenset(roles(parse_call(form), ""))
 
 
-PRIMITIVE = 100
-"""Weight of a word that two COGS forms share, against 1 of a role."""
-
-
 def cogs_parts(form: str) -> dict[str, int]:
     """Return the words and roles of a compact COGS form with their weights in the structural similarity of two forms.
 
@@ -62,7 +56,7 @@ def cogs_parts(form: str) -> dict[str, int]:
     structure, which we take to be the roles of `cogs_sketch`. A variable (`cry(agent=a)`) is no word.
     """
     words = re.findall(r"[\w.]{2,}(?![\w.]*=)", form)
-    return dict.fromkeys(cogs_sketch(form), 1) | {f"word {word}": PRIMITIVE for word in words}
+    return dict.fromkeys(cogs_sketch(form), 1) | {f"word {word}": 100 for word in words}
 
 
 PARTS: dict[str, Parts] = {"sql": lambda query: dict.fromkeys(sql_sketch(query), 1), "cogs": cogs_parts}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import LanguageModel, cut, first_stop
+from ceil_jax.lm.base import LanguageModel, first_stop
 
 
 class Known(LanguageModel):
@@ -49,8 +49,9 @@ def test_one_seed_is_each_prompts_and_several_are_their_own():
 
 
 def test_text_is_cut_before_the_first_stop_string_and_nowhere_else():
-    assert cut("find /home -type f", ["<|endoftext|>"]) == "find /home -type f"
-    assert cut(" a\n\nb; c", ["; ", "\n\n"]) == " a"
+    lm = Known({})
+    lm.write = lambda *_: ["find /home -type f", " a\n\nb; c"]
+    assert lm.generate(["x", "y"], 9, ["<|endoftext|>", "; ", "\n\n"]) == ["find /home -type f", " a"]
     assert first_stop("abc", ["c", "b"]) == 1
     assert first_stop("abc", []) is None
 

@@ -76,6 +76,15 @@ def test_each_prompt_is_read_once(tmp_path):
     assert other.asked == PROMPTS[:2] and (twice == np.tile(plain()[:2, 0], 2)).all()
 
 
+@pytest.mark.parametrize("options", ["good", []])
+def test_choices_are_checked_as_by_any_lm(tmp_path, options):
+    read, lm = opened(tmp_path)
+    for one in (read, lm):
+        with pytest.raises(UserError, match=r"prompt 1 has choices .*; give a list of at least one string"):
+            one.choice_log_likelihood(["x", "y"], [[" a"], options])
+    assert not (tmp_path / FILE).exists()
+
+
 def _reads(folder, stop_at, dies):
     scores(opened(folder, Counted(stop_at, dies))[0])
 

@@ -52,7 +52,7 @@ class TorchLM(LanguageModel):
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._pairs = PairTokenizer(tokenizer)
-        on_gpu = model.device.type == "cuda"
+        on_gpu = model.device.type != "cpu"
         # 1,024 on a CPU: a layer's intermediate values stay in the processor's cache
         budget = token_budget or (2**15 if on_gpu else 2**10)
         if on_gpu:

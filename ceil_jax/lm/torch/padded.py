@@ -6,6 +6,7 @@ Texts that are equal but for their last token are read once, such as a prompt wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,9 @@ class PaddedReader:
             most = max(1, self.budget * _LOGITS // (wanted * self.model.get_output_embeddings().weight.shape[0]))
             for first in range(0, len(batch), most):
                 asked = [owners[text] for text in batch[first : first + most]]
-                found = iter(self._read([[rows[row] for row in own] for own in asked]))
-                for own in asked:
-                    for row in own:
-                        scores[row] = next(found)
+                found = self._read([[rows[row] for row in own] for own in asked])
+                for row, log_probs in zip(chain.from_iterable(asked), found, strict=True):
+                    scores[row] = log_probs
         return scores, sum(lengths)
 
     @torch.inference_mode()

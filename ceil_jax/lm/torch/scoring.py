@@ -1,7 +1,6 @@
-"""Log-probabilities of tokens, by passes of a causal LM over a prefix tree.
+"""Log-probabilities of tokens, by passes of a causal LM over a prefix tree on a CPU.
 
-The cost is in the tokens, so each is read once: rows that begin alike share their common prefix, nothing is
-padded, and logits are computed only where a token is scored.
+Each token of the tree is read once, nothing is padded, and logits are computed only where a token is scored.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class TreeReader:
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
 
-        On a CPU each core reads a share of the rows: cores that share a pass wait for one another at every product.
+        Each core reads a share of the rows: cores that share a pass wait for one another at every product.
         """
         cores = torch.get_num_threads()
         parts = _shares(rows, 1 if _one_at_a_time(self.model) else cores, max(1, self.budget // 2))
@@ -65,8 +64,7 @@ class TreeReader:
         places, of_place = np.unique(after, return_inverse=True)
         for first, last, predicted in self._passes(trie, places):
             here = (first <= of_place) & (of_place < last)
-            picked = torch.from_numpy(np.stack([of_place[here] - first, token[here]])).to(predicted.device)
-            log_probs[here] = predicted[picked[0], picked[1]].double().cpu().numpy()
+            log_probs[here] = predicted.numpy()[of_place[here] - first, token[here]]
         return np.split(log_probs, np.cumsum([row.scored for row in rows])[:-1]), len(trie)
 
     @torch.inference_mode()
@@ -76,7 +74,6 @@ class TreeReader:
         A pass yields the range of the `places` that lie in it, as first and last + 1, and the log-probabilities after
         each of them, float32 [places, vocabulary].
         """
-        device = self.model.device
         carried: Layers = {}
         start = 0
         while start < len(trie):
@@ -86,8 +83,8 @@ class TreeReader:
             stop = min(start + self.budget, limit, len(trie))
             last = int(np.searchsorted(places, stop))
             inputs = trie.ids[start:stop], trie.depths[start:stop], places[first:last] - start
-            ids, depths, wanted = (torch.from_numpy(values).to(device) for values in inputs)
-            attention = PassAttention(trie, start, stop, carried, device)
+            ids, depths, wanted = map(torch.from_numpy, inputs)
+            attention = PassAttention(trie, start, stop, carried)
             with attending(attention):
                 logits = self.model(
                     input_ids=ids[None], position_ids=depths[None], use_cache=False, logits_to_keep=wanted
@@ -115,7 +112,7 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
 
 
 def _one_at_a_time(model: Any) -> bool:
-    """Whether a model reads for one thread alone: off the CPU, or where it sets its rotary frequencies by length."""
+    """Whether a model reads for one thread alone, because it sets its rotary frequencies by length."""
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
     kinds = [rope, *(one for one in rope.values() if isinstance(one, dict))]
-    return model.device.type != "cpu" or any(one.get("rope_type") in ("dynamic", "longrope") for one in kinds)
+    return any(one.get("rope_type") in ("dynamic", "longrope") for one in kinds)

@@ -1,4 +1,4 @@
-"""Attention over a pass of a prefix tree, in any model of transformers whose attention can be set.
+"""Attention over a pass of a prefix tree on a CPU, in any model of transformers whose attention can be set.
 
 The tokens of a pass stand in one row, without padding, and each sees only its ancestors, in the pass and before
 it. A block of queries is multiplied only with keys that one of them sees, and the query heads that share a key
@@ -20,9 +20,8 @@ import torch
 from ceil_jax.lm.torch.prefix_tree import Trie
 
 NAME = "ceil_jax_tree"
-QUERIES = {"cpu": 64, "cuda": 1024}
-"""Queries of a block by device. More queries compute more scores that are masked; fewer make smaller products.
-On a GPU, starting a product costs more than the masked scores."""
+QUERIES = 64
+"""Queries of a block. More queries compute more scores that are masked; fewer make smaller products."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
@@ -35,9 +34,8 @@ class PassAttention:
     """The attention of one pass: the tokens start … stop − 1 of a trie, behind the ancestors of the first one, whose
     keys and values are `carried`, by depth."""
 
-    def __init__(self, trie: Trie, start: int, stop: int, carried: Layers, device: torch.device):
-        self._trie, self._start, self._stop = trie, start, stop
-        self._carried, self._device = carried, device
+    def __init__(self, trie: Trie, start: int, stop: int, carried: Layers):
+        self._trie, self._start, self._stop, self._carried = trie, start, stop, carried
         self._blocks: dict[int | None, list[tuple[slice, KeyIndex, int, torch.Tensor]]] = {}
         # each layer's keys and values, the carried ones first
         self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -88,12 +86,11 @@ class PassAttention:
         does not see, and bool [queries, columns from that one on]: which query does not see which key."""
         if window not in self._blocks:
             self._blocks[window] = blocks = []
-            size = QUERIES.get(self._device.type, QUERIES["cuda"])
-            for first in range(self._start, self._stop, size):
-                end = min(first + size, self._stop)
+            for first in range(self._start, self._stop, QUERIES):
+                end = min(first + QUERIES, self._stop)
                 tokens, visible = self._trie.keys(first, end, window)
                 by_all = np.append(visible.all(axis=0), False)
-                hidden = torch.from_numpy(~visible[:, by_all.argmin() :]).to(self._device)
+                hidden = torch.from_numpy(~visible[:, by_all.argmin() :])
                 queries = slice(first - self._start, end - self._start)
                 blocks.append((queries, self._columns(tokens), int(by_all.argmin()), hidden))
         return self._blocks[window]
@@ -104,7 +101,7 @@ class PassAttention:
         columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)
         if len(columns) and (np.diff(columns) == 1).all():
             return slice(int(columns[0]), int(columns[-1]) + 1)
-        return torch.from_numpy(columns).to(self._device)
+        return torch.from_numpy(columns)
 
 
 def _taken(layer: torch.Tensor, columns: KeyIndex) -> torch.Tensor:
