@@ -14,7 +14,6 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.metrics import METRICS
-from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.encoders import Encoders, cached
 from ceil_jax.pipeline.scoring import Prompting, reading, sample
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
@@ -180,12 +179,6 @@ class Measured(NamedTuple):
     """float64 [N, s]: what the metric is a function of the sums of."""
     overlap: Overlap
     """Which queries ask the same and which stand in the bank."""
-    name: str
-
-    @property
-    def sample(self) -> Sample:
-        """The answers as what the metric is computed from in all."""
-        return Sample(self.statistics, METRICS[self.name].from_sums)
 
 
 @dataclass(frozen=True)
@@ -219,11 +212,11 @@ class Measurement(Stage[Measured]):
         return {"value": value, "more": more}
 
     def load(self, run: Run, folder: Path) -> Measured:
-        return read_measured(folder, run.summary(self), self.metric)
+        return read_measured(folder, run.summary(self))
 
 
-def read_measured(folder: Path, summary: Mapping[str, Any], metric: str) -> Measured:
-    """Return the value of a `Measurement` in a folder, with its summary and the metric's name."""
+def read_measured(folder: Path, summary: Mapping[str, Any]) -> Measured:
+    """Return the value of a `Measurement` in a folder, with its summary."""
     found = load_arrays(folder / "metric.npz")
     shared = Overlap(found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool))
-    return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared, metric)
+    return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared)
