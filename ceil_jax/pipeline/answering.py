@@ -41,6 +41,7 @@ def ask(
     return [text.strip() for text in lm.generate(prompts, prompting.max_new_tokens, stop)]
 
 
+@dataclass(frozen=True)
 class Answers(Stage[list[dict[str, Any]]]):
     """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain), prediction, gold."""
 
@@ -63,8 +64,6 @@ class Predictions(Answers):
     """
 
     prompting: Prompting
-    queries: Examples
-    bank: Examples
     chosen: Stage[list[list[Retrieved]]]
     stop: tuple[str, ...] = ("\n",)
     shots: int = unkeyed(1)
@@ -138,9 +137,6 @@ class Predictions(Answers):
 class Majority(Answers):
     """The most common output of the bank as the answer to every query; of equally common ones, the bank's first."""
 
-    queries: Examples
-    bank: Examples
-
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
         return self.save(folder, _without_examples(self.queries, [common] * len(self.queries)))
@@ -150,8 +146,6 @@ class Majority(Answers):
 class Classified(Answers):
     """The most probable label of every query, by a classifier that the bank trained; no LM is asked."""
 
-    queries: Examples
-    bank: Examples
     encoders: Stage[Encoders]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:

@@ -99,7 +99,7 @@ class Graph:
             return Classified(asked, self.bank, self.encoders(method.encoder))
         shots = 0 if method.retriever == "zero" else self.config.shots
         chosen, stop = self.chosen(name, queries), tuple(self.task.stop)
-        return Predictions(self.answering, asked, self.bank, chosen, stop, shots, method.label)
+        return Predictions(asked, self.bank, self.answering, chosen, stop, shots, method.label)
 
     def chosen(self, name: str, queries: Sequence[Example] | None = None) -> Chosen:
         """Return the examples that a method chooses for queries; by default for the task's."""
