@@ -58,10 +58,7 @@ class Answers(Stage[list[dict[str, Any]]]):
 
 @dataclass(frozen=True)
 class Predictions(Answers):
-    """The LM's answer to every query with the chosen examples.
-
-    Tasks with choices take the most likely choice; others generate greedily up to the stop strings.
-    """
+    """The LM's answer to every query with the chosen examples (see `ask`)."""
 
     prompting: Prompting
     chosen: Stage[list[list[Retrieved]]]

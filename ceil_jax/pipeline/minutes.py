@@ -47,14 +47,12 @@ def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     given again, keeps the cut that it has taken. Where nothing fits, the smallest comparison takes longer.
     """
     targets = tuple(opened.graph.metric(name).key for name in methods)
-    taken = opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
-    less, rows = list(_cuts(opened, methods))[taken["cut"]]
-    return Fitted(less, rows, taken["said"])
+    return opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
 
 
 @dataclass(frozen=True)
-class Taken(Stage[dict[str, Any]]):
-    """The number of the first cut that fits, and what is said of it."""
+class Taken(Stage[Fitted]):
+    """The first cut that fits, kept as its number, and what is said of it."""
 
     kind = "minutes"
     targets: tuple[str, ...]
@@ -73,8 +71,10 @@ class Taken(Stage[dict[str, Any]]):
             said += f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
         return {"cut": len(seconds) - 1, "said": said}
 
-    def load(self, run: Run, folder: Path) -> dict[str, Any]:
-        return run.summary(self)
+    def load(self, run: Run, folder: Path) -> Fitted:
+        found = run.summary(self)
+        less, rows = list(_cuts(self.opened, self.methods))[found["cut"]]
+        return Fitted(less, rows, found["said"])
 
 
 def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[tuple[Opened, tuple[str, ...]]]:
