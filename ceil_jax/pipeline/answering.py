@@ -48,6 +48,14 @@ class Answers(Stage[list[dict[str, Any]]]):
     queries: Examples
     bank: Examples
 
+    def rows_of(self, answers: Sequence[str], examples: Sequence[list[Any]] | None = None) -> list[dict[str, Any]]:
+        """Return the row of each query; by default without examples."""
+        triples = zip(self.queries.examples, examples or [[]] * len(answers), answers, strict=True)
+        return [
+            {"id": query.id, "examples": shown, "prediction": answer, "gold": query.output}
+            for query, shown, answer in triples
+        ]
+
     def save(self, folder: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         write_json(folder / "rows.json", rows)
         return {"queries": len(rows)}
@@ -95,16 +103,11 @@ class Predictions(Answers):
         queries, picks = self.queries.examples, run.get(self.chosen)
         prompts, lm = self.prompts(run, queries, picks), run.lm(self.prompting.lm)
         answers = ask(lm, self.prompting, self.stop, [prompt.text for prompt in prompts], queries)
-        rows = [
-            {
-                "id": query.id,
-                "examples": [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order],
-                "prediction": answer,
-                "gold": query.output,
-            }
-            for query, row, prompt, answer in zip(queries, picks, prompts, answers, strict=True)
+        shown = [
+            [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order]
+            for row, prompt in zip(picks, prompts, strict=True)
         ]
-        return self.save(folder, rows)
+        return self.save(folder, self.rows_of(answers, shown))
 
     def estimate(self, run: Run) -> Work:
         some, bank = sample(len(self.queries)), self.bank.examples
@@ -136,7 +139,7 @@ class Majority(Answers):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
-        return self.save(folder, _without_examples(self.queries, [common] * len(self.queries)))
+        return self.save(folder, self.rows_of([common] * len(self.queries)))
 
 
 @dataclass(frozen=True)
@@ -147,15 +150,7 @@ class Classified(Answers):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoder = cached(run, run.get(self.encoders).query)
-        answers = encoder.classify(self.queries.examples)
-        return self.save(folder, _without_examples(self.queries, answers))
-
-
-def _without_examples(queries: Examples, answers: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {"id": query.id, "examples": [], "prediction": answer, "gold": query.output}
-        for query, answer in zip(queries.examples, answers, strict=True)
-    ]
+        return self.save(folder, self.rows_of(encoder.classify(self.queries.examples)))
 
 
 class Measured(NamedTuple):
