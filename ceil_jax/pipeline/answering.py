@@ -14,7 +14,6 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.metrics import METRICS
-from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.encoders import Encoders, cached
 from ceil_jax.pipeline.scoring import Prompting, reading, sample
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
@@ -42,11 +41,20 @@ def ask(
     return [text.strip() for text in lm.generate(prompts, prompting.max_new_tokens, stop)]
 
 
+@dataclass(frozen=True)
 class Answers(Stage[list[dict[str, Any]]]):
     """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain), prediction, gold."""
 
     queries: Examples
     bank: Examples
+
+    def rows_of(self, answers: Sequence[str], examples: Sequence[list[Any]] | None = None) -> list[dict[str, Any]]:
+        """Return the row of each query; by default without examples."""
+        triples = zip(self.queries.examples, examples or [[]] * len(answers), answers, strict=True)
+        return [
+            {"id": query.id, "examples": shown, "prediction": answer, "gold": query.output}
+            for query, shown, answer in triples
+        ]
 
     def save(self, folder: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         write_json(folder / "rows.json", rows)
@@ -58,14 +66,9 @@ class Answers(Stage[list[dict[str, Any]]]):
 
 @dataclass(frozen=True)
 class Predictions(Answers):
-    """The LM's answer to every query with the chosen examples.
-
-    Tasks with choices take the most likely choice; others generate greedily up to the stop strings.
-    """
+    """The LM's answer to every query with the chosen examples (see `ask`)."""
 
     prompting: Prompting
-    queries: Examples
-    bank: Examples
     chosen: Stage[list[list[Retrieved]]]
     stop: tuple[str, ...] = ("\n",)
     shots: int = unkeyed(1)
@@ -100,16 +103,11 @@ class Predictions(Answers):
         queries, picks = self.queries.examples, run.get(self.chosen)
         prompts, lm = self.prompts(run, queries, picks), run.lm(self.prompting.lm)
         answers = ask(lm, self.prompting, self.stop, [prompt.text for prompt in prompts], queries)
-        rows = [
-            {
-                "id": query.id,
-                "examples": [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order],
-                "prediction": answer,
-                "gold": query.output,
-            }
-            for query, row, prompt, answer in zip(queries, picks, prompts, answers, strict=True)
+        shown = [
+            [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order]
+            for row, prompt in zip(picks, prompts, strict=True)
         ]
-        return self.save(folder, rows)
+        return self.save(folder, self.rows_of(answers, shown))
 
     def estimate(self, run: Run) -> Work:
         some, bank = sample(len(self.queries)), self.bank.examples
@@ -139,33 +137,20 @@ class Predictions(Answers):
 class Majority(Answers):
     """The most common output of the bank as the answer to every query; of equally common ones, the bank's first."""
 
-    queries: Examples
-    bank: Examples
-
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
-        return self.save(folder, _without_examples(self.queries, [common] * len(self.queries)))
+        return self.save(folder, self.rows_of([common] * len(self.queries)))
 
 
 @dataclass(frozen=True)
 class Classified(Answers):
     """The most probable label of every query, by a classifier that the bank trained; no LM is asked."""
 
-    queries: Examples
-    bank: Examples
     encoders: Stage[Encoders]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoder = cached(run, run.get(self.encoders).query)
-        answers = encoder.classify(self.queries.examples)
-        return self.save(folder, _without_examples(self.queries, answers))
-
-
-def _without_examples(queries: Examples, answers: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {"id": query.id, "examples": [], "prediction": answer, "gold": query.output}
-        for query, answer in zip(queries.examples, answers, strict=True)
-    ]
+        return self.save(folder, self.rows_of(encoder.classify(self.queries.examples)))
 
 
 class Measured(NamedTuple):
@@ -180,12 +165,6 @@ class Measured(NamedTuple):
     """float64 [N, s]: what the metric is a function of the sums of."""
     overlap: Overlap
     """Which queries ask the same and which stand in the bank."""
-    name: str
-
-    @property
-    def sample(self) -> Sample:
-        """The answers as what the metric is computed from in all."""
-        return Sample(self.statistics, METRICS[self.name].from_sums)
 
 
 @dataclass(frozen=True)
@@ -219,11 +198,11 @@ class Measurement(Stage[Measured]):
         return {"value": value, "more": more}
 
     def load(self, run: Run, folder: Path) -> Measured:
-        return read_measured(folder, run.summary(self), self.metric)
+        return read_measured(folder, run.summary(self))
 
 
-def read_measured(folder: Path, summary: Mapping[str, Any], metric: str) -> Measured:
-    """Return the value of a `Measurement` in a folder, with its summary and the metric's name."""
+def read_measured(folder: Path, summary: Mapping[str, Any]) -> Measured:
+    """Return the value of a `Measurement` in a folder, with its summary."""
     found = load_arrays(folder / "metric.npz")
     shared = Overlap(found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool))
-    return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared, metric)
+    return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared)

@@ -17,7 +17,7 @@ from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
 from ceil_jax.pipeline.models import Pretrained
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
-from ceil_jax.pipeline.views import RetrievalTexts
+from ceil_jax.pipeline.views import Examples, RetrievalTexts
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays
 from ceil_jax.store.hashing import digest
@@ -139,15 +139,14 @@ def text_facts(
     A batch is padded to this quantile of the lengths of a sample; inputs stand in for rewritten texts.
     """
     base = next(one for one in closure([encoders]) if isinstance(one, Untrained)).encoder.get()
-    rows = list({one.rows.key: one.rows for one in closure([view]) if hasattr(one, "rows")}.values())
-    count = sum(map(len, rows))
-    if not isinstance(base, Encoder) or not rows:
-        return count, 0, 0
-    texts = [example.input for example in rows[0].examples[:200]]
+    rows: Examples = next(one.rows for one in closure([view]) if hasattr(one, "rows"))
+    if not isinstance(base, Encoder):
+        return len(rows), 0, 0
+    texts = [example.input for example in rows.examples[:200]]
     lengths = [len(ids) for ids in base.tokenizer(texts, base.max_length)]
     longest = float(np.quantile(lengths, quantile))
     tokens = padded_length(longest, base.max_length, TRAINING_LENGTHS if training else LENGTHS)
-    return count, tokens, sum(int(np.prod(leaf.shape)) for leaf in base.params.values())
+    return len(rows), tokens, sum(int(np.prod(leaf.shape)) for leaf in base.params.values())
 
 
 @dataclass(frozen=True)

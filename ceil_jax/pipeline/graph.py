@@ -36,7 +36,7 @@ from ceil_jax.skills.rewriter import load_demonstrations
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.own_file import separated
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.training.candidates import CandidateSets, ScoredSets
+from ceil_jax.training.candidates import ScoredSets
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES
 
@@ -99,7 +99,7 @@ class Graph:
             return Classified(asked, self.bank, self.encoders(method.encoder))
         shots = 0 if method.retriever == "zero" else self.config.shots
         chosen, stop = self.chosen(name, queries), tuple(self.task.stop)
-        return Predictions(self.answering, asked, self.bank, chosen, stop, shots, method.label)
+        return Predictions(asked, self.bank, self.answering, chosen, stop, shots, method.label)
 
     def chosen(self, name: str, queries: Sequence[Example] | None = None) -> Chosen:
         """Return the examples that a method chooses for queries; by default for the task's."""
@@ -150,8 +150,8 @@ class Graph:
         nearest, vectors = first.nearest(source, asked, self.config.shortlist), first.encoded(source, asked)
         sets = MapSets(nearest, vectors, shots, self.answering, asked, self.bank)
         # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five tasks
-        scores = self.scores(asked, sets, (len(TRADE_OFFS), shots), f"λ of {source}", differing=0.47)
-        return TradeOff(scores, source)
+        shape, label = (len(TRADE_OFFS), shots), f"λ of {source}"
+        return TradeOff(Scores(self.prompting, asked, self.bank, sets, shape, label, differing=0.47), source)
 
     # trained encoders: their weights, the scored candidates that they learn from, the nearest examples among which
     # these are drawn by the encoders that training starts from
@@ -239,17 +239,6 @@ class Graph:
         scored = TRAININGS[source].scored
         assert scored is not None, f"{source} learns from the bank's outputs"
         return scored(self.first, self.settings(source))
-
-    def scores(
-        self,
-        queries: Examples,
-        sets: Stage[CandidateSets],
-        shape: tuple[int, int],
-        label: str,
-        differing: float = 1.0,
-    ) -> Scores:
-        """Return the LM's scores of candidate sets, M sets of k examples each."""
-        return Scores(self.prompting, queries, self.bank, sets, shape, label, differing)
 
     def nearest(self, source: str, queries: Examples, n: int) -> Chosen:
         """Return the n nearest examples of each query of the bank, never the query itself."""

@@ -63,16 +63,17 @@ class Method(NamedTuple):
 TRAININGS: Registry[Training] = Registry("trained method")
 
 _ROWS: Registry[Method] = Registry("method")
-for _name, _row in {
-    "majority": Method("zero", None, "most common output", "majority"),
-    "zero": Method("zero", None, "zero examples"),
-    "random": Method("random", None, "random"),
-    "bm25": Method("bm25", None, "BM25", against=("topk",)),
-    "topk": Method("dense", "base", "dense top-k", against=("zero",)),
-    "mmr": Method("mmr", "base", "MMR", against=("topk",)),
-    "dpp": Method("dpp", "base", "DPP-MAP", against=("topk",)),
-}.items():
-    _ROWS.register(_name, _row)
+_ROWS.update(
+    {
+        "majority": Method("zero", None, "most common output", "majority"),
+        "zero": Method("zero", None, "zero examples"),
+        "random": Method("random", None, "random"),
+        "bm25": Method("bm25", None, "BM25", against=("topk",)),
+        "topk": Method("dense", "base", "dense top-k", against=("zero",)),
+        "mmr": Method("mmr", "base", "MMR", against=("topk",)),
+        "dpp": Method("dpp", "base", "DPP-MAP", against=("topk",)),
+    }
+)
 
 
 def register_method(
@@ -102,7 +103,7 @@ def register_method(
     """
     load_own()
     if isinstance(training, Training):
-        if training.name not in TRAININGS or TRAININGS[training.name] is not training:
+        if TRAININGS.get(training.name) is not training:
             TRAININGS.register(training.name, training, replace=replace)
         training = training.name
     encoder = training or ("base" if retrievers()[retriever].needs.encoder else None)

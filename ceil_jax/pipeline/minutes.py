@@ -47,14 +47,12 @@ def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     given again, keeps the cut that it has taken. Where nothing fits, the smallest comparison takes longer.
     """
     targets = tuple(opened.graph.metric(name).key for name in methods)
-    taken = opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
-    cut = list(_cuts(opened, methods))[taken["cut"]]
-    return Fitted(_opened(opened, cut), cut.rows, taken["said"])
+    return opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
 
 
 @dataclass(frozen=True)
-class Taken(Stage[dict[str, Any]]):
-    """The number of the first cut that fits, and what is said of it."""
+class Taken(Stage[Fitted]):
+    """The first cut that fits, kept as its number, and what is said of it."""
 
     kind = "minutes"
     targets: tuple[str, ...]
@@ -64,54 +62,47 @@ class Taken(Stage[dict[str, Any]]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         machine, seconds = _measured(self.opened, self.methods), []
-        for cut in _cuts(self.opened, self.methods):
-            less = _opened(self.opened, cut)
-            seconds.append(_seconds(less, cut.rows, machine))
+        for less, rows in _cuts(self.opened, self.methods):
+            seconds.append(_seconds(less, rows, machine))
             if fits := seconds[-1] <= 60 * _SHARE * self.minutes:
                 break
-        said = _said(less, cut.rows, self.methods, machine, seconds[0], seconds[-1])
+        said = _said(less, rows, self.methods, machine, seconds[0], seconds[-1])
         if not fits:
             said += f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
         return {"cut": len(seconds) - 1, "said": said}
 
-    def load(self, run: Run, folder: Path) -> dict[str, Any]:
-        return run.summary(self)
+    def load(self, run: Run, folder: Path) -> Fitted:
+        found = run.summary(self)
+        less, rows = list(_cuts(self.opened, self.methods))[found["cut"]]
+        return Fitted(less, rows, found["said"])
 
 
-class _Cut(NamedTuple):
-    config: RunConfig
-    rows: tuple[str, ...]
-    queries: int
+def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[tuple[Opened, tuple[str, ...]]]:
+    """Ever smaller comparisons, each with its rows."""
+    config, task, rows = opened.graph.config, opened.graph.task, tuple(methods)
+    queries, shares = len(task.validation), (1.0, 0.75, 0.5, 0.25)
 
+    def cut(share: float = 1.0) -> tuple[Opened, tuple[str, ...]]:
+        asked = replace(task, validation=draw(task.validation, queries, config.data_seed))
+        return Opened(opened.run, Graph(_trained_on(config, share), asked, opened.graph.models)), rows
 
-def _opened(whole: Opened, cut: _Cut) -> Opened:
-    task = whole.graph.task
-    if cut.queries < len(task.validation):
-        task = replace(task, validation=draw(task.validation, cut.queries, cut.config.data_seed))
-    return Opened(whole.run, Graph(cut.config, task, whole.graph.models))
-
-
-def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[_Cut]:
-    """Ever smaller comparisons."""
-    config, rows, queries = opened.graph.config, tuple(methods), len(opened.graph.queries)
-    shares = (1.0, 0.75, 0.5, 0.25)
     trained = [name for name in reversed(rows) if METHODS[name].trains]
     # sets first, then single examples; of each kind the last row first
     dear = [name for name in trained if METHODS[name].learns_from_lm]
     dear.sort(key=lambda name: not TRAININGS[METHODS[name].encoder or ""].sets)
     free = [name for name in trained if name not in dear]
     for share in shares:
-        yield _Cut(_trained_on(config, share), rows, queries)
+        yield cut(share)
     for name in dear:
         rows = tuple(row for row in rows if row != name)
         for share in shares if any(name in dear for name in rows) else shares[:1]:
-            yield _Cut(_trained_on(config, share), rows, queries)
+            yield cut(share)
     while queries > FEWEST_QUERIES:
         queries = max(FEWEST_QUERIES, int(0.9 * queries))
-        yield _Cut(config, rows, queries)
+        yield cut()
     for name in free:
         rows = tuple(row for row in rows if row != name)
-        yield _Cut(config, rows, queries)
+        yield cut()
 
 
 def _trained_on(config: RunConfig, share: float) -> RunConfig:

@@ -172,7 +172,7 @@ def _read(root: Path, folder: Path) -> Record | None:
     measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
     if cost is None or measured is None or texts is None or finished(root / key["predictions"]) is None:
         return None
-    found = read_measured(root / key["metrics"], measured, key["metric"])
+    found = read_measured(root / key["metrics"], measured)
     method = METHODS.get(key["method"])
     record = Record(
         **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},

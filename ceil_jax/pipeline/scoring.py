@@ -75,11 +75,7 @@ def reading(run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answe
 
 @dataclass(frozen=True)
 class Scores(Stage[dict[str, np.ndarray]]):
-    """The LM's scores of candidate sets, float64 [Q, M] by name.
-
-    `lm_scores` is the LM score, Σ log P of the gold output's tokens given set and query, in nats. On tasks with
-    choices `choice` is log P of the gold choice less the log of all choices' summed probability.
-    """
+    """The LM's scores of candidate sets, float64 [Q, M] by name (`training.scoring.scored_sets`)."""
 
     version: ClassVar[int] = 2
     prompting: Prompting

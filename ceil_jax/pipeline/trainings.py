@@ -12,7 +12,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.choosing import NearestSingles, Sets, Singles
 from ceil_jax.pipeline.encoders import Lesson, Training, Untrained, encode_bank, network_of, save_networks
 from ceil_jax.pipeline.methods import TRAININGS, register_method
-from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates
+from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores
 from ceil_jax.pipeline.stage import Stage
 from ceil_jax.pipeline.views import TrainingQueries
 from ceil_jax.retrieval.embedded_bank import unit_rows
@@ -45,7 +45,8 @@ def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
 def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     """Return training queries with single candidates, scored by the LM."""
     queries, sets, count = _singles(graph, settings)
-    return ScoredCandidates(sets, graph.scores(queries, sets, (count, 1), "EPR's candidates"))
+    scores = Scores(graph.prompting, queries, graph.bank, sets, (count, 1), "EPR's candidates")
+    return ScoredCandidates(sets, scores)
 
 
 def _train_epr(lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = None) -> Mapping[str, Any]:
@@ -77,7 +78,8 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
     trade_off = graph.trade_off(settings.trade_off, start) if settings.sampler == "k_dpp" else None
     shape = settings.subsets, settings.size
     sets = Sets(nearest, vectors, *shape, settings.sampler, trade_off, graph.config.data_seed)
-    return ScoredCandidates(sets, graph.scores(queries, sets, shape, "CEIL's candidate sets"))
+    scores = Scores(graph.prompting, queries, graph.bank, sets, shape, "CEIL's candidate sets")
+    return ScoredCandidates(sets, scores)
 
 
 def _check_network(graph: Graph, _: Any) -> None:

@@ -21,7 +21,8 @@ CONFIG = replace(SMALL, epr=EPR, ceil=CEIL, tst=EPRConfig(instances=300))
 
 
 def summary(cut):
-    config, rows, queries = cut
+    opened, rows = cut
+    config, queries = opened.graph.config, len(opened.graph.queries)
     return config.epr.instances, config.ceil.instances, rows[-1], queries
 
 
@@ -35,12 +36,12 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     # without a training no share is tried; queries last, and never below 150
     assert found[12:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
     # no LM taught TST
-    assert all(config.tst.instances == 300 for config, _, _ in _cuts(open_run(CONFIG, TASK), ROWS))
+    assert all(less.graph.config.tst.instances == 300 for less, _ in _cuts(open_run(CONFIG, TASK), ROWS))
 
 
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
     asked = ("random", "free", "epr", "free_map")
-    found = [(rows, queries) for _, rows, queries in _cuts(open_run(CONFIG, TASK), asked)]
+    found = [(rows, len(less.graph.queries)) for less, rows in _cuts(open_run(CONFIG, TASK), asked)]
     assert found[3][0] == asked
     both = ("random", "free", "free_map")
     assert found[4:] == [*((both, n) for n in (200, 180, 162, 150)), (both[:2], 150), (both[:1], 150)]
