@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Params = Mapping[str, jax.Array]
+Params = Mapping[str, jax.Array | np.ndarray]
 """Arrays in float32 by dotted path, such as `layers.0.attention.query.kernel`."""
-
-ParamsLike = Mapping[str, jax.Array | np.ndarray]
-"""The same, possibly in the host's memory, where training keeps its best parameters."""
 
 FACTORY_FILE = "ceil_jax.json"
 """The file of a saved encoder that names its factory, where the network is of no Hugging Face family."""
@@ -87,7 +84,7 @@ class Encoder:
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
         self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[-1]
 
-    def with_params(self, params: ParamsLike) -> Encoder:
+    def with_params(self, params: Params) -> Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
 
         Raises:
@@ -255,7 +252,7 @@ def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
 
 
 def _apply(graphdef: Any, constants: Any, paths: Mapping[str, tuple]) -> Callable[..., Float[Array, "b d"]]:
-    def apply(params: ParamsLike, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
+    def apply(params: Params, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
         state = nnx.from_flat_state({path: params[name] for name, path in paths.items()})
         module = nnx.merge(graphdef, state, *constants)
         return module(tokens.ids, tokens.mask, key=key).astype(jnp.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -15,6 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.client import Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.store.hashing import text_digest
 
 
 class EndpointEncoder:
@@ -27,7 +27,7 @@ class EndpointEncoder:
         self._batch = 8 * config.batch
         self._model, self.name, _ = self._client.served(model)
         # the name holds what the server says of the model
-        self.fingerprint = hashlib.sha256(f"endpoint {self.name}".encode()).hexdigest()[:16]
+        self.fingerprint = text_digest(f"endpoint {self.name}".encode())
 
     @cached_property
     def dim(self) -> int:

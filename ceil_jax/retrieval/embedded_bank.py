@@ -43,10 +43,7 @@ class Compared(NamedTuple):
 
 
 class EmbeddedBank:
-    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the comparison's score takes.
-
-    If texts are shared, the given seed decides which of equally near examples are taken.
-    """
+    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the comparison's score takes."""
 
     def __init__(self, bank: Sequence[Example], given: Given, compared: Compared) -> None:
         self.bank, self._compared, self._given = bank, compared, given

@@ -60,15 +60,9 @@ def set_log_probs(
 ) -> Float[Array, "b m"]:
     """log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL, equations 8 to 10).
 
-    Only k × k blocks are formed, never the n × n kernel.
-
-    Args:
-        queries: vectors of the queries.
-        examples: vectors of their shortlists.
-        subsets: places in the shortlist, −1 at empty places.
-        log_dets: log det S_S of every set; computed from `examples` where they are not given.
-        trade_off: λ.
-        valid: places of the shortlist that the maximum of r is taken over; all by default.
+    Only k × k blocks are formed, never the n × n kernel. `subsets` are places in the shortlist, −1 where empty;
+    `log_dets` are log det S_S of every set, computed from `examples` where they are not given; the maximum of r is
+    that of the `valid` places of the shortlist, of all by default.
     """
     relevances = jax.vmap(relevance)(queries, examples, valid=valid)
     if log_dets is None:

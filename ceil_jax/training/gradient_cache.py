@@ -35,12 +35,6 @@ class Texts(NamedTuple):
     place: Int[np.ndarray, "*shape"]
     """Position of the text that belongs here, in the chunks laid end to end."""
 
-    def encoded(self, encode: Callable[[int, Any], jax.Array]) -> Float[np.ndarray, "texts d"]:
-        """Encode every chunk by (its number, its tokens) → [C, D] and lay the vectors end to end."""
-        # all chunks are under way before the first is waited for
-        found = [encode(number, tokens) for number, tokens in enumerate(self.chunks)]
-        return np.concatenate([np.asarray(vectors) for vectors in found])
-
 
 class TokenTable:
     """Texts that an encoder's tokenizer tokenises once, and the fixed parts of their vectors if they have some.
@@ -104,29 +98,26 @@ class GradientCache:
 
     def vectors(self, own: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
         """The vector of the text at every place by the parameters `own` of `apply`, without dropout."""
-        return texts.encoded(lambda _, tokens: self._encode(own, tokens, None))[texts.place]
+        # all chunks are under way before the first is waited for
+        return np.concatenate([self._encode(own, tokens, None) for tokens in texts.chunks])[texts.place]
 
     def __call__(
         self, params: Mapping[str, Any], texts: Texts, batch: Any, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], dict[str, Any]]:
         """Return the loss and its gradient with respect to all of `params`; `batch` is the loss's third argument."""
         of_loss, of_texts = jax.random.split(key)
-        keys = [jax.random.fold_in(of_texts, number) for number in range(len(texts.chunks))]
-        own, backs = params[self._name], {}
-        keep = sum(len(jax.tree.leaves(chunk)[0]) for chunk in texts.chunks) <= _KEPT
-
-        def encode(number: int, tokens: Tokens | WithFixed) -> jax.Array:
-            if not keep:
-                return self._encode(own, tokens, keys[number])
-            vectors, backs[number] = self._forward(own, tokens, keys[number])
-            return vectors
-
-        encoded = texts.encoded(encode)
+        own = params[self._name]
+        chunks = [(tokens, jax.random.fold_in(of_texts, number)) for number, tokens in enumerate(texts.chunks)]
+        keep = sum(len(jax.tree.leaves(tokens)[0]) for tokens in texts.chunks) <= _KEPT
+        forward = self._forward if keep else lambda *rest: (self._encode(*rest), None)
+        found, backs = zip(*(forward(own, *chunk) for chunk in chunks), strict=True)
+        encoded = np.concatenate(found)
         value, (gradient, at_places) = self._loss(params, encoded[texts.place], batch, of_loss)
         slopes = np.zeros_like(encoded)
         np.add.at(slopes, texts.place, np.asarray(at_places))
-        through, parts = gradient[self._name], slopes.reshape(len(texts.chunks), -1, encoded.shape[-1])
-        for number, (tokens, part) in enumerate(zip(texts.chunks, parts, strict=True)):
-            back = backs.pop(number) if keep else self._forward(own, tokens, keys[number])[1]
-            through = self._backward(back, part, through)
+        through = gradient[self._name]
+        for chunk, back, slope in zip(chunks, backs, np.split(slopes, len(chunks)), strict=True):
+            if not keep:
+                _, back = self._forward(own, *chunk)
+            through = self._backward(back, slope, through)
         return value, {**gradient, self._name: through}

@@ -96,8 +96,8 @@ def fit(
     Raises:
         UserError: the loss is not finite.
     """
-    start = params = jax.device_put(jax.tree.map(np.asarray, params), whole(device_mesh()))
-    average = start
+    start = jax.device_put(jax.tree.map(np.asarray, params), whole(device_mesh()))
+    params = average = best = start
     batch_size = min(config.batch_size, instances)
     steps = step_count(instances, config.epochs, batch_size)
     every = math.ceil(steps / _EVALUATIONS)
@@ -116,16 +116,16 @@ def fit(
         return params, state, average
 
     def tree() -> dict[str, Any]:
-        return {"params": params, "state": state, "average": average}
+        return {"params": params, "state": state, "average": average, "best": best}
 
     state = jit_whole(optimiser.init)(params)
     with TrainingState(folder, tree()) as checkpoints:
         if checkpoints.last is None:
-            quality = float(np.mean(held_out(params)))
-            checkpoints.save(0, tree(), {QUALITY: quality}, quality)
+            checkpoints.save(0, tree(), {QUALITY: float(np.mean(held_out(params)))})
         else:
-            restored = jax.device_put(checkpoints.last, whole(device_mesh()))
-            params, state, average = (restored[name] for name in ("params", "state", "average"))
+            params, state, average, best = (
+                jax.device_put(checkpoints.last[name], whole(device_mesh())) for name in tree()
+            )
         last = int(checkpoints.history[-1]["step"])
 
         key = jax.random.key(seed)
@@ -143,13 +143,14 @@ def fit(
                 if (step + 1) % every == 0 or step + 1 == steps:
                     mean = float(np.mean(losses))
                     quality = float(np.mean(held_out(params)))
-                    checkpoints.save(step + 1, tree(), {"loss": mean, QUALITY: quality}, quality)
+                    if quality > max(row[QUALITY] for row in checkpoints.history):
+                        best = params
+                    checkpoints.save(step + 1, tree(), {"loss": mean, QUALITY: quality})
                     losses = []
                     bar.set_postfix(loss=f"{mean:.4f}", tau=f"{quality:.3f}")
                 bar.update()
         from_start = max(checkpoints.history, key=lambda row: row[QUALITY])["step"] == 0
-        best = None if from_start else jax.device_put(checkpoints.best()["params"], whole(device_mesh()))
-        chosen, how = ending(average, best, start, as_used or held_out, what)
+        chosen, how = ending(average, None if from_start else best, start, as_used or held_out, what)
         return Trained(chosen, checkpoints.history, how)
 
 

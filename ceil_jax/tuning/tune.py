@@ -56,13 +56,13 @@ class Search:
         if len(self.task.train) < _LEAST_BANK and any(METHODS[name].learns_from_lm for name in methods):
             self.notes.append(f"A bank of {len(self.task.train)} examples is too small to train on.")
             methods = tuple(name for name in methods if not METHODS[name].learns_from_lm)
-        found = self._entered(candidates(methods, self.search, self.task))
+        found = [self.field.enter(one, self.tuning) for one in candidates(methods, self.search, self.task)]
         # the first of those whose prompts are all the same
         self.entrants = list({tuple(one.prompts): one for one in reversed(found)}.values())[::-1]
         if len(self.entrants) < 2:
             raise UserError("one candidate alone is no search; give more --methods, --ks or --trade-offs")
         # these are judged at the end, whether they race or not
-        self.zero, self.plain = self._entered([ZERO, PLAIN])
+        self.zero, self.plain = (self.field.enter(one, self.tuning) for one in (ZERO, PLAIN))
         later = len(prepared(methods, self.search, PLAIN.shots))
         self.race = Race(np.stack([one.tokens for one in self.entrants]), rivals=len(self.entrants) + later)
         # see that the budget pays for a first round and for the end; fewer final rows, if need be
@@ -77,9 +77,6 @@ class Search:
             self.entrants.append(one)
             hold(self.race, self._ask, self._left)
         return self._finish()
-
-    def _entered(self, found: list[Candidate]) -> list[Entrant]:
-        return [self.field.enter(one, self.tuning) for one in found]
 
     def _reserve(self) -> float:
         """LM tokens that the final rows may take: zero examples, plain top-k, and two that are still in the race."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import softmax
 
 from ceil_jax.errors import UserError
 from ceil_jax.training.free.rows import Observed, beside, features, label_places
@@ -30,9 +31,7 @@ class LabelHead:
 
     def probabilities(self, rows: Observed) -> Float[np.ndarray, "n labels"]:
         """Return P(label | query), in the order of `labels`."""
-        logits = features(rows) @ self.weights + self.bias
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return softmax(features(rows) @ self.weights + self.bias, axis=1)
 
     def classify(self, rows: Observed) -> list[str]:
         """Return the most probable label of each query, without an LM."""
