@@ -89,14 +89,11 @@ def command(
         scale = given.scale or "tiny"
         if scale not in scales:
             raise unknown_name("scale", scale, scales)
-        if given.scale and scaled and rest[:1] and rest[0] not in scaled:
+        if given.scale and scaled and rest and rest[0] not in scaled and not rest[0].startswith("-"):
             raise UserError(f"--scale: {rest[0]} has no scales; leave it out")
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        if any(word.split("=")[0] == "--retriever" for word in rest):
-            log.warning("--retriever is called --method now")
-            rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         # shells leave ~ as it is behind an equals sign
         rest = [re.sub(r"^(--[\w.-]+=|)~(?=/)", lambda found: f"{found[1]}{Path.home()}", word) for word in rest]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))

@@ -119,6 +119,13 @@ def test_an_unknown_scale_names_the_known_ones(capsys):
     )
 
 
+def test_a_scale_is_refused_by_a_command_without_any_and_no_obstacle_to_help(capsys):
+    assert said(capsys, "--scale", "tiny", "demo") == (2, "ceil-jax: --scale: demo has no scales; leave it out")
+    with pytest.raises(SystemExit) as ended:
+        main(["--scale", "tiny", "--help"])
+    assert not ended.value.code
+
+
 @pytest.mark.packages
 def test_tasks_lists_all_and_shows_one(capsys):
     assert main(["tasks"]) == 0
