@@ -94,6 +94,9 @@ def command(
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
+        if any(word.split("=")[0] == "--retriever" for word in rest):
+            log.warning("--retriever is called --method now")
+            rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         # shells leave ~ as it is behind an equals sign
         rest = [re.sub(r"^(--[\w.-]+=|)~(?=/)", lambda found: f"{found[1]}{Path.home()}", word) for word in rest]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))

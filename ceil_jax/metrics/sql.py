@@ -32,6 +32,10 @@ class SqlOutcome(NamedTuple):
     outcome: str
     detail: str = ""
 
+    @property
+    def right(self) -> bool:
+        return self.outcome == "equal"
+
 
 class SqlSandbox:
     """A child process (`sql_worker`) that runs queries on read-only databases; `with SqlSandbox() as sandbox`.
@@ -124,4 +128,4 @@ class SqlExecution(Metric):
         if failed:
             shown = ", ".join(failed[:5])
             log.warning("%d gold queries do not run and count as wrong: %s", len(failed), shown)
-        return np.array([one.outcome == "equal" for one in found], np.float64)
+        return np.array([outcome.right for outcome in found], np.float64)
