@@ -67,10 +67,10 @@ def runs(experiment, shots, lm, data_dir=None):
     return evidence.places(records, experiment, shots, lm)
 
 
-def place(found, row, column):
-    """The runs of a row in a column, or in the only one that it has: an untrained row stands in one alone."""
+def base(found, row, column):
+    """What a column is compared with: a row there, or in the only column that it has, as an untrained row."""
     columns = [other for name, other in found if name == row]
-    return found[row, columns[0] if len(columns) == 1 else column]
+    return found[row, column if column in columns else columns[0] if len(columns) == 1 else column]
 
 
 def tasks_of(found, column):
@@ -85,15 +85,17 @@ def tasks_of(found, column):
 def recorded(found, row, column):
     """The cell of a method, or of "A − B", on a task or in the mean over tasks, as tables print it."""
     tasks, average, kind = tasks_of(found, column)
-    own, *bases = [[kind(place(found, plain(name), one).records) for one in tasks] for name in row.split(" − ")]
+    name, _, other = map(plain, row.partition(" − "))
+    own = [kind(found[name, one].records) for one in tasks]
+    bases = [kind(base(found, other, one).records) for one in tasks] if other else []
     samples = [one.sample for one in own]
     if bases:
-        samples = [paired(one, base.sample) for one, base in zip(samples, *bases, strict=True)]
+        samples = [paired(one, less.sample) for one, less in zip(samples, bases, strict=True)]
     if average:
         mean = averaged_interval(samples).percent()
         return str(signed(mean)) if bases else f"{mean.mean:.1f} ({mean.low:.1f} to {mean.high:.1f})"
     if bases:
-        return str(signed(own[0].minus(bases[0][0])))
+        return str(signed(own[0].minus(bases[0])))
     return f"{own[0].value:.1f}" + ("" if own[0].sd is None else f" ± {own[0].sd:.1f}")
 
 
