@@ -44,6 +44,8 @@ TASKS = {
     "mrpc": "MRPC",
     "mtop": "MTOP",
     "qnli": "QNLI",
+    "mnli": "MNLI",
+    "smcalflow": "SMCalFlow",
 }
 """Tasks → what pages call them, in the order of the panels."""
 LEAST = 3
@@ -140,6 +142,8 @@ line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 }
 """
 LEFT, WIDTH, HEIGHT, LARGE, GAP, TOP = 30, 130, 130, 250, 48, 64
 """Pixels: the place of the mean's panel, a task's panel, the width of the mean's, the gap, and the first row."""
+ROWS = 3
+"""Rows of tasks."""
 
 
 def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
@@ -151,7 +155,7 @@ def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
         1.1 * max(one.tokens for one in points),
     )
     tasks = [task for task in TASKS if task in found]
-    columns, tall = (len(tasks) + 1) // 2, 2 * HEIGHT + GAP
+    columns, tall = -(-len(tasks) // ROWS), ROWS * (HEIGHT + GAP) - GAP
     width, height = LEFT + LARGE + 80 + columns * (WIDTH + 20), TOP + tall + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
