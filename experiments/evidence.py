@@ -169,9 +169,9 @@ def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
             parts.append(f'<text class="t{place}" x="{x}" y="{y}">{escape(text)}</text>')
     parts += _panel("mean", found["mean"], LEFT, TOP, LARGE, tall, scale)
     for name, gain in PAPER.items():
-        y = round(TOP + tall * scale.down(gain), 1)
-        parts.append(f'<text class="soft" x="{LEFT + LARGE + 4}" y="{y + 4}">◂ {name} in</text>')
-        parts.append(f'<text class="soft" x="{LEFT + LARGE + 14}" y="{y + 17}">the paper</text>')
+        at = round(TOP + tall * scale.down(gain), 1)
+        parts.append(f'<text class="soft" x="{LEFT + LARGE + 4}" y="{at + 4}">◂ {name} in</text>')
+        parts.append(f'<text class="soft" x="{LEFT + LARGE + 14}" y="{at + 17}">the paper</text>')
     for place, task in enumerate(tasks):
         x, y = LEFT + LARGE + 100 + place % columns * (WIDTH + 20), TOP + place // columns * (HEIGHT + GAP)
         parts += _panel(TASKS[task], found[task], x, y, WIDTH, HEIGHT, scale)

@@ -29,6 +29,7 @@ from ceil_jax.pipeline.config import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"
 ANSWERED, UNTRAINED = "answered by", "not trained"
@@ -55,7 +56,7 @@ def _untrained(column: str, config: RunConfig) -> list[Entry]:
     return [Entry(UNTRAINED, column, Cell(config, "dpp")), Entry("top-k", column, Cell(config, "topk"))]
 
 
-def draw(table: ExperimentTable):
+def draw(table: ExperimentTable) -> Figure:
     maps: dict[str, list[Measured]] = {}
     for one in table.measured:
         across_lms = one.entry.column.startswith(ANSWERED)

@@ -8,8 +8,11 @@ encoder, of EPR + MAP, and of CEIL, which is trained again for every λ on the s
 paper draws CEIL alone, one line a task.
 """
 
+from __future__ import annotations
+
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import by_examples, lines_of
@@ -19,6 +22,9 @@ from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
@@ -41,7 +47,7 @@ def _with_trade_off(config: RunConfig, value: float) -> RunConfig:
     return replace(config, trade_off=value, ceil=replace(config.ceil, trade_off=value))
 
 
-def draw(table: ExperimentTable):
+def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from harness.command import Experiment, ExperimentOptions
@@ -23,10 +23,11 @@ from harness.table import ExperimentTable
 
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.plots import PALETTE
-from ceil_jax.report.table import Table
+from ceil_jax.report.table import Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHORTLIST = 800
 EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, SHORTLIST + 1)
@@ -42,7 +43,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 def with_ranks(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     header = ["task", "method", "examples chosen", *(_name(i) for i in range(len(EDGES) - 1))]
-    rows = []
+    rows: list[list[Value]] = []
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
         ranks = chosen_ranks(grid.open(cell), cell.method)
@@ -57,12 +58,13 @@ def _name(i: int) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def draw(table: ExperimentTable):
+def draw(table: ExperimentTable) -> Figure:
     [ranks] = table.sections
     tasks = table.by_task()
     figure, axes = panels(len(tasks), 6.0, 4.0)
     for panel, task in zip(axes, tasks, strict=True):
-        shares = {method: values for where, method, _, *values in ranks.rows if where == task}
+        rows: list[Any] = [row for row in ranks.rows if row[0] == task]
+        shares = {method: values for _, method, _, *values in rows}
         draw_ranks(panel, ranks.header[3:], shares)
         panel.set_title(task, fontsize="medium")
     return figure

@@ -8,8 +8,11 @@ examples less EPR with 32, and CEIL with 1 less top-k with 32, by paired bootstr
 the figure.
 """
 
+from __future__ import annotations
+
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import by_examples, lines_of
@@ -20,6 +23,9 @@ from harness.table import ExperimentTable
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.table import Table, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)
 ROWS = ("topk", "epr", "ceil")
@@ -46,7 +52,7 @@ def with_claims(_: Grid, table: ExperimentTable) -> ExperimentTable:
     return replace(table, sections=[Table(header, rows, "Fewer examples of CEIL")])
 
 
-def draw(table: ExperimentTable):
+def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(len(tasks))
     names = [METHODS[method].label for method in ROWS]

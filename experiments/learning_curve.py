@@ -8,9 +8,12 @@ smaller; with --epr.initial free from that start alone. A second table has what 
 chosen examples' outputs are to the query's: whether equal or, of programs, by the F1 of their structures.
 """
 
+from __future__ import annotations
+
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from harness.command import Experiment, ExperimentOptions
@@ -22,8 +25,11 @@ from harness.table import ExperimentTable
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS, label_of
 from ceil_jax.pipeline.records import settings_of
-from ceil_jax.report.table import Table
+from ceil_jax.report.table import Table, Value
 from ceil_jax.tasks.structures import structure_parser_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COUNTS = (100, 400, 1600, 6400)
 UNTRAINED = ("topk", "free")
@@ -49,7 +55,9 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    rows = [[one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)] for one in table.measured]
+    rows: list[list[Value]] = [
+        [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)] for one in table.measured
+    ]
     header = ["task", "row", "column", "alike, %"]
     return replace(table, sections=[Table(header, rows, "Outputs of the chosen examples and of the query")])
 
@@ -70,7 +78,7 @@ def agreement(grid: Grid, measured: Measured) -> float:
     return float(np.mean(found))
 
 
-def draw(table: ExperimentTable):
+def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(len(tasks), 5.2, 4.0)
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):

@@ -223,7 +223,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         asked_vectors = unit_rows(query.encode([one.input for one in queries[rest]]))
         bank = vectors if context is encoder else unit_rows(context.encode(texts))
         examples = bank[shortlist[rest]]
-        score = jax.jit(lambda *rows: set_log_probs(*rows, None, options.trade_off))
+        score = jax.jit(lambda asked, shown, sets: set_log_probs(asked, shown, sets, None, options.trade_off))
         ours = {
             name: np.concatenate(
                 [

@@ -119,7 +119,7 @@ def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place,
 def _where(table: Crossed) -> str:
     """Return a line on the queries, the devices and the dates."""
     records = [record for one in table.runs.values() for record in one.records]
-    where = sorted({f"{record.device}, {record.date}" for record in records})
+    where = sorted({f"{one.device}, {one.date}" for one in records if isinstance(one, Published)})
     first = {column: one.queries for (_, column), one in reversed(list(table.runs.items()))}
     asked = [f"{first[column]} of {column}" for column in table.columns]
     return f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. {'; '.join(where)}.\n"
@@ -159,6 +159,7 @@ def together(records: Sequence[Published], first: str, again: str, data_dir: Pat
             return record
         both = {*drawn(other.task, other.queries)}
         where = np.array([one in both for one in drawn(record.task, record.queries)])
+        assert record.statistics is not None and record.overlap is not None
         part, count = record.statistics[where], int(where.sum())
         value = 100 * float(METRICS[record.metric].from_sums(part.sum(axis=0), count))
         overlap = Overlap(*(column[where] for column in record.overlap))
@@ -189,7 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     records = _read(options.file)
     if options.together:
-        records = together(records, *options.together, options.data_dir)
+        first, again = options.together
+        records = together(records, first, again, options.data_dir)
     print(published(records, options.experiment, options.minus))
 
 

@@ -64,7 +64,8 @@ class SetBSR:
         """Return k examples, but for the query's own, in the order in which they add most coverage."""
         best = np.maximum.reduceat(query @ self.tokens.T, self.first, axis=1)  # [t, bank]
         best[:, own] = -1
-        recall, covered, chosen = best.mean(axis=0), np.full(len(query), -1.0), []
+        recall, covered = best.mean(axis=0), np.full(len(query), -1.0)
+        chosen: list[Retrieved] = []
         for _ in range(min(k, len(self.bank) - len(own))):
             total = np.maximum(covered[:, None], best).mean(axis=0)
             total[[*own, *(one.position for one in chosen)]] = -np.inf

@@ -121,7 +121,7 @@ def template_of(output: str) -> str:
     return re.sub(r"\bm\d+\b", "m", output)
 
 
-def with_gains(_: Grid, table: ExperimentTable) -> ExperimentTable:
+def with_gains(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for one in table.measured:
         kind, _, how = one.entry.row.partition(", ")

@@ -9,8 +9,11 @@ Shortlists larger than the bank are left out. Paper (SST-5 validation, 1,101 que
 s at n = 50, 36 s at n = 100, 118 s at n = 800 (section B.1).
 """
 
+from __future__ import annotations
+
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import draw_lines, lines_of
@@ -22,6 +25,9 @@ from harness.table import ExperimentTable
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.table import Number, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHORTLISTS = (50, 100, 200, 400, 800)
 
@@ -48,18 +54,18 @@ def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     return replace(table, sections=[Table(header, rows, "Latency")])
 
 
-def draw(table: ExperimentTable):
+def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     [latency] = table.sections
     for above, below, (task, members) in zip(axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True):
         sizes = [one for one in members if one.entry.cell.method == "ceil"]
         lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
-        timed = [row for row in latency.rows if row[0] == task and row[2] is not None]
-        series = {
-            name: [(row[2], *[1000 * row[at].value / row[3]] * 3) for row in timed]
-            for name, at in (("encode", 5), ("shortlist", 6), ("MAP", 7))
-        }
+        timed: list[Any] = [row for row in latency.rows if row[0] == task and row[2] is not None]
+        series = {}
+        for name, at in (("encode", 5), ("shortlist", 6), ("MAP", 7)):
+            times = [(row[2], 1000 * row[at].value / row[3]) for row in timed]
+            series[name] = [(n, each, each, each) for n, each in times]
         draw_lines(below, series, "shortlist n", "ms per query")
         above.set_title(task, fontsize="medium")
     return figure

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.report.table import Number, Table
+from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.tuning.race import Race, hold
 from ceil_jax.tuning.verdict import Verdict, judge
 
@@ -120,7 +120,7 @@ def random_search(made: World, tuning: int, budget: float, seed: int) -> int:
 
 def found(budgets: Sequence[float], seeds: int, tuning: int = 200) -> Table:
     """Return how good the winner is against the budget of the race, beside random search with the same tokens."""
-    lines = []
+    lines: list[list[Value]] = []
     for budget in budgets:
         losses, random_losses, best, dropped, spent = [], [], 0, 0, []
         for seed in range(seeds):
@@ -182,8 +182,8 @@ def honesty(
                 differences.append(one.interval.low <= gap <= one.interval.high)
         false += any(one.certain and truth[one.better] <= truth[one.worse] for one in verdict.differences)
         worse += truth[0] - truth[verdict.recommended] > 0.05
-    held = (100 * float(np.mean(hits)) for hits in (scores, differences))
-    return Honesty(*held, 100 * false / seeds, 100 * float(worse) / seeds)
+    held, gaps = (100 * float(np.mean(hits)) for hits in (scores, differences))
+    return Honesty(held, gaps, 100 * false / seeds, 100 * float(worse) / seeds)
 
 
 def main() -> None:
@@ -195,7 +195,7 @@ def main() -> None:
     print(f"{world(0, 200).tokens.sum() * 200:,.0f} tokens\n")
     print(found((150_000, 300_000, 600_000, 1_200_000), seeds).text())
     print(f"\n100 rows to race on, 200 final rows, {seeds} worlds, in percent\n")
-    lines = []
+    lines: list[list[Value]] = []
     for name, spread in (("no difference", 0.0), ("small differences", 0.02), ("large differences", 0.06)):
         lines.append([name, *(Number(value) for value in honesty(seeds, spread))])
     header = ["world", "interval of the score holds", "of differences", 'false "X is better"']

@@ -19,6 +19,7 @@ from ceil_jax.metrics.bootstrap import (
 )
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, Value, signed
+from harness.results_file import Published
 
 Place = tuple[str, str]
 """(row, column) of a table."""
@@ -120,7 +121,8 @@ class Crossed:
                 continue
             costs = [(one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan) for one in members]
             tokens, seconds, hours = np.mean(costs, axis=0).tolist()
-            elsewhere = ", training elsewhere" if members[0].record.trained_by else ""
+            first = members[0].record
+            elsewhere = ", training elsewhere" if isinstance(first, Published) and first.trained_by else ""
             known = None if np.isnan(hours) else Number(hours, 2)
             body.append([f"{row}{elsewhere}", Number(tokens, 0), Number(seconds, 0), known])
         return Table(
@@ -143,7 +145,9 @@ class Crossed:
                 views.setdefault((place[1], part), {})[place] = view
         for (column, part), places in views.items():
             here = {place: view(self.runs[place]) for place, view in places.items()}
-            body = [[row, Number(one.interval.mean, interval=one.interval)] for (row, _), one in here.items()]
+            body: list[list[Value]] = [
+                [row, Number(one.interval.mean, interval=one.interval)] for (row, _), one in here.items()
+            ]
             table = Table(["", "value"], body, self._titled(f"{column}: {part}"))
             for name, bases in self.minus.items():
                 less = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ class Cell(NamedTuple):
     def essential(self) -> Cell:
         """Return this cell with defaults where the method does not depend on a setting: equal work, equal cell."""
         config, needs, default = self.config, METHODS[self.method].needs, RunConfig()
-        needed, source = set(), METHODS[self.method].encoder
+        needed, source = set(), METHODS[self.method].encoder or "base"
         while source in TRAININGS:
             needed.add(source)
             settings = getattr(config, source, TRAININGS[source].settings)
@@ -88,6 +88,7 @@ class Entry:
 class Measured(Runs):
     """An entry's runs, one for each seed of training; a single one where nothing is trained."""
 
+    records: Sequence[Published] = field(kw_only=False)
     entry: Entry
 
     @property

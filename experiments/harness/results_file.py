@@ -104,7 +104,7 @@ def _recipe(record: Published) -> dict[str, Any]:
     if record.method not in METHODS:  # of a plugin, or gone: all that its line has
         return {name: record.config[name] for name in (*TRAININGS, "guard") if name in record.config}
     source = METHODS[record.method].encoder
-    if source not in TRAININGS or record.trained_by:
+    if source is None or source not in TRAININGS or record.trained_by:
         return {}
     start = record.config.get(source, {}).get("initial")
     return {name: record.config[name] for name in (source, start, "guard") if name in record.config}

@@ -198,7 +198,7 @@ def _opened(
         raise UserError(f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare")
     loaded = load_task(task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
     config = replace(config, task=task)
-    by = [Graph(replace(config, lm=scorer), loaded, models)] if scorer else []
+    by = Graph(replace(config, lm=scorer), loaded, models) if scorer else None
     return open_run(config, loaded, models, by)
 
 

@@ -32,7 +32,7 @@ def hardness(query: str) -> str:
     count += len(re.findall(r"\bOR\b|\bLIKE\b", conditions))
     aggregates = sum(len(re.findall(_AGGREGATE, clauses[name])) for name in ("SELECT", "ORDER BY"))
     aggregates += len(re.findall(r"\bNOT\b", f"{where} {having}"))
-    other = aggregates > 1
+    other = int(aggregates > 1)
     other += "," in re.sub(r"\([^()]*\)", "", clauses["SELECT"])
     other += bool(re.search(r"\b(?:AND|OR)\b", re.sub(r"\bBETWEEN\b.*?\bAND\b", "", where)))
     other += "," in clauses["GROUP BY"]

@@ -1,3 +1,4 @@
+import json
 import math
 from dataclasses import replace
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 from films import SMALL, films
 from skill_knn.analysis import SelectionMeasures, by_frequency, mean_selected, plane, recall_at, selected
+from skill_knn.command import FigureOptions, RecallOptions, SkillOptions, main
 from skill_knn.comparison import score_of
 from skill_knn.hardness import hardness
 
@@ -109,3 +111,31 @@ def test_the_score_of_repeats_is_their_mean(tmp_path):
     records = [evaluate(*open_run(replace(SMALL, out=tmp_path), films(20, 6)), name) for name in ("zero", "random")]
     found = score_of(records)
     assert found.interval.low <= found.mean == pytest.approx(np.mean([one.value for one in records]))
+
+
+@pytest.mark.parametrize(
+    ("options", "files"),
+    [
+        (SkillOptions(("cogs.ps",), ("epr", "skill_base"), ("tiny",), scorer="tiny", seeds=1), {"md", "png"}),
+        (RecallOptions(("cogs.ps",), ("topk",), samples=2), {"md"}),
+        (FigureOptions(("cogs.ps",)), {"png"}),
+    ],
+    ids=["scored by another LM", "recall", "figure"],
+)
+def test_the_commands_write_their_pages(options, files, tmp_path, registrations_undone):
+    if isinstance(options, FigureOptions):
+        pytest.importorskip("sklearn")
+    form = "{0} ( x _ 1 ) AND {1} . theme ( x _ 2 , x _ 1 )"
+    words = [(noun, verb) for noun in ("cobra", "dog", "rose", "cake") for verb in ("grew", "slept", "froze")]
+    rows = [
+        {"sentence": f"A {one} {two} .", "logical_form": form.format(one, two), "distribution": "prim_to_inf_arg"}
+        for one, two in words
+    ]
+    for split, some in (("train", rows), ("gen", rows[:3])):
+        file = tmp_path / "data" / "cogs" / f"{split}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
+    small = ["--lm", "tiny", "--encoder", "tiny", "--epr.instances", "8", "--skills.orders", "1"]
+    given = ["--scale", "tiny", "--data-dir", f"{tmp_path}/data", "--out", f"{tmp_path}/runs", *small]
+    assert main(options, "page", given) == 0
+    assert {file.suffix[1:] for file in tmp_path.glob("runs/page-*/*")} == files
