@@ -150,7 +150,7 @@ def _free(name: str, title: str, train: Any, refusal: Callable[[Task], str] = la
         refusal=refusal,
         cross_fitted=CrossFitted,
         lm_tokens=False,
-        version=2,
+        version=3,
     )
 
 

