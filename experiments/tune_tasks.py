@@ -60,7 +60,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="splits of the pool")
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--record", type=Path, default=Path("runs/tune_tasks.jsonl"))
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if PLAIN.shots not in options.ks:
+        parser.error(f"--ks: all candidates are compared with top-k of {PLAIN.shots} examples; give {PLAIN.shots} too")
+    return options
 
 
 class Outcomes:
