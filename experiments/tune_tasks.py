@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness.command import script
 
 from ceil_jax.errors import UserError
 from ceil_jax.metrics import METRICS
@@ -47,7 +47,7 @@ TOLERANCE = 0.02
 """As the command's --tolerance."""
 
 
-def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
@@ -61,8 +61,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--record", type=Path, default=Path("runs/tune_tasks.jsonl"))
     options = parser.parse_args(argv)
-    if PLAIN.shots not in options.ks:
-        parser.error(f"--ks: all candidates are compared with top-k of {PLAIN.shots} examples; give {PLAIN.shots} too")
+    if (k := PLAIN.shots) not in options.ks:
+        raise UserError(f"--ks: all candidates are compared with top-k of {k} examples; give {k} too")
     return options
 
 
@@ -194,8 +194,7 @@ def recorded(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(one["task"], one["settings"]): one for one in found}
 
 
-def main(argv: list[str] | None = None) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+def main(argv: Sequence[str] | None = None) -> None:
     options = arguments(argv)
     options.record.parent.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -238,4 +237,4 @@ def summary(records: Sequence[dict[str, Any]]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    script(main)
