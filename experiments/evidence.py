@@ -45,7 +45,6 @@ TASKS = {
     "mtop": "MTOP",
     "qnli": "QNLI",
     "mnli": "MNLI",
-    "smcalflow": "SMCalFlow",
 }
 """Tasks → what pages call them, in the order of the panels."""
 LEAST = 3
@@ -143,7 +142,7 @@ line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 }
 LEFT, WIDTH, HEIGHT, LARGE, GAP, TOP = 30, 130, 130, 250, 48, 64
 """Pixels: the place of the mean's panel, a task's panel, the width of the mean's, the gap, and the first row."""
 ROWS = 3
-"""Rows of tasks."""
+"""Of the tasks' panels."""
 
 
 def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:

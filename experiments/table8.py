@@ -62,10 +62,10 @@ def draw(table: ExperimentTable) -> Figure:
         sizes = [one for one in members if one.entry.cell.method == "ceil"]
         lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
         timed: list[Any] = [row for row in latency.rows if row[0] == task and row[2] is not None]
-        series = {}
-        for name, at in (("encode", 5), ("shortlist", 6), ("MAP", 7)):
-            times = [(row[2], 1000 * row[at].value / row[3]) for row in timed]
-            series[name] = [(n, each, each, each) for n, each in times]
+        series = {
+            name: [(row[2], each := 1000 * row[at].value / row[3], each, each) for row in timed]
+            for name, at in (("encode", 5), ("shortlist", 6), ("MAP", 7))
+        }
         draw_lines(below, series, "shortlist n", "ms per query")
         above.set_title(task, fontsize="medium")
     return figure

@@ -67,8 +67,9 @@ class StructureHead:
 def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    words = {"ngram_range": (1, 2), "token_pattern": r"\w+", "max_features": WORDS, "vocabulary": vocabulary}
-    found = TfidfVectorizer(**words, sublinear_tf=True)
+    found = TfidfVectorizer(
+        ngram_range=(1, 2), token_pattern=r"\w+", max_features=WORDS, sublinear_tf=True, vocabulary=vocabulary
+    )
     if idf is not None:
         found.idf_ = np.asarray(idf, np.float64)
     return found
