@@ -1,5 +1,10 @@
 """Skill-KNN on COGS: known words in new roles and known structures in new combinations."""
 
-from skill_knn.command import SkillOptions, run
+import sys
 
-run(SkillOptions(tasks=("cogs.ps", "cogs.pa")), "cogs")
+from skill_knn.comparison import COGS, skill_experiment
+
+EXPERIMENT = skill_experiment("cogs", "Skill-KNN on COGS", COGS)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

@@ -1,7 +1,15 @@
 """Skills with diversity: nearest skills and DPP-MAP over skills, those of gold outputs and those of the LM."""
 
-from skill_knn.command import DIVERSE, SkillOptions, run
-from skill_knn.diversity import register
+import sys
 
-register()
-run(SkillOptions(tasks=("spider", "cogs.ps", "cogs.pa"), method=DIVERSE), "skill_diversity")
+from skill_knn.comparison import COGS, skill_experiment
+
+EXPERIMENT = skill_experiment(
+    "skill_diversity",
+    "Skills with diversity",
+    ("spider", *COGS),
+    ("topk", "dpp", "skill_base", "skill_map", "target_skill", "target_skill_map"),
+)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

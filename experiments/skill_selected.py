@@ -1,5 +1,5 @@
 """Measures of the selected examples: sketch overlap with the query, databases, tables and length of the SQL."""
 
-from skill_knn.command import SkillOptions, run
+from skill_knn.command import SelectedOptions, run
 
-run(SkillOptions(tasks=("spider", "cogs.ps", "cogs.pa"), answer=False), "skill_selected")
+run(SelectedOptions(tasks=("spider", "cogs.ps", "cogs.pa")), "skill_selected")

@@ -1,8 +1,16 @@
-"""Skill-KNN's Table 3: Skill-KNN beside EPR, which one LM scored and others answer with."""
+"""Skill-KNN's Table 3: Skill-KNN beside EPR, which the LM of --lm scores; those of --lms answer."""
 
-from skill_knn.command import LM, SKILLS, SkillOptions, run
+import sys
 
-run(
-    SkillOptions(tasks=("spider",), method=("epr", *SKILLS), lms=("gemma-3-270m", LM), scorer=LM),
+from skill_knn.comparison import SKILLS, skill_experiment
+
+EXPERIMENT = skill_experiment(
     "skill_table3",
+    "Skill-KNN's Table 3",
+    ("spider",),
+    ("epr", *SKILLS),
+    ("gemma-3-270m", "SmolLM2-135M-Instruct"),
 )
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

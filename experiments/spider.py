@@ -1,5 +1,10 @@
 """Skill-KNN on Spider: text to SQL on unseen databases."""
 
-from skill_knn.command import SkillOptions, run
+import sys
 
-run(SkillOptions(tasks=("spider",)), "spider")
+from skill_knn.comparison import skill_experiment
+
+EXPERIMENT = skill_experiment("spider", "Skill-KNN on Spider", ("spider",))
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())

@@ -22,9 +22,8 @@ class SkillConfig:
     """sql, cogs, or a JSON file of [{"input": …, "skill": …}]; by default the
     task's own."""
     orders: Annotated[int, Range(1)] = 5
-    """m: shuffled orders of the demonstrations, each of which gives a skill."""
-    order: Annotated[int, Range(0)] = 0
-    """The order whose skill `skill_base` and --text skill take."""
+    """m: shuffled orders of the demonstrations, each of which gives a skill; `skill_base` takes that of the seed,
+    --text skill the first."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,11 @@ class RunConfig:
     context: Literal["input", "example"] = "input"
     """The text of a bank example for trained encoders: its input, as in the papers, or its input and output."""
     seed: Annotated[int, Range(0)] = 0
-    """Seed of training: the held-out queries, the order of batches, the positives drawn, dropout."""
+    """Seed of training (the held-out queries, the order of batches, the positives drawn, dropout), of random examples
+    and of the order of demonstrations that `skill_base` takes."""
     data_seed: Annotated[int, Range(0)] = 0
     """Seed of everything else that is drawn: queries and bank under a limit, the training queries and sets
-    that the LM scores, random examples, orders of demonstrations. Runs that differ only in `seed` share the
+    that the LM scores, shuffled demonstrations. Runs that differ only in `seed` share the
     LM's work."""
     engine: Literal["local", "ray"] = "local"
     """Where the LM reads: in this process, or by Ray actors on a cluster, each with its own LM."""

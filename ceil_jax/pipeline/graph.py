@@ -118,7 +118,8 @@ class Graph:
             trade_off = needs.trade_off
         elif needs.trade_off == "tunable" and method.encoder is not None:
             trade_off = self.map_trade_off(method.encoder)
-        orders = {"all": range(config.skills.orders), "one": [config.skills.order]}.get(needs.skills, ())
+        orders = config.skills.orders
+        taken = {"all": range(orders), "one": [config.seed % orders]}.get(needs.skills, ())
         return Chosen(
             method.retriever,
             bank,
@@ -128,8 +129,8 @@ class Graph:
             vectors,
             trade_off=trade_off,
             shortlist=config.shortlist if needs.shortlist else None,
-            seed=config.data_seed,
-            skills=tuple(self.skills(side, orders) for side in (self.bank, rows)) if orders else (),
+            seed=config.seed if needs.seeded else config.data_seed,
+            skills=tuple(self.skills(side, taken) for side in (self.bank, rows)) if taken else (),
             language=self.task.language if needs.sketch else "",
         )
 
@@ -291,7 +292,7 @@ class Graph:
         """Return the retrieval texts of rows: by `--text`, inputs or the skills that they need."""
         if self.config.text == "input":
             return Inputs(rows)
-        [skills] = self.skills(rows, [self.config.skills.order])
+        [skills] = self.skills(rows, [0])
         return Rewritten(rows, skills)
 
     def bank_texts(self, source: str | None) -> RetrievalTexts:
@@ -303,16 +304,12 @@ class Graph:
         """Return the skills of rows for some orders of the demonstrations.
 
         Raises:
-            UserError: the task has no demonstrations of its own and none are given; an order out of range.
+            UserError: the task has no demonstrations of its own and none are given.
         """
         config = self.config.skills
         source = config.demonstrations or self.task.language
         if not source:
             raise UserError(f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations FILE")
-        if not 0 <= config.order < config.orders:
-            raise UserError(
-                f"--skills.order {config.order}: expected a number from 0 to below --skills.orders ({config.orders})"
-            )
         lm = self._lm_named(config.lm or self.config.lm)
         shown, seed = tuple(load_demonstrations(source)), self.config.data_seed
         return tuple(Skills(rows, lm, shown, config.orders, order, seed) for order in orders)

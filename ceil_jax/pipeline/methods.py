@@ -45,6 +45,11 @@ class Method(NamedTuple):
         return self.training is not None
 
     @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another run."""
+        return self.trains or self.needs.seeded
+
+    @property
     def training(self) -> Training | None:
         """How its encoders are trained; None where they are not."""
         return TRAININGS.get(self.encoder or "")

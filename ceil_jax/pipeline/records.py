@@ -53,7 +53,7 @@ class Record:
     cost: Cost
     """All stages that the run needs, shared ones included."""
     seed: int | None
-    """The seed of training; None if nothing is trained."""
+    """The seed; None if nothing depends on it."""
     trade_off: float | None = None
     """λ that the examples were chosen with; None for a method without one."""
     device: str = ""
@@ -186,7 +186,7 @@ def _read(root: Path, folder: Path) -> Record | None:
         more={name: 100 * value for name, value in found.more.items()},
         cost=Cost(**cost["preparing"]) + Cost(**cost["answering"]),
         answering=Cost(**cost["answering"]),
-        seed=key["config"]["seed"] if method is not None and method.trains else None,
+        seed=key["config"]["seed"] if method is not None and method.seeded else None,
         statistics=found.statistics,
         overlap=found.overlap,
     )

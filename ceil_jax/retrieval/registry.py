@@ -61,6 +61,8 @@ class Needs:
     """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of its own."""
     skills: Literal["none", "one", "all"] = "none"
     """Skills of the inputs: none, those of one order of the demonstrations, or those of all orders."""
+    seeded: bool = False
+    """It draws by the run's seed: random examples, or the order of the demonstrations."""
     gold_outputs: bool = False
     """The queries' gold outputs, which makes it an oracle."""
     sketch: bool = False

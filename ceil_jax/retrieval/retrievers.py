@@ -126,7 +126,7 @@ class GreedyRetriever:
 
 RETRIEVERS = {
     "zero": Registered(lambda bank, given: ZeroRetriever(), Needs(text=False), "zero examples"),
-    "random": Registered(RandomRetriever, Needs(text=False), "random"),
+    "random": Registered(RandomRetriever, Needs(text=False, seeded=True), "random"),
     "bm25": Registered(BM25Retriever, Needs(), "BM25"),
     "dense": Registered(DenseRetriever, Needs(encoder=True, ends_in_nearest=True), "dense top-k"),
     "mmr": Registered(

@@ -46,7 +46,7 @@ class TargetSketch(RankingRetriever):
 
 
 _OUTPUTS = Compared(lambda examples: [(example.output,) for example in examples])
-_ONE = Needs(encoder=True, skills="one", text=False)
+_ONE = Needs(encoder=True, skills="one", seeded=True, text=False)
 _ALL = Needs(encoder=True, skills="all", text=False)
 
 RETRIEVERS = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -14,7 +14,7 @@ from ceil_jax.cli.first import check_first
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.store.folder import write_files
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks import TASKS
@@ -41,7 +41,7 @@ class ExperimentOptions:
     method: tuple[str, ...] = ()
     """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds of training; methods without training run once."""
+    """Seeds of training, of random and of the order that skill_base takes; other methods run once."""
     dry_run: bool = False
     """Print the stages that would run, their LM tokens and their time, and compute nothing."""
     record: Path | None = None
@@ -60,6 +60,10 @@ class Experiment:
     draw: Callable[[ExperimentTable], Figure]
     more: Callable[[Grid, ExperimentTable], ExperimentTable] | None = None
     """Add what is measured on the finished runs, such as latencies."""
+    options: ExperimentOptions = ExperimentOptions()
+    """Defaults of its options."""
+    scales: Mapping[str, RunConfig] = field(default_factory=lambda: SCALES)
+    """The settings that --scale names."""
 
     def run(self, config: RunConfig, options: ExperimentOptions) -> Path:
         """Compute what is not on disk, and return the folder with `name`.md, .csv, .png and .pdf.
@@ -112,7 +116,7 @@ class Experiment:
 
         def parsed(config: RunConfig, rest: list[str]) -> None:
             def parse(
-                options: Annotated[ExperimentOptions, tyro.conf.arg(name="")] = ExperimentOptions(),
+                options: Annotated[ExperimentOptions, tyro.conf.arg(name="")] = self.options,
                 config: Annotated[RunConfig, tyro.conf.arg(name="")] = config,
             ) -> tuple[ExperimentOptions, RunConfig]:
                 return options, config
@@ -128,7 +132,7 @@ class Experiment:
                     check_first(replace(one, task=task))
             self.run(config, options)
 
-        return command(self.name, parsed, arguments)
+        return command(self.name, parsed, arguments, self.scales)
 
 
 def script(main: Callable[[list[str]], None]) -> NoReturn:

@@ -76,17 +76,17 @@ def dry_run(entries: Sequence[Entry], seeds: Sequence[int]) -> DryRun:
 
     Args:
         entries: cells of a table.
-        seeds: seeds of training; only the first where nothing is trained.
+        seeds: only the first counts where an entry depends on none.
     """
     found, grid = DryRun(), Grid(CountingModels())
     for entry in entries:
-        for seed in seeds if entry.cell.trains else seeds[:1]:
+        for cell in entry.cell.repeats(seeds):
             if entry.task in found.failed:
                 continue
             try:
                 if not grid.applies(entry):
                     continue
-                run, graph = grid.open(entry.cell.seeded(seed))
+                run, graph = grid.open(cell)
                 targets = [graph.metric(entry.cell.method)]
                 found.missing |= plan(run, targets)
                 for stage in closure(targets):

@@ -40,8 +40,12 @@ class Cell(NamedTuple):
         """Whether the method needs a trained encoder."""
         return METHODS[self.method].trains
 
+    def repeats(self, seeds: Sequence[int]) -> list[Cell]:
+        """Return this cell with each seed; with the first one where the method does not depend on it."""
+        return [self.seeded(seed) for seed in (seeds if METHODS[self.method].seeded else seeds[:1])]
+
     def seeded(self, seed: int) -> Cell:
-        """Return this cell with another seed of training, for the run that trains its encoders too."""
+        """Return this cell with another seed, for the run that trains its encoders too."""
         other = tuple(replace(config, seed=seed) for config in self.trained_by)
         return Cell(replace(self.config, seed=seed), self.method, other)
 
@@ -61,9 +65,10 @@ class Cell(NamedTuple):
             config = replace(config, shortlist=default.shortlist, trade_off=default.trade_off)
         others = [name for name in TRAININGS if name not in needed and hasattr(config, name)]
         config = replace(config, **{name: getattr(default, name) for name in others})
-        if not self.trains:
-            return Cell(replace(config, seed=config.data_seed), self.method)
-        return Cell(config, self.method, () if self.trained_by == (self.config,) else self.trained_by)
+        if not METHODS[self.method].seeded:
+            config = replace(config, seed=config.data_seed)
+        elsewhere = self.trains and self.trained_by != (self.config,)
+        return Cell(config, self.method, self.trained_by if elsewhere else ())
 
 
 @dataclass(frozen=True)
@@ -86,14 +91,14 @@ class Entry:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured(Runs):
-    """An entry's runs, one for each seed of training; a single one where nothing is trained."""
+    """An entry's runs, one for each seed; a single one where it depends on none."""
 
     records: Sequence[Published] = field(kw_only=False)
     entry: Entry
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of training."""
+        """The seeds."""
         return tuple(record.config["seed"] for record in self.records)
 
 
@@ -155,8 +160,8 @@ class Grid:
         return evaluate(*self.open(cell), cell.method)
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
-        """Return the entry's number over all seeds; over the first one where nothing is trained."""
-        cells = [entry.cell.seeded(seed) for seed in (seeds if entry.cell.trains else seeds[:1])]
+        """Return the entry's number over all seeds; over the first one where it depends on none."""
+        cells = entry.cell.repeats(seeds)
         check(self.open(cells[0]).graph, [entry.cell.method])
         records = [
             Published(
@@ -172,7 +177,7 @@ class Grid:
 
         Args:
             entries: the cells of a table.
-            seeds: seeds of training.
+            seeds: of training and of what else is drawn.
 
         Returns:
             The numbers in the order of the entries, without entries that need a larger bank; and the error message of

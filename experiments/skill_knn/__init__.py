@@ -2,12 +2,13 @@
 
 The retrievers themselves live in `ceil_jax.skills`.
 
-- `command`: the scripts' command line, its scales and its three kinds of analysis
-- `comparison`: scores of Skill-KNN beside other retrievers, and measures of the selected examples
-- `analysis`: those measures, recall@N and t-SNE
+- `comparison`: Skill-KNN beside other retrievers as an experiment, with wins and measures of the selected examples
+- `selection`: those measures
+- `command`: the command line of the analyses, which are no experiments
+- `analysis`: recall@N and t-SNE
 - `hardness`: Spider's hardness of a SQL query
 - `recall`: recall@N of sampled answers
 - `gold`: skills written from gold outputs, and the oracle `target_skill` that compares them
 - `diversity`: DPP-MAP over skills
-- `figure`: the spaces of raw inputs and of skills side by side
+- `figure`: the spaces of raw inputs and of skills side by side; measures of the selected examples
 """

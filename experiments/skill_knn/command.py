@@ -1,4 +1,4 @@
-"""The command lines of Skill-KNN's comparison and analyses, which the scripts in `experiments/` run."""
+"""The command lines of Skill-KNN's analyses, which scripts in `experiments/` run."""
 
 from __future__ import annotations
 
@@ -6,84 +6,49 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import tyro
 
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
-from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
+from ceil_jax.errors import UserError
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.graph import Opened, open_run
+from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.models import Models
 from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
-from ceil_jax.tasks import TASKS
-from ceil_jax.training.config import EPRConfig
-
-if TYPE_CHECKING:
-    from ceil_jax.pipeline.graph import Opened
-    from ceil_jax.pipeline.models import Models
-    from skill_knn.comparison import SkillComparison
+from ceil_jax.tasks.load import load_task
+from skill_knn.comparison import ROWS, SKILL_SCALES, check, rewriting
+from skill_knn.figure import draw_measures, draw_spaces
+from skill_knn.recall import recall_table
+from skill_knn.selection import selected, selection_table
 
 Config = Annotated[RunConfig, tyro.conf.arg(name="")]
 
-DATABASES = ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql")
-SKILLS = ("skill_base", "skill_consistency", "skill_distinct")
-DIVERSE = ("topk", "dpp", "skill_base", "skill_map", "target_skill", "target_skill_map")
-LM = "SmolLM2-135M-Instruct"
-
-_PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
-
-SKILL_SCALES: dict[str, RunConfig] = {
-    # a quick check
-    "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr),
-    # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in README.md
-    "small": replace(_PAPER, limit=40, bank_limit=200, epr=EPRConfig(epochs=4)),
-    # the papers' banks and queries
-    "paper": replace(_PAPER, epr=SCALES["paper"].epr),
-}
-
 
 @dataclass(frozen=True)
-class SkillOptions:
-    """Skill-KNN beside random, raw KNN and the oracles: scores, and measures of the selected examples."""
+class SelectedOptions:
+    """Measures of the selected examples: no LM answers, and it only rewrites."""
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
-    method: tuple[str, ...] = (
-        *("random", "topk", *SKILLS),
-        *("target_knn", "target_skill", "target_sketch"),
-    )
-    """Rows of each task's table. METHOD@ENCODER compares with another encoder, such as
-    topk@http://localhost:8000/v1#babbage."""
-    lms: tuple[str, ...] = ()
-    """The LMs that answer, as in --lm, each with rows of its own; by default --lm. One LM rewrites for all of them:
-    --skills.lm, by default --lm."""
-    scorer: str | None = None
-    """The LM that scores what EPR is trained on; by default the one that answers."""
-    seeds: int = 3
-    """Number of seeds of random, whose row is their mean."""
-    answer: bool = True
-    """Let the LM answer; --no-answer only measures the selected examples, and the LM only rewrites."""
+    method: tuple[str, ...] = ROWS
+    """Rows of each task's table."""
     config: Config = field(default_factory=RunConfig)
 
     def run(self, name: str) -> None:
-        """Print and write a table for each task."""
-        from ceil_jax.pipeline.models import Models
-        from skill_knn.comparison import compare_skills, wins_table
-
-        skills = replace(self.config.skills, lm=self.config.skills.lm or self.config.lm)
-        models, tables, parts = Models(), [], []
-        for lm in self.lms or (self.config.lm,):
-            config = replace(self.config, lm=lm, skills=skills if self.lms else self.config.skills)
-            for task in self.tasks:
-                opened = _opened(config, task, models, self.method, self.scorer)
-                tables.append(compare_skills(opened, self.method, seeds=self.seeds, answer=self.answer))
-                parts.append(tables[-1].markdown())
-                print("\n" + tables[-1].text())
-        if self.answer:
-            parts.append(wins_table(tables).markdown())
-            print("\n" + wins_table(tables).text())
-        _write(self, name, {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": _drawn(tables)})
+        """Print and write a table for each task, and a figure."""
+        models, found, parts = Models(), {}, []
+        for task in self.tasks:
+            run, graph = _opened(self.config, task, models, self.method)
+            chosen = {METHODS[method].label: graph.chosen(method) for method in self.method}
+            found[task] = {label: selected(graph.task, run.get(stage)) for label, stage in chosen.items()}
+            table = selection_table(found[task], task)
+            parts += [table.markdown(), *(f"{note}\n" for note in rewriting(run, list(chosen.values())))]
+        print("\n".join(parts))
+        _write(self, name, {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": draw_measures(found)})
 
 
 @dataclass(frozen=True)
@@ -102,9 +67,6 @@ class RecallOptions:
 
     def run(self, name: str) -> None:
         """Print and write a table for each task."""
-        from ceil_jax.pipeline.models import Models
-        from skill_knn.recall import recall_table
-
         models, parts = Models(), []
         for task in self.tasks:
             opened = _opened(self.config, task, models, self.method)
@@ -127,9 +89,6 @@ class FigureOptions:
 
     def run(self, name: str) -> None:
         """Write the figures."""
-        from ceil_jax.pipeline.models import Models
-        from skill_knn.figure import draw_spaces
-
         models = Models()
         pictures = {
             f"{name}-{task}.png": draw_spaces(
@@ -140,7 +99,7 @@ class FigureOptions:
         _write(self, name, pictures)
 
 
-Analysis = SkillOptions | RecallOptions | FigureOptions
+Analysis = SelectedOptions | RecallOptions | FigureOptions
 
 
 def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -> int:
@@ -177,44 +136,10 @@ def run(options: Analysis, name: str) -> NoReturn:
     sys.exit(main(options, name))
 
 
-def _opened(
-    config: RunConfig, task: str, models: Models, methods: Sequence[str], scorer: str | None = None
-) -> Opened:
-    from ceil_jax.pipeline.graph import Graph, open_run
-    from ceil_jax.pipeline.methods import METHODS
-    from ceil_jax.tasks.load import load_task
-    from skill_knn.gold import register
-
-    register()
-    for row in methods:
-        method, _, encoder = row.partition("@")
-        if method not in METHODS:
-            raise unknown_name("method", method, METHODS)
-        if encoder and METHODS[method].encoder != "base":
-            raise UserError(
-                f"--method {row}: {method} does not compare with an untrained encoder; leave out @{encoder}"
-            )
-    if not TASKS[task].language:
-        raise UserError(f"{task} is neither a SQL nor a COGS task, which these analyses need; use ceil-jax compare")
+def _opened(config: RunConfig, task: str, models: Models, methods: Sequence[str]) -> Opened:
+    check(task, methods)
     loaded = load_task(task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
-    config = replace(config, task=task)
-    by = Graph(replace(config, lm=scorer), loaded, models) if scorer else None
-    return open_run(config, loaded, models, by)
-
-
-def _drawn(tables: Sequence[SkillComparison]) -> bytes:
-    """Return a PNG with a panel for each task: scores with intervals; without answers, one for each measure."""
-    from harness.panels import image, panels
-
-    from ceil_jax.report.plots import draw_points
-
-    drawn = [(table, *panel) for table in tables for panel in table.panels()]
-    figure, axes = panels(len(drawn), 6.2)
-    for axis, (table, values, what) in zip(axes, drawn, strict=True):
-        labels = [one.label for one in table.results]
-        draw_points(axis, labels, values, [None] * len(labels), what)
-        axis.set_title(" ".join([table.task.name, table.lm]).strip(), fontsize="medium")
-    return image(figure)
+    return open_run(replace(config, task=task), loaded, models)
 
 
 def _write(options: Analysis, name: str, files: dict[str, bytes]) -> None:

@@ -1,269 +1,155 @@
-"""Skill-KNN beside other retrievers: scores, and measures of the examples each of them selects.
-
-Methods that depend on a random draw or an order of demonstrations are repeated.
-"""
+"""Skill-KNN beside other methods (its Tables 2 and 3): scores, wins, and measures of the selected examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-import numpy as np
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry, Grid, Measured
+from harness.table import ExperimentTable
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
 from ceil_jax.pipeline.choosing import Chosen
-from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.graph import Graph, Opened
-from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
+from ceil_jax.pipeline.methods import METHODS, label_of, method_named
+from ceil_jax.pipeline.records import settings_of
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Skills, failures
-from ceil_jax.report.table import Table, Value
-from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
+from ceil_jax.report.table import Table
 from ceil_jax.store.cost import Cost
-from ceil_jax.tasks.example import Task
-from skill_knn.analysis import SelectionMeasures, mean_selected, selected
+from ceil_jax.tasks import TASKS
+from ceil_jax.training.config import EPRConfig
+from skill_knn import diversity, gold
+from skill_knn.selection import averaged, selected, selection_table
 
-SKETCHES = {"sql": sql_sketch, "cogs": cogs_sketch}
-"""The sketch of outputs by `Task.language`."""
+DATABASES = ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql")
+COGS = ("cogs.ps", "cogs.pa")
+SKILLS = ("skill_base", "skill_consistency", "skill_distinct")
+ORACLES = ("target_knn", "target_sketch")
+"""The paper's two oracles."""
+ROWS = ("random", "topk", *SKILLS, "target_knn", "target_skill", "target_sketch")
 
+_PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
 
-class RepeatedScore(NamedTuple):
-    """A metric over the repeats of a method, in percent."""
-
-    mean: float
-    sd: float
-    """Standard deviation over repeats (n − 1 in the denominator); 0 for one repeat."""
-    interval: Interval
-    """95 % bootstrap interval over queries of each query's mean over repeats."""
-
-
-@dataclass(frozen=True)
-class MethodResult:
-    """One method on one task."""
-
-    method: str
-    label: str
-    oracle: bool
-    """Whether it looks at the queries' gold outputs."""
-    repeats: int
-    score: RepeatedScore | None
-    """None where the LM did not answer."""
-    selected: SelectionMeasures
-
-
-@dataclass(frozen=True)
-class SkillComparison:
-    """Several methods on one task."""
-
-    task: Task
-    lm: str
-    shots: int
-    encoder: str
-    answered: bool
-    """Whether the LM answered the queries; without, only the selected examples are measured."""
-    results: tuple[MethodResult, ...]
-    notes: tuple[str, ...]
-    """How many rewrites failed, and what rewriting cost."""
-
-    def table(self) -> Table:
-        """A row for each method; measures that the task does not have are left out."""
-        measured = [
-            name for name in _MEASURES if not all(np.isnan(getattr(one.selected, name)) for one in self.results)
-        ]
-        scored = [f"{self.task.metric} %", "± sd", "95 % interval"] if self.answered else []
-        rows: list[list[Value]] = []
-        for one in self.results:
-            several = one.repeats > 1
-            row: list[Value] = [one.label, one.repeats if several else None]
-            if one.score is not None:
-                row += [one.score.mean, one.score.sd if several else None, one.score.interval]
-            rows.append([*row, *(float(getattr(one.selected, name)) for name in measured)])
-        return Table(["method", "repeats", *scored, *(_MEASURES[name] for name in measured)], rows)
-
-    def title(self) -> str:
-        """Return the task, its sizes and the models, for a line above the table."""
-        return (
-            f"{self.task.name}: {len(self.task.validation):,} queries, bank of {len(self.task.train):,}, "
-            f"{self.shots} examples; {self.encoder} compares" + (f", {self.lm} answers" if self.answered else "")
-        )
-
-    def markdown(self) -> str:
-        """Return title, table and notes as Markdown."""
-        return "\n\n".join([self.title(), self.table().markdown().rstrip(), *self.notes]) + "\n"
-
-    def text(self) -> str:
-        """Return title, table and notes for a terminal."""
-        return "\n".join([self.title(), "", self.table().text(), "", *self.notes])
-
-    def panels(self) -> Iterator[tuple[list[tuple[float, float, float]], str]]:
-        """Yield the panels of a figure: a (value, low, high) for each method, and the label of the axis.
-
-        There is one panel of scores; where the LM did not answer, there is one for each measure that the task has.
-        """
-        scores = [one.score for one in self.results if one.score is not None]
-        if scores:
-            values = [(score.mean, score.interval.low, score.interval.high) for score in scores]
-            yield values, f"{self.task.metric}, % (n = {len(self.task.validation)})"
-            return
-        for name, label in _MEASURES.items():
-            measured = [getattr(one.selected, name) for one in self.results]
-            if not np.isnan(measured).all():
-                yield [(value, value, value) for value in measured], label
-
-
-_MEASURES = {
-    "overlap": "sketch overlap %",
-    "coverage": "sketch coverage %",
-    "databases": "databases",
-    "tables": "tables in the database",
-    "length": "answer length",
+SKILL_SCALES: dict[str, RunConfig] = {
+    # a quick check
+    "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr),
+    # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in README.md
+    "small": replace(_PAPER, limit=40, bank_limit=200, epr=EPRConfig(epochs=4)),
+    # the papers' banks and queries
+    "paper": replace(_PAPER, epr=SCALES["paper"].epr),
 }
 
 
-ORACLES = ("target_knn", "target_sketch")
-"""The paper's two oracles."""
+def skill_experiment(
+    name: str, title: str, tasks: tuple[str, ...], method: tuple[str, ...] = ROWS, lms: tuple[str, ...] = ()
+) -> Experiment:
+    """Return an experiment of Skill-KNN, whose options say by default what is given here."""
+    defaults = ExperimentOptions(tasks, lms, method=method)
+    return Experiment(name, title, entries, points, with_selection, defaults, SKILL_SCALES)
 
 
-def wins_table(comparisons: Sequence[SkillComparison]) -> Table:
-    """Return the paper's Table 2: a row for each LM and method, a column for each task, and the wins.
+def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
+    """Return a row for each LM that answers and each method, and for each of --encoders one of its nearest.
 
-    A method wins a task if no method that is not an oracle scores higher; scores are compared with the one decimal
-    that is printed, and equal ones win together, as in the paper's own numbers. The last column counts the tasks on
-    which it scores above at least one of the paper's oracles, which the paper underlines.
-
-    Args:
-        comparisons: of each LM and task, with the same methods; the LM answered in all of them.
-    """
-    tasks = list(dict.fromkeys(one.task.name for one in comparisons))
-    rows: list[list[Value]] = []
-    for lm in dict.fromkeys(one.lm for one in comparisons):
-        of_task = {one.task.name: one.results for one in comparisons if one.lm == lm}
-        printed = {
-            task: {one.method: round(one.score.mean, 1) for one in results if one.score}
-            for task, results in of_task.items()
-        }
-        methods = {one.method: (one.label, one.oracle) for results in of_task.values() for one in results}
-        won, above = wins(printed, [name for name, (_, oracle) in methods.items() if not oracle])
-        for method, (label, oracle) in methods.items():
-            scores = [printed.get(task, {}).get(method) for task in tasks]
-            counts = [None, None] if oracle else [won[method], above[method]]
-            rows.append([lm, label, *scores, *counts])
-    return Table(["LM", "method", *tasks, "wins", "above an oracle"], rows)
-
-
-def wins(scores: Mapping[str, Mapping[str, float]], methods: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return, for each method, the tasks on which none of the methods is better, and those where it beats an oracle.
-
-    Args:
-        scores: task → method → score as printed, oracles included.
-        methods: those that compete.
-    """
-    won, above = dict.fromkeys(methods, 0), dict.fromkeys(methods, 0)
-    for found in scores.values():
-        best = max(found[method] for method in methods)
-        oracles = [score for name, score in found.items() if name.partition("@")[0] in ORACLES]
-        for method in methods:
-            won[method] += found[method] == best
-            above[method] += any(found[method] > oracle for oracle in oracles)
-    return won, above
-
-
-def compare_skills(opened: Opened, methods: Sequence[str], *, seeds: int = 3, answer: bool = True) -> SkillComparison:
-    """Run every method on a task: random with several seeds, Skill-KNN's base with each order.
-
-    Args:
-        opened: a run on a SQL or COGS task.
-        methods: the rows of the table: names in METHODS, each with @ENCODER behind it for another encoder.
-        seeds: how many seeds random is run with: the run's own and those that follow it.
-        answer: let the LM answer the queries; without, it only rewrites inputs as skills.
+    Whatever answers, the LM of --lm rewrites, unless --skills.lm names another, and scores what EPR learns from.
 
     Raises:
-        UserError: the task has no sketch.
+        UserError: a task without skills; an unknown method.
     """
-    run, graph = opened
-    task, config = graph.task, graph.config
-    if task.language not in SKETCHES:
-        raise UserError(f"{task.name} is neither SQL nor COGS: compare on it with ceil-jax compare")
-    measure = partial(
-        selected, task.validation, bank=task.train, language=task.language, sketch=SKETCHES[task.language]
-    )
-    results = []
-    chosen: list[Chosen] = []
-    for method in methods:
-        evaluations: list[Record] = []
-        choices: list[SelectionMeasures] = []
-        name, _, encoder = method.partition("@")
-        own = with_encoder(graph, encoder)
-        for repeat in repeats(own, name, seeds):
-            choices.append(measure(run.get(repeat.chosen(name))))
-            chosen.append(repeat.chosen(name))
-            if answer:
-                evaluations.append(evaluate(run, repeat, name))
-        label = f"{METHODS[name].label} ({encoder})" if encoder else METHODS[name].label
-        results.append(
-            MethodResult(
-                method,
-                label,
-                METHODS[name].needs.gold_outputs,
-                len(choices),
-                score_of(evaluations) if evaluations else None,
-                mean_selected(choices),
-            )
-        )
-    return SkillComparison(
-        task,
-        graph.lm.key if answer else "",
-        config.shots,
-        config.encoder,
-        answer,
-        tuple(results),
-        tuple(_notes(run, chosen)),
-    )
+    check(config.task, options.method)
+    rewriter = replace(config.skills, lm=config.skills.lm or config.lm)
+    settings = settings_of(config)
+    found = []
+    for lm in options.lms or (config.lm,):
+        answered = replace(config, lm=lm, skills=rewriter)
+        suffix = f", {lm}" if len(options.lms) > 1 else ""
+        for name in options.method:
+            by = (config,) if METHODS[name].trains and lm != config.lm else ()
+            found.append(Entry(label_of(name, settings) + suffix, config.task, Cell(answered, name, by)))
+        for encoder in options.encoders:
+            cell = Cell(replace(answered, encoder=encoder), "topk")
+            found.append(Entry(f"{METHODS['topk'].label}, {encoder}{suffix}", config.task, cell))
+    return found
 
 
-def with_encoder(graph: Graph, encoder: str) -> Graph:
-    """Return the stages with another encoder, or the same if the encoder's name is empty."""
-    if not encoder:
-        return graph
-    return Graph(replace(graph.config, encoder=encoder), graph.task, graph.models)
+def check(task: str, methods: Sequence[str]) -> None:
+    """Make this folder's methods known.
+
+    Raises:
+        UserError: a task without skills; an unknown method.
+    """
+    gold.register()
+    diversity.register()
+    for name in methods:
+        method_named(name)
+    if not TASKS[task].language:
+        raise UserError(f"{task} is neither a SQL nor a COGS task, which this needs; use ceil-jax compare")
 
 
-def repeats(graph: Graph, method: str, seeds: int) -> Iterator[Graph]:
-    """Yield the variants of a method: one for each seed of random or order of Skill-KNN's base, else the given
-    one."""
-    config = graph.config
-    variants: dict[str, Callable[[], list[RunConfig]]] = {
-        "random": lambda: [replace(config, data_seed=config.data_seed + i) for i in range(seeds)],
-        "skill_base": lambda: [
-            replace(config, skills=replace(config.skills, order=order)) for order in range(config.skills.orders)
-        ],
-    }
-    if method not in variants:
-        yield graph
-        return
-    for variant in variants[method]():
-        yield Graph(variant, graph.task, graph.models)
+def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
+    """Add the wins, the measures of what was selected, and how rewriting went."""
+    sections, notes = [wins_table(table.measured)], []
+    for task, members in table.by_task().items():
+        rows, stages = {}, []
+        for one in members:
+            measures = []
+            for cell in one.entry.cell.repeats(one.seeds):
+                run, graph = grid.open(cell)
+                stages.append(graph.chosen(cell.method))
+                measures.append(selected(graph.task, run.get(stages[-1])))
+            rows[one.entry.row] = averaged(measures)
+        sections.append(selection_table(rows, f"{task}: the selected examples"))
+        notes += [f"{task}: {note}" for note in rewriting(run, stages)]
+    return replace(table, sections=sections, notes=notes)
 
 
-def score_of(evaluations: Sequence[Record]) -> RepeatedScore:
-    """Return the score of a method from the records of its evaluations on the same queries, one for each repeat."""
-    values = np.array([record.value for record in evaluations])
-    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    by_query = 100 * np.mean([record.scores() for record in evaluations], axis=0)
-    overlap = evaluations[0].overlap
-    sample = by_group(Sample(by_query[:, None], mean), overlap and overlap.question)
-    return RepeatedScore(float(values.mean()), sd, bootstrap_interval(*sample))
-
-
-def _notes(run: Run, chosen: Sequence[Chosen]) -> Iterator[str]:
+def rewriting(run: Run, chosen: Sequence[Chosen]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
     if not (said := failures(run, chosen)):
         return
     cost = sum((run.own_cost(one) for one in closure(chosen) if isinstance(one, Skills)), Cost())
     yield said
-    yield f"Rewriting bank and queries took {cost.seconds:,.0f} s and {cost.tokens:,} LM tokens."
+    yield f"rewriting bank and queries took {cost.seconds:,.0f} s and {cost.tokens:,} LM tokens"
+
+
+def wins_table(measured: Sequence[Measured]) -> Table:
+    """Return the wins of the paper's Table 2, among the rows of each LM.
+
+    A method wins a task if no method that is not an oracle scores higher; scores are compared with the one decimal
+    that is printed, and equal ones win together, as in the paper's own numbers. The second column counts the tasks on
+    which it scores above at least one of the paper's oracles, which the paper underlines.
+    """
+    body: list[list[str | int | None]] = []
+    for lm in dict.fromkeys(one.record.lm for one in measured):
+        mine = [one for one in measured if one.record.lm == lm]
+        scores: dict[str, dict[str, float]] = {}
+        for one in mine:
+            scores.setdefault(one.entry.task, {})[one.entry.row] = round(one.value, 1)
+        kinds = {one.entry.row: METHODS[one.entry.cell.method] for one in mine}
+        oracles = [one.entry.row for one in mine if one.entry.cell.method in ORACLES]
+        competing = [row for row, method in kinds.items() if not method.needs.gold_outputs]
+        won, above = wins(scores, competing, oracles)
+        body += [[row, won[row], above[row]] for row in competing]
+    return Table(["", "wins", "above an oracle"], body, "Wins: tasks on which no other but an oracle is better")
+
+
+def wins(
+    scores: Mapping[str, Mapping[str, float]], methods: Sequence[str], oracles: Sequence[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return, for each method, the tasks on which none of the methods is better, and those where it beats an oracle.
+
+    Args:
+        scores: task → method → score as printed, oracles included.
+        methods: those that compete.
+        oracles: those that see gold outputs.
+    """
+    won, above = dict.fromkeys(methods, 0), dict.fromkeys(methods, 0)
+    for found in scores.values():
+        best = max(found[method] for method in methods)
+        for method in methods:
+            won[method] += found[method] == best
+            above[method] += any(found[method] > found[oracle] for oracle in oracles)
+    return won, above

@@ -78,12 +78,14 @@ def register() -> None:
     register_retriever(
         "skill_map",
         partial(DiverseSkills, rewritten),
-        replace(_MAP, skills="one"),
+        replace(_MAP, skills="one", seeded=True),
         "Skill-KNN + MAP",
+        replace=True,
     )
     register_retriever(
         "target_skill_map",
         partial(DiverseSkills, gold_skills),
         replace(_MAP, gold_outputs=True, sketch=True),
         "gold skills + MAP (oracle)",
+        replace=True,
     )

@@ -1,8 +1,8 @@
-"""Pictures of the spaces in which raw KNN and Skill-KNN search for neighbours."""
+"""Pictures of the spaces in which raw KNN and Skill-KNN search for neighbours, and of what they select."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from harness.panels import image, panels
@@ -18,6 +18,7 @@ from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane
 from skill_knn.gold import GOLD_SKILLS
 from skill_knn.hardness import hardness
+from skill_knn.selection import Measures
 
 
 def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes:
@@ -65,6 +66,19 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
         ax.set_xticks([])
         ax.set_yticks([])
     axes[0].legend(fontsize="small")
+    return image(figure)
+
+
+def draw_measures(found: Mapping[str, Mapping[str, Measures]]) -> bytes:
+    """Return a PNG with a panel for each task and measure, from task → method → measures."""
+    drawn = [(task, rows, name) for task, rows in found.items() for name in next(iter(rows.values()))]
+    figure, axes = panels(len(drawn), 6.2)
+    for axis, (task, rows, name) in zip(axes, drawn, strict=True):
+        axis.plot([own[name] for own in rows.values()], list(rows), "o")
+        axis.invert_yaxis()
+        axis.set_xlabel(name)
+        axis.set_title(task, fontsize="medium")
+        axis.grid(axis="x", alpha=0.3)
     return image(figure)
 
 

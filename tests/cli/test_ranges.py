@@ -36,7 +36,6 @@ WRONG = [
     ("--data-seed", "-1", "at least 0"),
     ("--actors", "0", "at least 1"),
     ("--skills.orders", "0", "at least 1"),
-    ("--skills.order", "-1", "at least 0"),
     *[(f"--endpoint.{name}", "0", "at least 1") for name in ("concurrency", "batch", "attempts")],
     *[(f"--endpoint.max-{what}", "-5", "at least 1") for what in ("requests", "tokens")],
     ("--endpoint.context-length", "-5", "at least 1"),

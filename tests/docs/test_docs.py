@@ -303,7 +303,7 @@ FIDELITY = sorted(DOCS.glob("fidelity*.md"))
 def test_what_a_page_of_fidelity_names_exists(page):
     """Functions by their dotted names, flags and tasks."""
     from harness.command import ExperimentOptions
-    from skill_knn.command import FigureOptions, RecallOptions, SkillOptions
+    from skill_knn.command import FigureOptions, RecallOptions, SelectedOptions
 
     from ceil_jax.tasks import TASKS
 
@@ -317,7 +317,7 @@ def test_what_a_page_of_fidelity_names_exists(page):
         assert found(f"ceil_jax.{name}"), f"{page.name}: {name}"
     for name in set(names) - set(functions):
         assert name in TASKS or (ROOT / "experiments" / name).is_file(), f"{page.name}: {name}"
-    options = (ExperimentOptions, SkillOptions, RecallOptions, FigureOptions)
+    options = (ExperimentOptions, SelectedOptions, RecallOptions, FigureOptions)
     fields = [field.name for kind in options for field in dataclasses.fields(kind)]
     own = {f"--{name.replace('_', '-')}" for name in fields}
     known = flags_of("compare") | own | {"--scale"}

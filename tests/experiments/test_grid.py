@@ -24,7 +24,7 @@ from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.words import Overlap
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SCRIPTS = sorted(file.stem for file in FOLDER.glob("*.py") if "EXPERIMENT = " in file.read_text("utf-8"))
+SCRIPTS = sorted(file.stem for file in FOLDER.glob("*.py") if "EXPERIMENT = Experiment(" in file.read_text("utf-8"))
 READERS = ("choice_log_likelihood", "choose", "generate", "log_likelihood")
 pytestmark = pytest.mark.usefixtures("moved_for_trained_in_module")
 

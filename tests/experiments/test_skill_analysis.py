@@ -1,20 +1,17 @@
+import importlib
 import json
-import math
-from dataclasses import replace
+from collections import Counter
 
 import numpy as np
 import pytest
-from films import SMALL, films
-from skill_knn.analysis import SelectionMeasures, by_frequency, mean_selected, plane, recall_at, selected
-from skill_knn.command import FigureOptions, RecallOptions, SkillOptions, main
-from skill_knn.comparison import score_of
+from skill_knn.analysis import by_frequency, plane, recall_at
+from skill_knn.command import FigureOptions, RecallOptions, SelectedOptions, main
+from skill_knn.comparison import skill_experiment, wins
 from skill_knn.hardness import hardness
+from skill_knn.selection import averaged, selected
 
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.graph import open_run
 from ceil_jax.retrieval.registry import Retrieved
-from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
-from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.example import Example, Task, Template
 
 SQL = ["SELECT a FROM t", "SELECT count(*) FROM t JOIN u", "SELECT a FROM v WHERE b = 1"]
 DATABASES = ["one", "one", "two"]
@@ -29,31 +26,35 @@ def picks(*positions):
     return [Retrieved(f"train-{p}", p, 0.0, 0.0) for p in positions]
 
 
+def of(language, bank, queries):
+    return Task("t", bank, queries, Template("{input}{output}"), "exact_match", language=language)
+
+
 def test_selected_by_hand():
     bank, queries = [example(i) for i in range(3)], [example(0, "q"), example(2, "q")]
-    found = selected(queries, [picks(0, 1), picks(1, 2)], bank, language="sql", sketch=sql_sketch)
+    found = selected(of("sql", bank, queries), [picks(0, 1), picks(1, 2)])
     # sketches: {SELECT}, {SELECT COUNT * JOIN}, {SELECT WHERE =}
     overlaps = [1, 1 / 4, 1 / 6, 1]
-    assert found.overlap == pytest.approx(100 * sum(overlaps) / 4)
-    assert found.databases == (1 + 2) / 2
-    # the first query's SELECT is there; the second's three are in its second example
-    assert found.coverage == 100
-    assert found.tables == (2 + 2 + 2 + 1) / 4
-    assert found.length == (4 + 6 + 6 + 8) / 4
+    assert list(found.values()) == pytest.approx(
+        # the first query's SELECT is covered; the second's three are in its second example
+        [100 * sum(overlaps) / 4, 100, (1 + 2) / 2, (2 + 2 + 2 + 1) / 4, (4 + 6 + 6 + 8) / 4]
+    )
 
 
 def test_cogs_has_no_databases():
     bank = [Example("train-0", "", "box(a)"), Example("train-1", "", "cry(agent=Emma)")]
-    found = selected([Example("q", "", "Paula")], [picks(0, 1)], bank, language="cogs", sketch=cogs_sketch)
-    assert found.overlap == 50  # two empty sketches are equal, an empty and another have nothing in common
-    assert math.isnan(found.databases)
-    assert math.isnan(found.tables)
+    found = selected(of("cogs", bank, [Example("q", "", "Paula")]), [picks(0, 1)])
+    assert found["sketch overlap %"] == 50  # two empty sketches are equal, an empty and another share nothing
+    assert "databases" not in found
 
 
 def test_mean_over_repeats():
-    assert mean_selected(
-        [SelectionMeasures(10, 50, 1, 2, 3), SelectionMeasures(20, 70, 2, 2, 6)]
-    ) == SelectionMeasures(15, 60, 1.5, 2, 4.5)
+    assert averaged([{"a": 10, "b": 1}, {"a": 20, "b": 2}]) == {"a": 15, "b": 1.5}
+
+
+def test_wins_by_hand():
+    scores = {"one": {"a": 5.0, "b": 5.0, "o": 4.0}, "two": {"a": 3.0, "b": 2.0, "o": 9.0}}
+    assert wins(scores, ["a", "b"], ["o"]) == ({"a": 2, "b": 1}, {"a": 1, "b": 1})
 
 
 @pytest.mark.parametrize(
@@ -107,24 +108,9 @@ def test_the_plane_keeps_neighbours_together():
     assert [int(nearest) // 12 for nearest in distance.argmin(axis=1)] == [0] * 12 + [1] * 12
 
 
-def test_the_score_of_repeats_is_their_mean(tmp_path):
-    records = [evaluate(*open_run(replace(SMALL, out=tmp_path), films(20, 6)), name) for name in ("zero", "random")]
-    found = score_of(records)
-    assert found.interval.low <= found.mean == pytest.approx(np.mean([one.value for one in records]))
-
-
-@pytest.mark.parametrize(
-    ("options", "files"),
-    [
-        (SkillOptions(("cogs.ps",), ("epr", "skill_base"), ("tiny",), scorer="tiny", seeds=1), {"md", "png"}),
-        (RecallOptions(("cogs.ps",), ("topk",), samples=2), {"md"}),
-        (FigureOptions(("cogs.ps",)), {"png"}),
-    ],
-    ids=["scored by another LM", "recall", "figure"],
-)
-def test_the_commands_write_their_pages(options, files, tmp_path, registrations_undone):
-    if isinstance(options, FigureOptions):
-        pytest.importorskip("sklearn")
+@pytest.fixture
+def flags(tmp_path, registrations_undone):
+    """The command line of a small run on a COGS of twelve forms, in a folder of its own."""
     form = "{0} ( x _ 1 ) AND {1} . theme ( x _ 2 , x _ 1 )"
     words = [(noun, verb) for noun in ("cobra", "dog", "rose", "cake") for verb in ("grew", "slept", "froze")]
     rows = [
@@ -135,7 +121,56 @@ def test_the_commands_write_their_pages(options, files, tmp_path, registrations_
         file = tmp_path / "data" / "cogs" / f"{split}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
-    small = ["--lm", "tiny", "--encoder", "tiny", "--epr.instances", "8", "--skills.orders", "1"]
-    given = ["--scale", "tiny", "--data-dir", f"{tmp_path}/data", "--out", f"{tmp_path}/runs", *small]
-    assert main(options, "page", given) == 0
+    small = ["--lm", "tiny", "--encoder", "tiny", "--epr.instances", "8", "--skills.orders", "2"]
+    return ["--scale", "tiny", "--data-dir", f"{tmp_path}/data", "--out", f"{tmp_path}/runs", *small]
+
+
+@pytest.mark.parametrize(
+    ("options", "files"),
+    [
+        (SelectedOptions(("cogs.ps",), ("topk", "skill_base", "skill_map")), {"md", "png"}),
+        (RecallOptions(("cogs.ps",), ("topk",), samples=2), {"md"}),
+        (FigureOptions(("cogs.ps",)), {"png"}),
+    ],
+    ids=["selected", "recall", "figure"],
+)
+def test_the_analyses_write_their_pages(options, files, tmp_path, flags):
+    if isinstance(options, FigureOptions):
+        pytest.importorskip("sklearn")
+    assert main(options, "page", flags) == 0
     assert {file.suffix[1:] for file in tmp_path.glob("runs/page-*/*")} == files
+
+
+def test_a_comparison_repeats_what_is_drawn_and_lets_another_lm_answer(tmp_path, flags, monkeypatch, capsys):
+    (tmp_path / "another.py").write_text(
+        "from ceil_jax.lm import TinyLM\ndef build():\n    lm = TinyLM()\n    lm.name = 'other'\n    return lm\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    experiment = skill_experiment("page", "Page", ("cogs.ps",), ("random", "topk", "epr", "skill_base"))
+    record = tmp_path / "records.jsonl"
+    given = ["--lms", "tiny", "another:build", "--seeds", "0", "1", "--encoders", "tiny", "--record", str(record)]
+    assert experiment.main([*flags, *given]) == 0
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert Counter(line["row"] for line in lines) == {
+        f"{row}, {lm}": count
+        for lm in ("tiny", "another:build")
+        for row, count in {"random": 2, "dense top-k": 1, "dense top-k, tiny": 1, "EPR": 2, "Skill-KNN": 2}.items()
+    }
+    # the LM of --lm scores and rewrites whatever answers
+    by = {line["row"]: line["trained_by"] for line in lines}
+    assert by["EPR, another:build"] == [["cogs.ps", "tiny"]] and by["EPR, tiny"] == by["random, another:build"] == []
+    page = capsys.readouterr().out
+    assert "sketch overlap %" in page and "above an oracle" in page
+    assert "cogs.ps: tiny: " in page and "rewrites failed" in page and "other: " not in page
+
+
+@pytest.mark.parametrize("name", ["cogs", "spider", "skill_table2", "skill_table3", "skill_diversity"])
+def test_every_comparison_can_be_planned(name, flags, capsys):
+    options = ["--tasks", "cogs.ps", "--lms", "tiny", "--dry-run"]
+    assert importlib.import_module(name).EXPERIMENT.main([*flags, *options]) == 0
+    assert "rewriting 12 inputs as skills, order 1" in capsys.readouterr().out
+
+
+def test_a_task_without_skills_is_refused(flags, capsys):
+    assert skill_experiment("page", "Page", ("sst5",)).main(flags) == 2
+    assert "sst5 is neither a SQL nor a COGS task" in capsys.readouterr().err

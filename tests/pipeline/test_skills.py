@@ -91,6 +91,14 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
     assert failures(run, [graph.metric("topk")]) == ""
 
 
+def test_the_seed_draws_random_examples_and_the_order_of_the_demonstrations(config):
+    graphs = [open_run(replace(config, seed=seed), TASK).graph for seed in range(3)]
+    first, second, third = ([graph.chosen(name) for name in ("random", *SKILL_METHODS)] for graph in graphs)
+    orders = [[one.order for one in chosen[1].skills[0]] for chosen in (first, second, third)]
+    assert orders == [[0], [1], [0]]
+    assert [one == other for one, other in zip(first, second, strict=True)] == [False, False, True, True]
+
+
 def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
     run, graph = open_run(replace(config, text="skill"), TASK)
     for method in ("bm25", "topk", "epr", "ceil_topk"):
@@ -127,9 +135,6 @@ def test_what_a_user_can_mend(config, monkeypatch):
         open_run(without, plain).graph.metric("skill_base")
     with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
         choose(*open_run(config, plain), "target_sketch", TASK.validation)
-    outside = replace(config, skills=replace(config.skills, order=2))
-    with pytest.raises(UserError, match=r"--skills\.order 2: expected a number from 0 to below .*\(2\)"):
-        open_run(outside, TASK).graph.metric("skill_base")
     monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", partial(TinyLM, context_length=512))
     with pytest.raises(UserError, match=r"16 demonstrations take .* tiny reads 512"):
         choose(*open_run(without, TASK), "skill_base", TASK.validation)

@@ -1,0 +1,79 @@
+"""Measures of the examples that methods select: sketches shared with the query, databases, tables and lengths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ceil_jax.report.table import Table
+from ceil_jax.retrieval.registry import Retrieved
+from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
+from ceil_jax.tasks.example import Task
+
+Measures = dict[str, float]
+"""By the name of a column."""
+
+SKETCHES = {"sql": sql_sketch, "cogs": cogs_sketch}
+"""The sketch of outputs by `Task.language`."""
+
+
+def selected(task: Task, retrieved: Sequence[Sequence[Retrieved]]) -> Measures:
+    """Return the measures of the examples retrieved for each query of a task, means over queries.
+
+    Args:
+        task: in SQL, which alone has databases and tables, or a COGS task.
+        retrieved: the examples chosen for each query.
+
+    Returns:
+        sketch overlap %: the Jaccard index of the sketches of query and example; two empty ones are equal.
+        sketch coverage %: how much of a query's sketch stands in that of at least one of its examples.
+        databases: different ones among a query's examples (Skill-KNN's Table 6).
+        tables in the database: of an example (Figure 5a).
+        answer length: an example's output, split by blanks (Figure 5b).
+    """
+    sketch = SKETCHES[task.language]
+    chosen = [[task.train[pick.position] for pick in picks] for picks in retrieved]
+    rows = [(sketch(query.output), examples) for query, examples in zip(task.validation, chosen, strict=True)]
+    every = [example for examples in chosen for example in examples]
+    found = {
+        "sketch overlap %": _percent(_jaccard(own, sketch(one.output)) for own, examples in rows for one in examples),
+        "sketch coverage %": _percent(
+            _covered(own, frozenset().union(*(sketch(one.output) for one in examples))) for own, examples in rows
+        ),
+    }
+    if task.language == "sql":
+        databases = [len({one.fields.get("db_id", "") for one in examples}) for examples in chosen]
+        found["databases"] = float(np.mean(databases))
+        found["tables in the database"] = float(np.mean([tables_of(one.fields.get("schema", "")) for one in every]))
+    found["answer length"] = float(np.mean([len(one.output.split()) for one in every]))
+    return found
+
+
+def averaged(repeats: Sequence[Measures]) -> Measures:
+    """Return the means over several repeats of one method."""
+    return {name: float(np.mean([one[name] for one in repeats])) for name in repeats[0]}
+
+
+def selection_table(rows: Mapping[str, Measures], title: str) -> Table:
+    """Return a table with a line for each method."""
+    names = list(next(iter(rows.values())))
+    return Table(["method", *names], [[label, *own.values()] for label, own in rows.items()], title)
+
+
+def tables_of(schema: str) -> int:
+    """Return the number of tables in a schema, `singer [Singer_ID, Name], stadium [Stadium_ID]`."""
+    return len(re.findall(r"\](?:, |$)", schema))
+
+
+def _percent(shares: Iterable[float]) -> float:
+    return 100 * float(np.mean(list(shares)))
+
+
+def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one | other else 1.0
+
+
+def _covered(wanted: frozenset[str], there: frozenset[str]) -> float:
+    return len(wanted & there) / len(wanted) if wanted else 1.0
