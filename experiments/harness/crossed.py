@@ -102,7 +102,7 @@ class Crossed:
 
     def _without(self, row: str, samples: Mapping[Place, Sample]) -> str | None:
         """Return the mean without the task that carries more than half of it; None where no task does."""
-        if (mean := self.mean(row, samples)) is None:
+        if not (mean := self.mean(row, samples)) or not mean.mean:
             return None
         shares = {at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean for at in self.columns}
         most = max(shares, key=shares.__getitem__)

@@ -241,6 +241,12 @@ def test_a_mean_is_printed_without_the_task_that_carries_most_of_it(tmp_path):
     assert mean.startswith("+50.0 (") and without.startswith("+25.0 (") and without.endswith("without films")
 
 
+def test_no_task_carries_a_mean_of_nothing(tmp_path):
+    lines = [line(row, task, [1, 0], 0) for row in ("EPR", "CEIL") for task in ("films", "shows")]
+    text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["EPR"])
+    assert "| CEIL | +0.0 (+0.0 to +0.0) | +0.0 (+0.0 to +0.0) | +0.0 (+0.0 to +0.0) |" in text
+
+
 def test_a_run_and_its_repetition_are_cut_to_the_queries_of_both(tmp_path, monkeypatch):
     drawn = {4: ["a", "b", "c", "d"], 2: ["b", "d"]}
 
