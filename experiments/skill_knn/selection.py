@@ -23,7 +23,7 @@ def selected(task: Task, retrieved: Sequence[Sequence[Retrieved]]) -> Measures:
     """Return the measures of the examples retrieved for each query of a task, means over queries.
 
     Args:
-        task: in SQL, which alone has databases and tables, or a COGS task.
+        task: a SQL or a COGS task; the last three are of SQL alone.
         retrieved: the examples chosen for each query.
 
     Returns:
@@ -47,7 +47,7 @@ def selected(task: Task, retrieved: Sequence[Sequence[Retrieved]]) -> Measures:
         databases = [len({one.fields.get("db_id", "") for one in examples}) for examples in chosen]
         found["databases"] = float(np.mean(databases))
         found["tables in the database"] = float(np.mean([tables_of(one.fields.get("schema", "")) for one in every]))
-    found["answer length"] = float(np.mean([len(one.output.split()) for one in every]))
+        found["answer length"] = float(np.mean([len(one.output.split()) for one in every]))
     return found
 
 
