@@ -142,14 +142,14 @@ def wins(
     """Return, for each method, the tasks on which none of the methods is better, and those where it beats an oracle.
 
     Args:
-        scores: task → method → score as printed, oracles included.
+        scores: task → method → score as printed, oracles included; a task that failed has some of them.
         methods: those that compete.
         oracles: those that see gold outputs.
     """
     won, above = dict.fromkeys(methods, 0), dict.fromkeys(methods, 0)
     for found in scores.values():
-        best = max(found[method] for method in methods)
-        for method in methods:
-            won[method] += found[method] == best
-            above[method] += any(found[method] > found[oracle] for oracle in oracles)
+        own = {method: found[method] for method in methods if method in found}
+        for method, score in own.items():
+            won[method] += score == max(own.values())
+            above[method] += any(score > found[oracle] for oracle in oracles if oracle in found)
     return won, above

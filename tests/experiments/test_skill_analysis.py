@@ -55,6 +55,9 @@ def test_mean_over_repeats():
 def test_wins_by_hand():
     scores = {"one": {"a": 5.0, "b": 5.0, "o": 4.0}, "two": {"a": 3.0, "b": 2.0, "o": 9.0}}
     assert wins(scores, ["a", "b"], ["o"]) == ({"a": 2, "b": 1}, {"a": 1, "b": 1})
+    # a task that failed after its first row; oracles alone
+    assert wins({"one": {"b": 1.0}}, ["a", "b"], ["o"]) == ({"a": 0, "b": 1}, {"a": 0, "b": 0})
+    assert wins(scores, [], ["o"]) == ({}, {})
 
 
 @pytest.mark.parametrize(
