@@ -77,5 +77,5 @@ def check_ranges(settings: Any, prefix: str = "") -> None:
         elif allowed is not None and isinstance(value, int | float) and value not in allowed:
             if value != value or abs(value) == math.inf:
                 raise UserError(f"--{flag} {value}: expected a finite number {allowed}")
-            high = f" and at most {allowed.high}" if value > allowed.high else ""
+            high = f" and at most {allowed.high}" if value > allowed.high == Range.high else ""
             raise UserError(f"--{flag} {value}: expected a number {allowed}{high}")

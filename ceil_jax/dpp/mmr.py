@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ceil_jax.dpp.greedy import MapResult
-from ceil_jax.dpp.kernel import Scalar, similarity
+from ceil_jax.dpp.kernel import Scalar, at_least_float32, similarity
 
 MMR_TRADE_OFF = 0.5
 """λ of MMR in comparisons: relevance and novelty weigh the same. It is not on the scale of DPP-MAP's λ."""
@@ -30,6 +30,7 @@ def maximal_marginal_relevance(
     >>> maximal_marginal_relevance(features, jnp.array([0.9, 0.9, 0.5]), k=2, trade_off=0.5).items.tolist()
     [0, 2]
     """
+    features, relevance = at_least_float32(features), at_least_float32(relevance)
     n = features.shape[0]
     open_ = jnp.ones(n, bool) if valid is None else valid
 

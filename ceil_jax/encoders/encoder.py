@@ -56,6 +56,9 @@ class Encoder:
         factory: the registered name or `module:function` that makes such an encoder; without it
             `save_pretrained` refuses a network that is not of a Hugging Face family.
         checkpoint: the other contents of the Hugging Face folder that it was read from.
+
+    Raises:
+        UserError: the module returns something else than a vector for each text.
     """
 
     apply: Callable[..., Float[Array, "b d"]]
@@ -82,7 +85,7 @@ class Encoder:
         self.apply = _apply(self._graphdef, self._constants, self._paths)
         self._jitted = jax.jit(self.apply)
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
-        self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[-1]
+        self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[1]
 
     def with_params(self, params: Params) -> Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
@@ -139,6 +142,8 @@ class Encoder:
 
     def _warn_of_cut(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         full = [text for text, own in zip(texts, ids, strict=True) if len(own) >= self.max_length]
+        if not full:  # tokenizers refuse an empty list
+            return
         cut = sum(len(own) > self.max_length for own in self.tokenizer(full, self.max_length + 1))
         if cut:
             log.warning(
@@ -255,6 +260,10 @@ def _apply(graphdef: Any, constants: Any, paths: Mapping[str, tuple]) -> Callabl
     def apply(params: Params, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
         state = nnx.from_flat_state({path: params[name] for name, path in paths.items()})
         module = nnx.merge(graphdef, state, *constants)
-        return module(tokens.ids, tokens.mask, key=key).astype(jnp.float32)
+        vectors = module(tokens.ids, tokens.mask, key=key)
+        if jnp.shape(vectors)[:-1] != tokens.ids.shape[:1]:
+            what = f"{type(module).__name__} returned {vectors!r:.80} for ids of shape {tokens.ids.shape}"
+            raise UserError(f"{what}; expected a vector for each text")
+        return vectors.astype(jnp.float32)
 
     return apply

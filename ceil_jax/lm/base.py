@@ -84,7 +84,10 @@ class LanguageModel:
             asked.numbers.extend([row] * len(options))
             asked.prompts.extend([prompt] * len(options))
             asked.texts.extend(options)
-        scores, lengths = self.scores(asked)
+        found = self.scores(asked)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise UserError(f"{self.name}: scores returned {found!r:.80}; expected (log-likelihoods, lengths)")
+        scores, lengths = found
         flat = np.asarray(scores, np.float64)
         if not len(flat) == len(lengths) == len(asked.texts) or np.isnan(flat).any():
             raise UserError(

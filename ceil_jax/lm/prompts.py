@@ -186,7 +186,7 @@ class PromptBuilder:
 
     def _ordered(self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]) -> tuple[int, ...]:
         asked = [relevance[i] for i in fitting], [gains[i] for i in fitting]
-        places = [int(place) for place in self._order(*asked)]
+        places = [int(place) for place in self._order(*asked) or ()]
         if sorted(places) != list(range(len(fitting))):
             raise UserError(
                 f"order {self._order_name!r} returned {places} for {len(fitting)} examples; expected each of 0 to "

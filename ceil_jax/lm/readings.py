@@ -66,7 +66,7 @@ class Reading(NamedTuple):
 
 
 def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading]:
-    """Return the readings of some requests, with their cost shared out evenly.
+    """Return the readings of some requests, with their cost shared out by their lengths in characters.
 
     All of them score, or all of them generate with the same settings but for the seed.
     """
@@ -80,10 +80,12 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading
     else:
         seeds = [one.seed for one in requests]
         values = lm.generate(prompts, first.limit, first.stop, temperature=first.temperature, seed=seeds)
-    seconds, tokens = (time.perf_counter() - began) / len(requests), lm.tokens_read - before
+    lengths = [1 + len(one.prompt) + sum(map(len, one.choices)) for one in requests]
+    upto = np.cumsum([0, *lengths]) / sum(lengths)
+    seconds = np.diff(upto * (time.perf_counter() - began)).tolist()
     # whole numbers that add up to the tokens read
-    shares = np.diff(np.linspace(0, tokens, len(values) + 1).round().astype(int)).tolist()
-    return [Reading(value, Cost(seconds, share)) for value, share in zip(values, shares, strict=True)]
+    tokens = np.diff((upto * (lm.tokens_read - before)).round().astype(int)).tolist()
+    return [Reading(value, Cost(*cost)) for value, *cost in zip(values, seconds, tokens, strict=True)]
 
 
 Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
@@ -236,7 +238,7 @@ class ReadLM(LanguageModel):
         return self.lm.tokens_read
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
-        return self.lm.count_tokens(texts)
+        return np.asarray(self.lm.count_tokens(texts))
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:

@@ -11,19 +11,22 @@ from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.methods import TRAININGS
 from ceil_jax.pipeline.records import Record, Recorded, Texts, settings_of
 from ceil_jax.pipeline.stage import Run
+from ceil_jax.tasks import TASKS
 
 
 def evaluate(run: Run, graph: Graph, name: str) -> Record:
     """Return the record of a row of METHODS on the task's queries; what is not on disk is computed."""
     metric = graph.metric(name)
     run.get(metric)
-    chosen = getattr(metric.predictions, "chosen", None)
+    chosen, task, settings = getattr(metric.predictions, "chosen", None), graph.task, settings_of(graph.config)
+    if task.name not in TASKS:  # the papers' tasks have one way of asking
+        settings |= {"template": task.template.pattern, "separator": task.template.separator, "stop": [*task.stop]}
     recorded = Recorded(
-        graph.task.name,
+        task.name,
         name,
         metric.metric,
         graph.lm.key,
-        settings_of(graph.config),
+        settings,
         metric.predictions,
         metric,
         Texts(graph.queries, graph.bank),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import UserError
 from ceil_jax.pipeline.encoders import Encoded
 from ceil_jax.pipeline.graph import Graph
-from ceil_jax.pipeline.methods import METHODS, TRAININGS
+from ceil_jax.pipeline.methods import METHODS, TRAININGS, method_named
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
@@ -45,9 +45,10 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
     Raises:
         UserError: any other method, or --text skill.
     """
-    method, task, config = METHODS.get(name), graph.task, graph.config
-    if method is None or not method.exports:
-        raise unknown_name("selector", name, [n for n, m in METHODS.items() if m.exports])
+    method, task, config = method_named(name), graph.task, graph.config
+    if not method.exports:
+        known = ", ".join(n for n, m in METHODS.items() if m.exports)
+        raise UserError(f"{name} neither ends in DPP-MAP nor takes the nearest; a selector is made of one of {known}")
     if config.text != "input":
         raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
     chosen, source = graph.chosen(name), method.encoder or "base"

@@ -296,9 +296,11 @@ class Graph:
         return Rewritten(rows, skills)
 
     def bank_texts(self, source: str | None) -> RetrievalTexts:
-        """Return the bank's texts for the encoders of a training, by `--context` with outputs; for `base` without."""
-        plain = self.texts(self.bank)
-        return WithOutputs(plain) if source in TRAININGS and self.config.context == "example" else plain
+        """Return the bank's texts for the encoders of a training, by `--context` with outputs; without for `base` and
+        for free methods, which learn to tell a query's output from its text."""
+        plain, training = self.texts(self.bank), TRAININGS.get(source or "")
+        seen = training is not None and training.scored is not None and self.config.context == "example"
+        return WithOutputs(plain) if seen else plain
 
     def skills(self, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
         """Return the skills of rows for some orders of the demonstrations.
@@ -374,6 +376,8 @@ def open_run(config: RunConfig, task: Task, models: Models | None = None, traine
         >>> graph.chosen("bm25").k
         8
     """
+    if config.out.is_file():
+        raise UserError(f"--out {config.out} is a file; name a folder")
     graph = Graph(config, task if task.name in TASKS else separated(task), models, trained_by)
     engine = None
     if config.engine == "ray":

@@ -146,7 +146,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = "–" if value is None else str(value)
+            flat[prefix + name] = "–" if value is None else str(value).replace("\n", "\\n")
     return flat
 
 

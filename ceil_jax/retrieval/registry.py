@@ -152,6 +152,8 @@ def check_retrieved(
 ) -> None:
     """Raise a UserError unless there are at most k different examples, by position and id, for each query."""
     expected = f"expected at most {k} different `Retrieved` for each of {queries} queries, by position and id"
+    if not isinstance(found, Sequence):
+        raise UserError(f"retriever {name!r} returned {found!r:.120}; {expected}")
     for row, picks in enumerate(found):
         try:
             places = [operator.index(pick.position) for pick in picks]

@@ -70,10 +70,11 @@ class Snapshot:
         """
         most = call.size
         if call.balance is not None:
-            values = set(map(field_reader(call.balance, call.output_key), self))
+            passing = filter(passes_filter(call), self)
+            values = set(map(field_reader(call.balance, call.output_key), passing))
             if len(values) > call.size:
                 raise UserError(
-                    f"balance={call.balance!r}: the bank has {len(values)} different values, more than the "
+                    f"balance={call.balance!r}: there are {len(values)} different values, more than the "
                     f"shortlist of {call.size}; balance is for fields with few values"
                 )
             most = -(-call.size // max(len(values), 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,8 +12,18 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.files import TableLike, numbered_rows, read_table
-from ceil_jax.tasks.rows import Columns, as_text, check_text, examples_of, list_of_texts, missing, row_example
-from ceil_jax.tasks.spec import FieldError, RowError, text
+from ceil_jax.tasks.rows import (
+    Columns,
+    as_text,
+    check_choice,
+    check_text,
+    checked,
+    examples_of,
+    list_of_texts,
+    missing,
+    row_example,
+)
+from ceil_jax.tasks.spec import RowError
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +43,12 @@ def as_examples(
     unit: str = "row",
     *,
     answered: bool = True,
+    names: Sequence[Any] | None = None,
 ) -> list[Example]:
     """Return an Example for each row; its id is empty where the row has none.
 
-    Messages call the rows `source`, and one of them `unit`. Queries need not be `answered`, and may also be texts. A
-    row that is no example is a UserError that names its place and field.
+    Messages call the rows `source`, and one of them `unit` and its number, or what `names` calls it. Queries need not
+    be `answered`, and may also be texts. A row that is no example is a UserError that names its place and field.
     """
     if isinstance(rows, (str, Mapping, Example)):
         raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
@@ -47,7 +58,8 @@ def as_examples(
     plain = all(isinstance(row, Mapping) for row in given)
     needed = (*columns.input, columns.output)[: 1 + answered] if plain else ()
     read = partial(_example, columns=columns, answered=answered)
-    found = examples_of(numbered_rows(source, given, unit), "", needed, read, hint=_HINT)
+    table = numbered_rows(source, given, unit)
+    found = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
     if answered:
         columns.note(source)
     return found
@@ -82,7 +94,7 @@ def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: 
     if not answered:
         columns = replace(columns, named=())  # a selection without its prompt needs no more than the input
     if isinstance(row, Example):
-        return _checked(row, answered)
+        return checked(row, answered)
     if not isinstance(row, Mapping):
         raise RowError(f"expected an Example or {{'input': …, 'output': …}}, found {type(row).__name__}")
     ids = ids and "id" not in columns.used
@@ -94,19 +106,5 @@ def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: 
     id = check_text("id", "" if not ids or missing(row.get("id")) else str(row["id"]))
     rest = {name: value for name, value in row.items() if name not in own and not (ids and name == "id")}
     example = replace(row_example(id, rest, columns, answered=answered), **own)
-    if answered and example.choices and example.output not in example.choices:
-        raise FieldError(columns.output, f"one of its choices, {', '.join(example.choices)}", example.output)
-    return example
-
-
-def _checked(example: Example, answered: bool) -> Example:
-    """The example itself, every text of which can be written and read again."""
-    own = {"id": example.id, "input": example.input, "output": example.output}
-    several = [(name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)]
-    for name, value in (*own.items(), *several, *example.fields.items()):
-        if not isinstance(value, str):
-            raise FieldError(name, "a text", value)
-        check_text(name, value)
-    for name in ("input", "output")[: 1 + answered]:
-        text(own, name)
+    check_choice(example, columns.output, answered)
     return example

@@ -57,7 +57,7 @@ class Settings:
             value = column_template(value, "\n", self.input_key, self.output_key)
         if name in _ALLOWED:
             kind, allowed, expected = _ALLOWED[name]
-            right = isinstance(value, kind) and not isinstance(value, bool) and allowed(value)
+            right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool) and allowed(value)
             if not (right or (value is None and expected.endswith("None"))):
                 raise UserError(f"{name} is {value!r}; expected {expected}")
         super().__setattr__(name, value)
@@ -80,6 +80,9 @@ class Settings:
 _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     "trade_off": (Real, lambda value: 0 < value < float("inf"), "a number above 0"),
     "near_duplicate": (Real, lambda value: 0 < value <= 1, "a cosine above 0 and at most 1, or None"),
+    "own_answer": (bool, lambda value: True, "True or False"),
+    "template": (Template, lambda value: True, "a pattern such as '{input}\\n{output}', or a Template"),
+    "card": (Card, lambda value: True, "a Card"),
     "shortlist": (Integral, lambda value: value >= 1, "a whole number from 1"),
     "input_key": (str, bool, "the name of a field"),
     "output_key": (str, bool, "the name of a field"),

@@ -42,7 +42,8 @@ class StoreBank:
 
     def shortlists(self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings) -> Iterator[Shortlist]:
         """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of the store."""
-        search = {"k": call.size, **self.search}
+        # one more, in place of the query's own question
+        search = {"k": call.size + (not call.own_answer), **self.search}
         if call.filter is not None:
             search["filter"] = call.filter
             # such stores filter what they fetched, which is little unless they are told otherwise
@@ -66,7 +67,8 @@ class StoreBank:
             if self.input_is_text:
                 row[columns.input[0]] = document.page_content
             rows.append({**row, "id": id})
-        return as_examples(rows, columns, "documents of the store", "document")
+        names = [row["id"] or place for place, row in enumerate(rows, 1)]
+        return as_examples(rows, columns, "documents of the store", "document", names=names)
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
         """The unit vectors of some documents, float32 [n, dim], embedded if they are not in memory."""

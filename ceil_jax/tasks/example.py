@@ -106,8 +106,9 @@ class Template:
         try:
             return "".join(values[name] if name else literal for literal, name in _pieces(self.pattern)[:-1])
         except KeyError as missing:
+            who = f"example {example.id!r}" if example.id else repr(example.input)[:60]
             raise UserError(
-                f"template {self.pattern!r} names {missing}, which example {example.id!r} lacks; "
+                f"template {self.pattern!r} names {missing}, which {who} lacks; "
                 f"it has {', '.join(map(repr, values))}; literal braces are written {{{{ and }}}}"
             ) from None
 

@@ -13,9 +13,9 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
-from ceil_jax.tasks.files import TableLike, TableRows, read_table
+from ceil_jax.tasks.files import TableLike, TableRows, numbered_rows, read_table
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.rows import Columns, as_text, examples_of, row_example
+from ceil_jax.tasks.rows import Columns, as_text, checked, examples_of, row_example
 from ceil_jax.tasks.spec import FieldError, Row
 from ceil_jax.tasks.words import first_of_each, question_key
 
@@ -83,6 +83,7 @@ def load_file(
     if separator is None:
         separator = "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
     table = read_table(path, delimiter)
+    Columns(inputs, output)  # refuses a column in both roles
     shape = _shape(template, separator, inputs, output, table)
     named, hint = shape.fields, "--input, --output and --template name columns"
     if metric == "sql_execution":
@@ -158,7 +159,10 @@ def _shape(
     if isinstance(template, Template):
         separator, template = template.separator, template.pattern
     only = inputs[0] if len(inputs) == 1 else ""
-    return column_template(template, separator, only, output, table.columns())
+    shape = column_template(template, separator, only, output, table.columns())
+    if not shape.names[:-1]:
+        raise UserError(f"template {template!r} shows nothing but the answer; it needs a column of the question too")
+    return shape
 
 
 def _hold_out(examples: list[Example], fraction: float, seed: int, path: str) -> tuple[list[Example], list[Example]]:
@@ -175,13 +179,34 @@ def _hold_out(examples: list[Example], fraction: float, seed: int, path: str) ->
     return [row for row, key in rows if key not in held], queries
 
 
+def _check(task: Task) -> None:
+    """Raise a UserError that names the first example that cannot be used, or the output that no answer can be."""
+
+    def check(_: str, example: Any) -> Example:
+        if checked(example).id in seen:
+            raise FieldError("id", "an id that no other example has", example.id)
+        seen.add(example.id)
+        for end in () if example.choices else task.stop:
+            if end in example.output:
+                raise FieldError("output", f"text without {end!r}, which ends an answer (Task.stop)", example.output)
+        return example
+
+    sides: dict[str, Sequence[Any]] = {"bank": task.train, "queries": task.validation}
+    for name, rows in sides.items():
+        seen: set[str] = set()
+        if not rows:
+            raise UserError(f"{task.name}: no {name}")
+        examples_of(numbered_rows(f"{task.name}, {name}", rows, "example"), "", (), check)
+
+
 def separated(task: Task, source: str = "") -> Task:
     """Return a task with a bank whose rows show no query's text before the answer; of equals, the first is kept.
 
     The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that has the id of a
     row of the bank gets another id. `source` (by default the task's name) names the rows in a warning that says how
-    many are left out; that all of them are is a UserError.
+    many are left out; that all of them are, or that one is no example of this task, is a UserError.
     """
+    _check(task)
     path, rows, queries, template = source or task.name, task.train, task.validation, task.template
     asked = {question_key(template.query(query)) for query in queries}
     others = [row for row in rows if question_key(template.query(row)) not in asked]

@@ -13,7 +13,7 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.files import TableRows
-from ceil_jax.tasks.spec import NOT_EMPTY, FieldError, Row, RowError
+from ceil_jax.tasks.spec import NOT_EMPTY, FieldError, Row, RowError, text
 
 log = logging.getLogger(__name__)
 
@@ -123,11 +123,36 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
             fields[name] = _needed(row, name, blank=True)
         elif name in (*columns.input, columns.output) or missing(value) or as_text(value) == "":
             continue
-        elif name and _carried(name) == name and (text := _carried(value)) is not None:
-            fields[name] = text
+        elif name and _carried(name) == name and (carried := _carried(value)) is not None:
+            fields[name] = carried
         else:
             columns.left_out[name] += 1
     return Example(id, " ".join(parts), output, fields=fields, parts=parts if len(parts) > 1 else ())
+
+
+def checked(example: Example, answered: bool = True) -> Example:
+    """Return an example that a user has made, every text of which can be written and read again.
+
+    Raises:
+        FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or the output is none
+            of the choices.
+    """
+    own = {"id": example.id, "input": example.input, "output": example.output}
+    several = [(name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)]
+    for name, value in (*own.items(), *several, *example.fields.items()):
+        if not isinstance(value, str):
+            raise FieldError(name, "a text", value)
+        check_text(name, value)
+    for name in ("input", "output")[: 1 + answered]:
+        text(own, name)
+    check_choice(example, "output", answered)
+    return example
+
+
+def check_choice(example: Example, name: str, answered: bool = True) -> None:
+    """Raise a FieldError for the column `name` if the output is none of the choices that there are."""
+    if answered and example.choices and example.output not in example.choices:
+        raise FieldError(name, f"one of its choices, {', '.join(example.choices)}", example.output)
 
 
 def as_text(value: Any) -> str | None:

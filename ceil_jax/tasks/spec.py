@@ -105,10 +105,10 @@ def text(row: Row, name: str) -> str:
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """Return a field that is a class number from 0 on, also one written as text (HellaSwag's "3"); else a FieldError,
-    as for the −1 of splits that are unlabelled on the hub."""
+    """Return a field that is a class number from 0 on, also one written as text (HellaSwag's "3"), or a truth value
+    where there are two; else a FieldError, as for the −1 of splits that are unlabelled on the hub."""
     value = row.get(name)
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if (isinstance(value, str) and value.isascii() and value.isdigit()) or (isinstance(value, bool) and classes == 2):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < classes:
         raise FieldError(name, f"a label from 0 to {classes - 1}", value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import jax
@@ -62,7 +61,7 @@ def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], A
     """Return a registered loss with its options, each "NAME=VALUE", filled in: `SetScores` of one query → scalar.
 
     Raises:
-        UserError: an unknown loss or option, or a value of the wrong type.
+        UserError: an unknown loss or option, or a value of the wrong type; by the loss, that it gives no scalar.
     """
     loss, given = LOSSES[name], {}
     _, *parameters = inspect.signature(loss, eval_str=True).parameters.values()
@@ -72,7 +71,14 @@ def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], A
         if field not in known:
             raise unknown_name(f"option of loss {name}", field, known, "Give each as NAME=VALUE.")
         given[field] = _parsed(option, value, known[field])
-    return partial(loss, **given)
+
+    def one_number(scores: SetScores) -> Array:
+        value = loss(scores, **given)
+        if value is None or jnp.shape(value) != ():
+            raise UserError(f"loss {name!r} returned {value!r:.80}; expected one number for the sets of a query")
+        return value
+
+    return one_number
 
 
 def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:

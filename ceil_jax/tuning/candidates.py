@@ -35,7 +35,8 @@ class Candidate:
 
     def config(self, base: RunConfig) -> RunConfig:
         """Return the settings of its run, from those of all candidates."""
-        encoder, trade_off = self.encoder or base.encoder, self.trade_off or base.trade_off
+        encoder = self.encoder or base.encoder
+        trade_off = base.trade_off if self.trade_off is None else self.trade_off
         return replace(base, shots=self.shots, encoder=encoder, trade_off=trade_off)
 
     @property

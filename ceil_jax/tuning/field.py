@@ -12,10 +12,12 @@ from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
 from ceil_jax.pipeline.answering import ask
+from ceil_jax.pipeline.choosing import Chosen
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import plan
+from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.budget import Budget
@@ -89,12 +91,17 @@ class Field:
         stage: Any = self.graph(candidate).predictions(candidate.method, queries)
         picks = self.run.get(stage.chosen)
         prompts = [one.text for one in stage.prompts(self.run, queries, picks, self._builders[ids])]
-        for key, (_, cost) in self.run.costs([stage.chosen]).items() if candidate.prepared else ():
-            if cost.tokens and key not in self._paid:
+        if candidate.prepared:
+            for key, cost in self._unpaid(stage.chosen).items():
                 self._paid.add(key)
                 self.budget.spend(cost, cost.tokens)
         lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
         return Entrant(candidate, prompts, lengths, lengths + self._answer_tokens(queries) + _SPECIAL)
+
+    def _unpaid(self, chosen: Chosen) -> dict[str, Cost]:
+        """The costs of the stages on disk, by key, that choosing some examples needs and nothing was spent on yet."""
+        found = self.run.costs([chosen]).items()
+        return {key: cost for key, (_, cost) in found if cost.tokens and key not in self._paid}
 
     def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
         """The largest number of tokens of each answer: those of all choices, or as many as are written."""
@@ -149,8 +156,8 @@ class Field:
 
     def preparation(self, candidate: Candidate) -> float:
         """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be counted."""
-        graph = self.graph(candidate)
-        found = plan(self.run, [graph.chosen(candidate.method)])
+        chosen = self.graph(candidate).chosen(candidate.method)
+        found = plan(self.run, [chosen])
         if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):
             raise UserError("its cost cannot be counted here")
-        return MARGIN * found.tokens
+        return MARGIN * found.tokens + sum(cost.tokens for cost in self._unpaid(chosen).values())

@@ -45,7 +45,8 @@ def split_rows(task: Task, tuning: int | None, final: int | None, seed: int) -> 
         raise UserError(
             f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the bank, {tuning:,} to "
             f"tune on and {final:,} for the end; at least {FEWEST_ROWS} of each are needed: give {5 * FEWEST_ROWS} "
-            "different rows or more, some hundreds for certain answers"
+            "different rows or more (some hundreds for certain answers), or another number of --tuning-rows, "
+            "--final-rows or --limit"
         )
     drawn = list(draw(task.train, tuning, seed + 1))
     # a round's rows are then rows like any other

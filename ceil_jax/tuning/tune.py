@@ -60,7 +60,10 @@ class Search:
         # the first of those whose prompts are all the same
         self.entrants = list({tuple(one.prompts): one for one in reversed(found)}.values())[::-1]
         if len(self.entrants) < 2:
-            raise UserError("one candidate alone is no search; give more --methods, --ks or --trade-offs")
+            raise UserError(
+                "a race begins with two candidates that no LM prepares, as it does EPR and CEIL, which join later; "
+                "give more --methods, --ks or --trade-offs"
+            )
         # these are judged at the end, whether they race or not
         self.zero, self.plain = (self.field.enter(one, self.tuning) for one in (ZERO, PLAIN))
         later = len(prepared(methods, self.search, PLAIN.shots))

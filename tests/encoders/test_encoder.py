@@ -259,3 +259,32 @@ def test_texts_that_are_cut_are_counted_once(tiny, caplog):
     caplog.clear()
     tiny.encode(["a " * 127, "short"])
     assert not caplog.records
+
+
+class Refusing:
+    """A tokenizer that takes no empty list, as those of transformers."""
+
+    pad_id, fingerprint = 0, "refusing"
+
+    def __call__(self, texts, max_length):
+        assert texts
+        return [[1] * min(len(text.split()), max_length) for text in texts]
+
+
+class Everything(nnx.Module):
+    def __call__(self, ids, mask, *, key=None):
+        return jnp.ones((*ids.shape, 3))
+
+
+class First(Everything):
+    def __call__(self, ids, mask, *, key=None):
+        return super().__call__(ids, mask)[:, 0]
+
+
+def test_a_tokenizer_is_never_asked_for_nothing():
+    assert Encoder(First(), Refusing(), max_length=8).encode(["a dull film"]).shape == (1, 3)
+
+
+def test_a_network_without_pooling_is_refused():
+    with pytest.raises(UserError, match=r"Everything returned .* for ids of shape \(1, 8\); expected a vector"):
+        Encoder(Everything(), Refusing(), max_length=8)

@@ -60,6 +60,9 @@ def test_what_an_lm_gives_is_checked():
     lm = Known({"a": (-1.0, 1), "b": (np.nan, 1)})
     with pytest.raises(UserError, match="known gave 2 scores and 2 lengths of 2 texts, 1 of them no numbers"):
         lm.choose(["x"], [["a", "b"]])
+    lm.scores = lambda asked: [0.0]
+    with pytest.raises(UserError, match=r"known: scores returned \[0.0\]; expected .log-likelihoods, lengths"):
+        lm.choose(["x"], [["a"]])
     for written, said in (
         (["x"], r"1 answers \(str\) to 2 prompts"),
         (["x", None], r"2 answers \(NoneType, str\)"),

@@ -176,3 +176,6 @@ def test_an_order_that_loses_an_example_is_named(registrations_undone):
     prompts = PromptBuilder(Lm(), TEMPLATE, 1, order="first")
     with refused(r"order 'first' returned \[0\] for 4 examples; expected each of 0 to 3"):
         prompts.build(QUERY, BANK, [0.1] * 4)
+    register_order("none", lambda relevance, gains: None)
+    with refused(r"order 'none' returned \[\] for 4 examples"):
+        PromptBuilder(Lm(), TEMPLATE, 1, order="none").build(QUERY, BANK, [0.1] * 4)

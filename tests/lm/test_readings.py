@@ -246,3 +246,15 @@ def test_a_shard_that_was_taken_in_half_done_is_taken_in_again(tmp_path):
     scores(going_on)
     assert own.asked == PROMPTS[CHUNK:]  # what the shard and the others have read is not read again
     assert (scores(read) == plain()).all() and lm.asked == []
+
+
+def test_a_long_prompt_costs_more_than_a_short_one_beside_it(tmp_path):
+    read, lm = opened(tmp_path)
+    prompts = ["a", "a b c d e f g h i j k l m n o p q r s t"]
+    read.choice_log_likelihood(prompts, [(" x",)] * 2)
+    costs = []
+    for prompt in prompts:
+        with read.metered() as meter:
+            read.choice_log_likelihood([prompt], [(" x",)])
+        costs.append(meter.cost.tokens)
+    assert sum(costs) == lm.tokens_read and 5 * costs[0] < costs[1]

@@ -82,6 +82,10 @@ def test_a_retriever_and_a_metric_from_outside_are_checked(registrations_undone,
         run, graph = open_run(replace(SMALL, out=tmp_path), FEW)
         with refused(f"retriever '{name}' returned .*{said}|{said}"):
             run.get(graph.chosen(name))
+    register_retriever("none", lambda bank, _: SimpleNamespace(retrieve=lambda queries, k: None))
+    run, graph = open_run(replace(SMALL, out=tmp_path), FEW)
+    with refused("retriever 'none' returned None; expected at most 3"):
+        run.get(graph.chosen("none"))
     for number, value in enumerate((None, float("nan"), 100.0, -1.0)):
         register_metric(f"odd{number}", lambda prediction, example, value=value: value)
         with refused("the metric of the answer 'x' to query 'v' is .*; expected 0 to 1"):

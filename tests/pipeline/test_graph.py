@@ -75,6 +75,15 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     assert run.get(graph.encoders("head")).query.cross_fitted is None
 
 
+def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
+    config = replace(SMALL, out=tmp_path, context="example")
+    run, shown = open_run(config, FEW)
+    assert shown.bank_texts("epr") != shown.bank_texts("free") == open_run(SMALL, FEW).graph.bank_texts("free")
+    # a classifier that had learnt from texts with their answers in them would look for these in queries
+    plain = open_run(replace(config, context="input"), FEW).graph
+    assert evaluate(run, shown, "classifier").rows() == evaluate(run, plain, "classifier").rows()
+
+
 def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_encoder(tmp_path):
     train = [replace(one, choices=(), output=f"Something {one.input}") for one in TASK.train]
     config = replace(SMALL, out=tmp_path, epr=replace(SMALL.epr, initial="free"))
@@ -178,10 +187,10 @@ def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp
 
 
 def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
-    task = replace(FEW, train=[replace(x, output="great") for x in TASK.train[:25]] + TASK.train[25:50])
+    task = replace(FEW, train=[replace(x, output="bad") for x in TASK.train[:25]] + TASK.train[25:50])
     asked = read_by(monkeypatch)
     found = evaluate(*open_run(replace(SMALL, out=tmp_path), task), "majority")
-    assert {row["prediction"] for row in found.rows()} == {"great"} and asked == []
+    assert {row["prediction"] for row in found.rows()} == {"bad"} and asked == []
 
 
 def test_a_query_that_stands_in_the_bank_is_never_its_own_example():
@@ -198,6 +207,9 @@ def test_a_query_that_stands_in_the_bank_is_never_its_own_example():
 def test_what_cannot_be_is_said_before_anything_runs(tmp_path):
     with pytest.raises(UserError, match=r"--ceil\.size 13: subsets are drawn from 12 examples"):
         open_run(replace(SMALL, ceil=replace(SMALL.ceil, size=13)), TASK).graph.metric("ceil")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"--out .*file is a file; name a folder"):
+        open_run(replace(SMALL, out=tmp_path / "file"), TASK)
     with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
         open_run(SMALL, TASK).graph.metric("ciel")
     with pytest.raises(UserError, match=r"--epr\.initial epr: a training cannot start from itself"):

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 
+import films
 import pytest
 from html_parts import Parts
 
@@ -11,6 +12,8 @@ from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import Recorded, Texts, read_records, settings_of
 from ceil_jax.pipeline.stage import Run, Stage
@@ -140,6 +143,17 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
     compared = [(difference.better, difference.worse) for difference in table.differences]
     topk = "dense top-k"
     assert compared == [(labels[3], labels[2]), (labels[2], topk), (labels[3], topk), ("BM25", topk)]
+
+
+def test_templates_tell_runs_apart(tmp_path):
+    shown = ("{input} It is {output}", "{input}\n{output}")
+    for pattern in shown:
+        task = replace(films.TASK, validation=films.TASK.validation[:4], template=Template(pattern))
+        evaluate(*open_run(replace(films.SMALL, out=tmp_path), task), "topk")
+    [table] = tables(read_records(tmp_path)[0])
+    assert {line.label for line in table.rows} == {
+        f"dense top-k, template {pattern}".replace("\n", r"\n") for pattern in shown
+    }
 
 
 def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):

@@ -242,6 +242,10 @@ def test_labels_are_balanced_even_where_all_the_nearest_have_one():
     texts = make([{"input": f"word{i}", "output": f"answer{i}"} for i in range(9)], shortlist=5)
     with refused("9 different values, more than the shortlist of 5"):
         texts.select("word1", k=2, balance="label")
+    towns = [{"input": f"word{i}", "output": "x", "town": f"{i % 6}", "land": "ab"[i % 6 > 1]} for i in range(60)]
+    places = make(towns, shortlist=9, near_duplicate=None)
+    found = places.select("word1", k=8, filter={"land": "a"}, balance="town")
+    assert Counter(e.fields["town"] for e in found) == {"0": 4, "1": 4}
 
 
 def test_any_field_can_be_balanced():
@@ -480,6 +484,9 @@ def test_what_other_people_give_a_selector(tmp_path):
         selector.select_many(frame, k=1)
     with refused(r"balance is \['lang'\]; expected the name of a field, or None"):
         selector.select("a film", k=2, balance=["lang"])
+    for name, wrong in (("template", None), ("card", {"title": "x"}), ("own_answer", "no"), ("shortlist", True)):
+        with refused(f"{name} is .*; expected"):
+            make(**{name: wrong})
     with refused(r"input_key is \['text'\]; expected the name of a field"):
         CeilSelector.from_dataframe(frame, **{**keys, "input_key": ["text"]})
     with refused("count_tokens takes a list of texts"):

@@ -60,6 +60,15 @@ def test_filters_are_the_stores_own_and_what_changes_is_seen(store):
     assert nearest.id not in ids(live.select(QUERY, k=9))
 
 
+def test_a_document_that_is_no_example_is_named_by_its_id(store):
+    live = CeilSelector.from_vector_store(store, output_key="label", shortlist=20)
+    question = ROWS[45]["input"]
+    assert len(CeilSelector.from_vector_store(store, output_key="label", shortlist=4).select(question, k=4)) == 4
+    store.add_documents([Document(question + " too", id="odd", metadata={"town": "x"})])
+    with refused("documents of the store, document odd: no field 'label'"):
+        live.select(question, k=4)
+
+
 def test_stores_that_filter_what_they_fetched_and_hide_ids_among_the_metadata(store):
     """FAISS filters the nearest fetch_k documents; Qdrant's documents have no id of their own."""
 

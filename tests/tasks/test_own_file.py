@@ -128,6 +128,8 @@ def test_separated_values(tmp_path, name, separator, delimiter):
         ("a.csv", "text,label\na,b\nc,d\n", {"limit": -1}, "a limit of -1 rows: expected at least 1"),
         ("a.csv", "text,label\na,b\nc,d\n", {"bank_limit": 0}, "a limit of 0 rows: expected at least 1"),
         ("a.csv", "text,label\na,b\nc,d\n", {"output": "text"}, "'text' is the input and the output"),
+        ("a.csv", "text,label\na,b\n", {"input": ["text", "label"]}, "'label' is the input and the output"),
+        ("a.csv", "text,label\na,b\n", {"template": "It is {label}"}, "shows nothing but the answer"),
         ("a.csv", "text,label\na,b\n", {"choices": "ab"}, "choices are 'ab'; expected a list of texts"),
         ("a.csv", "text,label\na,b\n", {"choices": ["b", "b "]}, "expected different texts"),
     ],
@@ -233,3 +235,28 @@ def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
     assert "1 row with a query's text" in caplog.text and "1 row with another's text" in caplog.text
     other = separated(replace(task, validation=[row("2", "who?", "zoo")]))
     assert [one.id for one in other.validation] == ["query-2"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"output": 5}, "sums, bank, example 1, field 'output': expected a text, found 5"),
+        ({"input": " "}, "field 'input': expected a text that is not empty"),
+        ({"output": "one\ntwo"}, "field 'output': expected text without .*ends an answer"),
+        ({"choices": ("a", "b")}, "field 'output': expected one of its choices, a, b, found 'x'"),
+        ({"id": "2"}, "example 2, field 'id': expected an id that no other example has"),
+    ],
+)
+def test_a_task_of_ones_own_is_checked(changed, message):
+    rows = [Example("1", "how many?", "x"), Example("2", "who?", "x")]
+    task = Task(
+        "sums",
+        [replace(rows[0], **changed), rows[1]],
+        [Example("q", "why?", "x")],
+        Template("{input} {output}"),
+        "exact_match",
+    )
+    with refused(message):
+        separated(task)
+    with refused("sums: no queries"):
+        separated(replace(task, train=rows, validation=[]))

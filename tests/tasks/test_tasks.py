@@ -16,7 +16,7 @@ from ceil_jax.tasks.families.cogs import function_call
 from ceil_jax.tasks.families.parsing import numbered_steps
 from ceil_jax.tasks.families.sql import database_files, declared_schemas, stored_schema
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.spec import PAPER_METHODS, FieldError, pair_task
+from ceil_jax.tasks.spec import PAPER_METHODS, FieldError, label, pair_task
 from ceil_jax.tasks.words import bert_words, first_of_each, question_key
 
 
@@ -206,3 +206,9 @@ def test_databases_in_folders_and_archives(zoo, tmp_path, monkeypatch):
     assert found["farm"].is_relative_to(tmp_path / "cache") and found["farm"].is_file()
     assert found["DB_other/zoo"].parent.parent.name == "DB_other"
     assert found["database/zoo"] == zoo / "database" / "zoo" / "zoo.sqlite"
+
+
+def test_a_truth_value_is_one_of_two_labels():
+    assert [label({"answer": value}, "answer", 2) for value in (False, True, "1", 0)] == [0, 1, 1, 0]
+    with pytest.raises(FieldError, match="expected a label from 0 to 2, found True"):
+        label({"answer": True}, "answer", 3)

@@ -75,3 +75,9 @@ def test_a_misspelt_loss_costs_no_lm_tokens(tmp_path):
     with pytest.raises(UserError, match="did you mean 'pairwise'"):
         graph.metric("ceil")
     assert not [*tmp_path.glob("scores-*")]
+
+
+def test_a_loss_gives_one_number():
+    register_loss("each", lambda scores: scores.log_probs)
+    with pytest.raises(UserError, match=r"loss 'each' returned .*; expected one number for the sets of a query"):
+        ceil_loss("each")(SCORES)

@@ -164,6 +164,19 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
 
+def test_what_another_search_has_prepared_is_paid_for_too(tmp_path, moved_for_trained):
+    settings = {"methods": ("zero", "topk", "epr"), "ks": (3,)}
+    search(tmp_path / "a", lm_tokens=40_000, **settings).run()
+    again, first = (search(tmp_path / one, lm_tokens=9_000, **settings).run() for one in "ab")
+    assert [one.candidate.method for one in again.race] == [one.candidate.method for one in first.race]
+    assert again.tokens == pytest.approx(first.tokens, rel=0.01)
+
+
+def test_a_trade_off_of_nothing_is_no_default():
+    with refused(r"--trade-off 0\.0: expected"):
+        Candidate("dpp", 2, 0.0).config(SMALL)
+
+
 def test_a_small_bank_is_not_trained_on(tmp_path):
     task = replace(TASK, train=ROWS[:100])
     outcome = search(tmp_path, task=task, methods=("zero", "topk", "epr"), ks=(3,)).run()

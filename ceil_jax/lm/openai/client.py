@@ -1,4 +1,4 @@
-"""Requests of JSON to one server, many at a time, within a budget; each attempt by its deadline."""
+"""Requests of JSON to one server, many at a time, within a budget; each answer's body by a deadline."""
 
 from __future__ import annotations
 
@@ -302,7 +302,10 @@ def _models(answer: Any) -> dict[str, dict[str, Any]]:
 
 def _tokens(answer: Any) -> int:
     usage = answer.get("usage") or {}
-    return usage.get("total_tokens") or sum(usage.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion"))
+    total, read, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("total", "prompt", "completion"))
+    if min(total, read, written) < 0:
+        raise ValueError(f"usage {usage!r:.80}")
+    return total or read + written
 
 
 def _said(error: Any) -> Any:

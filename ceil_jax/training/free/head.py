@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from ceil_jax.errors import UserError
 from ceil_jax.training.free.rows import Observed, beside, features, label_places
 
 COSINE_WEIGHT = 0.5
@@ -51,16 +50,11 @@ def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
     """Fit a label head on the bank. C is the one of REGULARISATION with the smallest cross-validated log loss.
 
     If given, the labels of the head `like` are told apart; those that the bank lacks have probability 0.
-
-    Raises:
-        UserError: the bank has one label only.
     """
     from sklearn.linear_model import LogisticRegression
 
     labels, y = np.unique(list(rows.outputs), return_inverse=True)
     x = features(rows)
-    if len(labels) < 2 and like is None:
-        raise UserError(f"label head: all {len(y)} examples have the output {str(labels[0])!r}; expected two or more")
 
     def fitted(places: np.ndarray, c: float) -> LabelHead:
         if len(np.unique(y[places])) == 1:

@@ -179,6 +179,17 @@ def test_a_budget_of_tokens_needs_their_count(server, address):
     post(Client(address, QUICK))
 
 
+@pytest.mark.parametrize(
+    "usage", [{"total_tokens": "12 tokens"}, {"total_tokens": float("nan")}, {"prompt_tokens": -1}]
+)
+def test_a_usage_that_is_no_number_is_refused(server, address, usage):
+    server.change = lambda path, request, answer: answer | {"usage": usage}
+    assert "the server does not keep to the interface" in message(Client(address, QUICK))
+    server.change = lambda path, request, answer: answer | {"usage": {"total_tokens": "12"}}
+    post(client := Client(address, QUICK))
+    assert client.budget.tokens == 12
+
+
 def test_the_key_goes_to_the_server_and_nowhere_else(monkeypatch, server, address, caplog):
     caplog.set_level(0)
     monkeypatch.setenv("SERVER_KEY", KEY + "\n")

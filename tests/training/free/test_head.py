@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from planted_rows import planted
 
-from ceil_jax.errors import UserError
 from ceil_jax.training.free.choice import nearest
 from ceil_jax.training.free.head import LabelHead, fit_label_head
 from ceil_jax.training.free.rows import Cosine, Observed, features
@@ -42,9 +41,9 @@ def test_pairs_are_compared():
     assert seen == pytest.approx(np.array([[0.6, 0.8, 1, 0, 0.4, 0.8, 0.6, 0]]))
 
 
-def test_one_label_is_refused():
-    with pytest.raises(UserError, match=r"all 3 examples have the output 'good'"):
-        fit_label_head(Observed([*"abc"], np.eye(3), outputs=["good"] * 3))
+def test_of_one_label_that_is_certain():
+    rows = Observed([*"abc"], np.eye(3), outputs=["good"] * 3)
+    assert fit_label_head(rows).classify(rows) == ["good"] * 3
 
 
 def test_a_label_of_one_example_is_learnt():
