@@ -56,9 +56,6 @@ class Encoder:
         factory: the registered name or `module:function` that makes such an encoder; without it
             `save_pretrained` refuses a network that is not of a Hugging Face family.
         checkpoint: the other contents of the Hugging Face folder that it was read from.
-
-    Raises:
-        UserError: the module returns something else than a vector for each text.
     """
 
     apply: Callable[..., Float[Array, "b d"]]

@@ -70,8 +70,7 @@ class Snapshot:
         """
         most = call.size
         if call.balance is not None:
-            passing = filter(passes_filter(call), self)
-            values = set(map(field_reader(call.balance, call.output_key), passing))
+            values = set(map(field_reader(call.balance, call.output_key), filter(passes_filter(call), self)))
             if len(values) > call.size:
                 raise UserError(
                     f"balance={call.balance!r}: there are {len(values)} different values, more than the "

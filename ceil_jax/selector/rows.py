@@ -12,17 +12,7 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.files import TableLike, numbered_rows, read_table
-from ceil_jax.tasks.rows import (
-    Columns,
-    as_text,
-    check_choice,
-    check_text,
-    checked,
-    examples_of,
-    list_of_texts,
-    missing,
-    row_example,
-)
+from ceil_jax.tasks.rows import Columns, as_text, check_text, examples_of, list_of_texts, missing, row_example, valid
 from ceil_jax.tasks.spec import RowError
 
 log = logging.getLogger(__name__)
@@ -94,7 +84,7 @@ def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: 
     if not answered:
         columns = replace(columns, named=())  # a selection without its prompt needs no more than the input
     if isinstance(row, Example):
-        return checked(row, answered)
+        return valid(row, answered)
     if not isinstance(row, Mapping):
         raise RowError(f"expected an Example or {{'input': …, 'output': …}}, found {type(row).__name__}")
     ids = ids and "id" not in columns.used
@@ -106,5 +96,4 @@ def _example(_: str, row: Any, columns: Columns, *, ids: bool = True, answered: 
     id = check_text("id", "" if not ids or missing(row.get("id")) else str(row["id"]))
     rest = {name: value for name, value in row.items() if name not in own and not (ids and name == "id")}
     example = replace(row_example(id, rest, columns, answered=answered), **own)
-    check_choice(example, columns.output, answered)
-    return example
+    return valid(example, answered, columns.output) if own else example

@@ -15,7 +15,7 @@ from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
 from ceil_jax.tasks.files import TableLike, TableRows, numbered_rows, read_table
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.rows import Columns, as_text, checked, examples_of, row_example
+from ceil_jax.tasks.rows import Columns, as_text, examples_of, row_example, valid
 from ceil_jax.tasks.spec import FieldError, Row
 from ceil_jax.tasks.words import first_of_each, question_key
 
@@ -183,7 +183,7 @@ def _check(task: Task) -> None:
     """Raise a UserError that names the first example that cannot be used, or the output that no answer can be."""
 
     def check(_: str, example: Any) -> Example:
-        if checked(example).id in seen:
+        if valid(example).id in seen:
             raise FieldError("id", "an id that no other example has", example.id)
         seen.add(example.id)
         for end in () if example.choices else task.stop:

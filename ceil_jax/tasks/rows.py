@@ -130,12 +130,12 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
     return Example(id, " ".join(parts), output, fields=fields, parts=parts if len(parts) > 1 else ())
 
 
-def checked(example: Example, answered: bool = True) -> Example:
+def valid(example: Example, answered: bool = True, output: str = "output") -> Example:
     """Return an example that a user has made, every text of which can be written and read again.
 
     Raises:
-        FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or the output is none
-            of the choices.
+        FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or the output, which
+            the user calls `output`, is none of the choices.
     """
     own = {"id": example.id, "input": example.input, "output": example.output}
     several = [(name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)]
@@ -145,14 +145,9 @@ def checked(example: Example, answered: bool = True) -> Example:
         check_text(name, value)
     for name in ("input", "output")[: 1 + answered]:
         text(own, name)
-    check_choice(example, "output", answered)
-    return example
-
-
-def check_choice(example: Example, name: str, answered: bool = True) -> None:
-    """Raise a FieldError for the column `name` if the output is none of the choices that there are."""
     if answered and example.choices and example.output not in example.choices:
-        raise FieldError(name, f"one of its choices, {', '.join(example.choices)}", example.output)
+        raise FieldError(output, f"one of its choices, {', '.join(example.choices)}", example.output)
+    return example
 
 
 def as_text(value: Any) -> str | None:

@@ -100,8 +100,8 @@ class Field:
 
     def _unpaid(self, chosen: Chosen) -> dict[str, Cost]:
         """The costs of the stages on disk, by key, that choosing some examples needs and nothing was spent on yet."""
-        found = self.run.costs([chosen]).items()
-        return {key: cost for key, (_, cost) in found if cost.tokens and key not in self._paid}
+        costs = self.run.costs([chosen])
+        return {key: cost for key, (_, cost) in costs.items() if cost.tokens and key not in self._paid}
 
     def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
         """The largest number of tokens of each answer: those of all choices, or as many as are written."""

@@ -60,10 +60,8 @@ class Search:
         # the first of those whose prompts are all the same
         self.entrants = list({tuple(one.prompts): one for one in reversed(found)}.values())[::-1]
         if len(self.entrants) < 2:
-            raise UserError(
-                "a race begins with two candidates that no LM prepares, as it does EPR and CEIL, which join later; "
-                "give more --methods, --ks or --trade-offs"
-            )
+            way = "give more --methods, --ks or --trade-offs"
+            raise UserError(f"a race begins with two candidates, and those that an LM prepares join later; {way}")
         # these are judged at the end, whether they race or not
         self.zero, self.plain = (self.field.enter(one, self.tuning) for one in (ZERO, PLAIN))
         later = len(prepared(methods, self.search, PLAIN.shots))
