@@ -139,9 +139,8 @@ class Encoder:
 
     def _warn_of_cut(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         full = [text for text, own in zip(texts, ids, strict=True) if len(own) >= self.max_length]
-        if not full:  # tokenizers refuse an empty list
-            return
-        cut = sum(len(own) > self.max_length for own in self.tokenizer(full, self.max_length + 1))
+        whole_ids = self.tokenizer(full, self.max_length + 1) if full else []
+        cut = sum(len(own) > self.max_length for own in whole_ids)
         if cut:
             log.warning(
                 "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it reads; what stands "
@@ -162,7 +161,8 @@ class Encoder:
         """
         check_texts(texts)
         vectors = np.zeros((len(texts), self.dim), np.float32)
-        ids = self.tokenizer(texts, self.max_length)
+        # tokenizers refuse an empty list
+        ids = self.tokenizer(texts, self.max_length) if len(texts) else []
         self._warn_of_cut(texts, ids)
         mesh = device_mesh()
         lengths, step = [len(text) for text in ids], batch_size * mesh.size

@@ -87,8 +87,6 @@ class PretrainedTokenizer:
         texts = [self.prefix + text for text in texts]
         if self.lower_case:
             texts = [text.lower() for text in texts]
-        if not texts:
-            return []
         return self.tokenizer(
             texts,
             truncation=True,

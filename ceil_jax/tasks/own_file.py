@@ -97,10 +97,7 @@ def load_file(
             example = replace(row_example(id, row, columns), choices=options)
             if options and example.output not in options:
                 raise FieldError(output, f"one of {', '.join(options)}{options_of}", example.output)
-            for end in ends:
-                if end in example.output:
-                    way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
-                    raise FieldError(output, way, example.output)
+            _check_ends(example.output, ends, output)
             if metric == "sql_execution":
                 file = Path(table.source).parent / Path(example.fields[DATABASE]).expanduser()
                 example = replace(example, fields={**example.fields, DATABASE: str(file)})
@@ -179,6 +176,13 @@ def _hold_out(examples: list[Example], fraction: float, seed: int, path: str) ->
     return [row for row, key in rows if key not in held], queries
 
 
+def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
+    for end in ends:
+        if end in answer:
+            way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
+            raise FieldError(name, way, answer)
+
+
 def _check(task: Task) -> None:
     """Raise a UserError that names the first example that cannot be used, or the output that no answer can be."""
 
@@ -186,9 +190,7 @@ def _check(task: Task) -> None:
         if valid(example).id in seen:
             raise FieldError("id", "an id that no other example has", example.id)
         seen.add(example.id)
-        for end in () if example.choices else task.stop:
-            if end in example.output:
-                raise FieldError("output", f"text without {end!r}, which ends an answer (Task.stop)", example.output)
+        _check_ends(example.output, () if example.choices else task.stop)
         return example
 
     sides: dict[str, Sequence[Any]] = {"bank": task.train, "queries": task.validation}
